@@ -1,0 +1,130 @@
+"""Speed and memory of the exact core: samplers, predictors, posteriors.
+
+    python benchmarks/exact.py            # the table, about two minutes on 2 cores
+
+Speeds are the median of several calls after one that compiles; the compile time is apart.
+Memory is the growth of the process's peak while 10,000 sequences of 256 are predicted, in a
+process of its own.
+"""
+
+import argparse
+import functools
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+import switchpoint as sp
+
+PRIORS = ("ptw", "lin", "uniform")
+REPEATS = 9
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    title: str
+    call: Callable[[], Any]
+    sequences: int
+    length: int
+    reach: float | None
+
+
+def ready(result: Any) -> Any:
+    return jax.block_until_ready(result)  # type: ignore[no-untyped-call]
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds of the first call, and the median of the calls after it."""
+    seconds = []
+    for _ in range(REPEATS + 1):
+        start = time.perf_counter()
+        ready(call())
+        seconds.append(time.perf_counter() - start)
+    first, *later = seconds
+    return first, statistics.median(later)
+
+
+def calls(batch: int, length: int, bars: tuple[float, float, float]) -> list[Row]:
+    """What is timed at one size, and what it has to reach."""
+    key = jax.random.key(0)
+    sources = {name: sp.Source(sp.prior_from_name(name, length)) for name in PRIORS}
+    symbols = sources["ptw"].sample(key, batch, length).symbols
+    few = symbols[: max(1, batch // 20)]
+    sampling, ptw, lin = bars
+    reach = {"sample ptw": sampling, "predict ptw": ptw, "predict lin": lin}
+    rows = []
+    for name, source in sources.items():
+        predictor = sp.bayes_optimal(source)
+        work: dict[str, tuple[Callable[[], Any], int]] = {
+            "sample": (functools.partial(source.sample, key, batch, length), batch),
+            "predict": (functools.partial(predictor.log_probs, symbols), batch),
+            "posterior": (functools.partial(predictor.posterior, few), len(few)),
+        }
+        for what, (call, sequences) in work.items():
+            title = f"{what} {name}"
+            rows.append(Row(title, call, sequences, length, reach.get(title)))
+    return sorted(rows, key=lambda row: row.title.split()[0], reverse=True)
+
+
+def speeds() -> Table:
+    table = Table(title="Exact core, millions of symbols per second")
+    for column in ("what", "batch x length", "compile s", "M symbols/s", "to reach"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for row in calls(1000, 256, (30, 14, 4)) + calls(20, 4096, (30, 8, 0.25)):
+        compile_seconds, seconds = timed(row.call)
+        speed = row.sequences * row.length / seconds / 1e6
+        table.add_row(
+            row.title,
+            f"{row.sequences} x {row.length}",
+            f"{max(0, compile_seconds - seconds):.1f}",
+            f"{speed:.3g}",
+            "" if row.reach is None else f"{row.reach:g}",
+        )
+    return table
+
+
+def peak_memory(prior_name: str) -> None:
+    """Print how many MiB predicting 10,000 x 256 adds to the peak of this process."""
+    source = sp.Source(sp.prior_from_name(prior_name, 256))
+    draw = sp.Source(sp.PTW(8)).sample(jax.random.key(0), 10_000, 256)
+    symbols = ready(draw.symbols)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    ready(sp.bayes_optimal(source).log_probs(symbols))
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"{(after - before) / 1024:.0f} {after / 1024:.0f}")
+
+
+def memory() -> Table:
+    table = Table(title="Predicting 10,000 x 256, peak memory in MiB (to stay under 1024)")
+    for column in ("prior", "growth", "whole process"):
+        table.add_column(column, justify="left" if column == "prior" else "right")
+    for name in ("ptw", "lin"):
+        command = [sys.executable, __file__, "--memory-of", name]
+        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        table.add_row(name, *answer)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    prior_name = parser.parse_args().memory_of
+    if prior_name:
+        peak_memory(prior_name)
+        return
+    console = Console()
+    console.print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}")
+    console.print(speeds())
+    console.print(memory())
+
+
+if __name__ == "__main__":
+    main()

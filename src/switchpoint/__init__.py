@@ -1,0 +1,61 @@
+"""switchpoint: sequences whose statistics jump at unknown times, and their exact Bayes optimum."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from switchpoint.evaluation import code_length, cumulative_regret, excess_regret, regret
+from switchpoint.exact import (
+    KT,
+    ForwardPredictor,
+    KTOracle,
+    Posterior,
+    PTWPredictor,
+    bayes_optimal,
+)
+from switchpoint.predictor import Predictor
+from switchpoint.priors import (
+    LIN,
+    PTW,
+    Geometric,
+    Prior,
+    RandomUniform,
+    RegularPeriodic,
+    Renewal,
+    prior_from_name,
+    statistics,
+)
+from switchpoint.segments import Bernoulli, Categorical, Segment
+from switchpoint.sources import Draw, Source
+
+try:
+    __version__ = version("switchpoint")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "unknown"
+
+__all__ = [
+    "KT",
+    "LIN",
+    "PTW",
+    "Bernoulli",
+    "Categorical",
+    "Draw",
+    "ForwardPredictor",
+    "Geometric",
+    "KTOracle",
+    "PTWPredictor",
+    "Posterior",
+    "Predictor",
+    "Prior",
+    "RandomUniform",
+    "RegularPeriodic",
+    "Renewal",
+    "Segment",
+    "Source",
+    "__version__",
+    "bayes_optimal",
+    "code_length",
+    "cumulative_regret",
+    "excess_regret",
+    "prior_from_name",
+    "regret",
+    "statistics",
+]

@@ -1,0 +1,116 @@
+"""Checks of arguments: each raises a `ValueError` that names the argument and its value."""
+
+import math
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+
+def positive_int(name: str, value: Any) -> int:
+    """`value` as an int of at least 1."""
+    number = _as_int(name, value)
+    if number < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {number}")
+    return number
+
+
+def positive_float(name: str, value: Any) -> float:
+    """`value` as a finite float above 0."""
+    number = _as_float(name, value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be a finite number above 0, got {number}")
+    return number
+
+
+def probability(name: str, value: Any, *, below_one: bool = False) -> float:
+    """`value` as a float in (0, 1], or in (0, 1) where `below_one`."""
+    number = _as_float(name, value)
+    if not 0 < number <= 1 or (below_one and number == 1):
+        allowed = "strictly between 0 and 1" if below_one else "above 0 and at most 1"
+        raise ValueError(f"{name} must be {allowed}, got {number}")
+    return number
+
+
+def distribution(name: str, values: Any) -> tuple[float, ...]:
+    """`values` as non-negative floats that sum to one, without trailing zeros."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a list of numbers, got {values!r}") from error
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} must be a non-empty list of numbers, got shape {array.shape}")
+    for index, value in enumerate(array):
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(
+                f"{name} must hold finite numbers of at least 0, got {value} at index {index}"
+            )
+    total = float(array.sum())
+    if abs(total - 1) > 1e-6:
+        raise ValueError(f"{name} must sum to one, got a sum of {total:.9g}")
+    return tuple((array[: np.flatnonzero(array)[-1] + 1] / total).tolist())
+
+
+def symbols(values: Any, alphabet: int, name: str = "symbols") -> Int[Array, "*batch time"]:
+    """`values` as an int32 array of symbols 0..alphabet-1 with time last.
+
+    Values are looked at where they are known; inside `jit` only the shape and type can be.
+    """
+    if isinstance(values, jax.core.Tracer):
+        if not jnp.issubdtype(values.dtype, jnp.integer):
+            raise ValueError(f"{name} must be whole numbers, got dtype {values.dtype}")
+        known = None
+    else:
+        known = np.asarray(values)
+    shape = values.shape if known is None else known.shape
+    if len(shape) == 0 or 0 in shape:
+        raise ValueError(f"{name} must hold at least one symbol, got shape {tuple(shape)}")
+    if known is None:
+        return values.astype(jnp.int32)
+    return jnp.asarray(_known_symbols(known, alphabet, name), jnp.int32)
+
+
+def symbol(value: Any, alphabet: int) -> Int[Array, ""]:
+    """`value` as one int32 symbol 0..alphabet-1; unchecked inside `jit`."""
+    if isinstance(value, jax.core.Tracer):
+        return value.astype(jnp.int32)
+    known = np.asarray(value)
+    if known.ndim != 0:
+        raise ValueError(f"symbol must be a single symbol, got shape {known.shape}")
+    return jnp.asarray(_known_symbols(known, alphabet, "symbol"), jnp.int32)
+
+
+def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be whole numbers, got dtype {array.dtype}")
+    bad = ~((array >= 0) & (array < alphabet) & (array == np.floor(array)))
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        where = "" if not at else f" at position {at[-1]}"
+        if len(at) > 1:
+            where += f" of sequence {at[0] if len(at) == 2 else at[:-1]}"
+        raise ValueError(
+            f"{name} must be whole numbers from 0 to {alphabet - 1}, got {array[at].item()}{where}"
+        )
+    return array
+
+
+def _as_int(name: str, value: Any) -> int:
+    if isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be a whole number, got {value}")
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise ValueError(f"{name} must be a whole number, got {value!r}") from error
+
+
+def _as_float(name: str, value: Any) -> float:
+    if isinstance(value, bool | np.bool_ | str):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a number, got {value!r}") from error

@@ -1,0 +1,35 @@
+"""Running sums as products with a triangular matrix, several times faster than a scan."""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+_BLOCK = 64
+
+
+def sum_before(values: Float[Array, "*batch time"]) -> Float[Array, "*batch time"]:
+    """The sum of the values at all earlier times: 0 at the first."""
+    return _exclusive(values, after=False)
+
+
+def sum_after(values: Float[Array, "*batch time"]) -> Float[Array, "*batch time"]:
+    """The sum of the values at all later times: 0 at the last."""
+    return _exclusive(values, after=True)
+
+
+def _exclusive(values: Float[Array, "*batch time"], *, after: bool) -> Float[Array, "*batch time"]:
+    *batch, time = values.shape
+    if time <= _BLOCK:
+        return _times_triangle(values, after=after)
+    blocks = -(-time // _BLOCK)
+    padding = [(0, 0)] * len(batch) + [(0, blocks * _BLOCK - time)]
+    cut = jnp.pad(values, padding).reshape(*batch, blocks, _BLOCK)
+    inside = _times_triangle(cut, after=after)
+    outside = _exclusive(cut.sum(-1), after=after)
+    return (inside + outside[..., None]).reshape(*batch, -1)[..., :time]
+
+
+def _times_triangle(values: Array, *, after: bool) -> Array:
+    ones = jnp.ones((values.shape[-1],) * 2, values.dtype)
+    triangle = jnp.tril(ones, -1) if after else jnp.triu(ones, 1)
+    return jnp.matmul(values, triangle, precision=lax.Precision.HIGHEST)

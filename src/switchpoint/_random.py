@@ -1,0 +1,16 @@
+"""Uniform numbers fine enough for small probabilities."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+def uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """Uniform numbers strictly inside (0, 1), so that P(u < p) is p to within 2^-32.
+
+    `jax.random.uniform` has steps of 2^-23 in float32, which would bias an event of
+    probability 1e-6 by several per cent.
+    """
+    bits = jax.random.bits(key, shape, jnp.uint32).astype(float)
+    return jnp.minimum((bits + 0.5) * 2.0**-32, 1 - float(np.finfo(bits.dtype).epsneg))

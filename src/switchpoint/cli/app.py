@@ -1,0 +1,48 @@
+"""The commands, put together."""
+
+from typing import Annotated
+
+import typer
+
+from switchpoint import __version__
+from switchpoint.cli.predict import predict
+from switchpoint.cli.prior import prior
+from switchpoint.cli.sample import sample
+
+app = typer.Typer(
+    name="switchpoint",
+    rich_markup_mode="markdown",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> bool:
+    if wanted:
+        typer.echo(f"switchpoint {__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def switchpoint(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Sequences whose statistics jump at unknown times, and their exact Bayes optimum.
+
+    For example:
+
+        switchpoint sample --length 256 | switchpoint predict - --plot x.png
+    """
+    del version  # its callback has done the work
+
+
+app.command()(sample)
+app.command()(predict)
+app.command()(prior)

@@ -1,0 +1,127 @@
+"""The options that commands share, and the prior and segment model they describe."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from switchpoint import _checks
+from switchpoint.cli.files import read_text
+from switchpoint.priors import Prior, prior_from_name
+from switchpoint.segments import Bernoulli, Categorical, Segment
+
+_PRIOR = "Prior options"
+_SEGMENT = "Segment options"
+
+PriorName = Annotated[
+    str,
+    typer.Option(
+        "--prior",
+        help="The law of segment lengths: ptw, lin, regular, uniform, geometric or renewal.",
+        rich_help_panel=_PRIOR,
+    ),
+]
+Depth = Annotated[
+    int | None,
+    typer.Option(
+        help="ptw: the depth of its tree; sequences are at most 2^depth long. "
+        "Without it, the smallest that fits.",
+        rich_help_panel=_PRIOR,
+    ),
+]
+Split = Annotated[
+    float | None,
+    typer.Option(
+        help="ptw: the probability that a node splits; 0.5 if not given.", rich_help_panel=_PRIOR
+    ),
+]
+Period = Annotated[
+    int | None,
+    typer.Option(help="regular: the length of every segment.", rich_help_panel=_PRIOR),
+]
+Longest = Annotated[
+    int | None,
+    typer.Option(
+        help="uniform: the longest segment; the length of the sequence if not given.",
+        rich_help_panel=_PRIOR,
+    ),
+]
+Hazard = Annotated[
+    float | None,
+    typer.Option(
+        help="geometric: the probability that a segment ends after a symbol.",
+        rich_help_panel=_PRIOR,
+    ),
+]
+Pmf = Annotated[
+    Path | None,
+    typer.Option(
+        help="renewal: a text file of numbers, P(L=1), P(L=2), and so on.",
+        metavar="FILE",
+        rich_help_panel=_PRIOR,
+    ),
+]
+Alphabet = Annotated[
+    int, typer.Option(help="How many symbols there are.", rich_help_panel=_SEGMENT)
+]
+Alpha = Annotated[
+    float | None,
+    typer.Option(
+        help="Alphabet of 2: P(1) of a segment is drawn from Beta(alpha, beta); 0.5 if not given.",
+        rich_help_panel=_SEGMENT,
+    ),
+]
+Beta = Annotated[
+    float | None,
+    typer.Option(help="Alphabet of 2: see --alpha; 0.5 if not given.", rich_help_panel=_SEGMENT),
+]
+Concentration = Annotated[
+    float | None,
+    typer.Option(
+        help="Larger alphabets: the parameter of the symmetric Dirichlet law that a segment's "
+        "distribution is drawn from; 0.5 if not given.",
+        rich_help_panel=_SEGMENT,
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a picture there (.png, .pdf or .svg)."),
+]
+
+
+def prior_of_options(name: str, length: int, pmf: Path | None, **parameters: Any) -> Prior:
+    """The prior that the options describe, for sequences of `length`."""
+    # Where the prior takes no pmf, the refusal names the file rather than what it holds.
+    law = _numbers(pmf) if pmf is not None and name == "renewal" else pmf
+    return prior_from_name(name, length, pmf=law, **parameters)
+
+
+def segment_of_options(
+    alphabet: int, alpha: float | None, beta: float | None, concentration: float | None
+) -> Segment:
+    """The segment model that the options describe."""
+    if alphabet < 2:
+        raise ValueError(f"alphabet must be at least 2, got {alphabet}")
+    if alphabet == 2:
+        if concentration is not None:
+            raise ValueError(
+                f"concentration is for alphabets above 2, got {concentration} "
+                "(an alphabet of 2 takes alpha and beta)"
+            )
+        return Bernoulli(0.5 if alpha is None else alpha, 0.5 if beta is None else beta)
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if value is not None:
+            raise ValueError(
+                f"{name} is for an alphabet of 2, got {value} "
+                f"(an alphabet of {alphabet} takes concentration)"
+            )
+    return Categorical(alphabet, 0.5 if concentration is None else concentration)
+
+
+def _numbers(path: Path) -> tuple[float, ...]:
+    tokens = [token for token in re.split(r"[\s,;]+", read_text(path)) if token]
+    try:
+        return _checks.distribution("pmf", [float(token) for token in tokens])
+    except ValueError as error:
+        raise ValueError(f"{error} (in {path})") from error

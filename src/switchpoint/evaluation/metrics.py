@@ -1,0 +1,60 @@
+"""Regret in bits, and what is made of it."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import xlogy
+from jaxtyping import Array, ArrayLike, Float, Int
+
+from switchpoint.sources import Draw
+
+_BITS_PER_NAT = float(1 / np.log(2))
+
+
+def regret(
+    draw: Draw, log_probs: Float[Array, "*batch time alphabet"]
+) -> Float[Array, "*batch time"]:
+    """The expected instantaneous regret in bits: KL(true || predicted) of each symbol.
+
+    The expectation is over x_t under its true distribution, given the past that was drawn.
+    """
+    _same_shape("log_probs", log_probs, draw.probs.shape)
+    # Where the truth gives a symbol no chance, its prediction costs nothing.
+    expected = jnp.where(draw.probs > 0, draw.probs * log_probs, 0)
+    return jnp.sum(xlogy(draw.probs, draw.probs) - expected, axis=-1) * _BITS_PER_NAT
+
+
+def cumulative_regret(
+    draw: Draw, log_probs: Float[Array, "*batch time alphabet"]
+) -> Float[Array, "*batch time"]:
+    """The regret in bits summed up to and including each time."""
+    return jnp.cumsum(regret(draw, log_probs), axis=-1)
+
+
+def excess_regret(
+    draw: Draw,
+    log_probs: Float[Array, "*batch time alphabet"],
+    reference: Float[Array, "*batch time alphabet"],
+) -> Float[Array, "*batch time"]:
+    """How many bits of regret each symbol costs beyond what `reference` pays for it.
+
+    In one difference, so that it is accurate where both regrets are nearly the same.
+    """
+    _same_shape("log_probs", log_probs, draw.probs.shape)
+    _same_shape("reference", reference, draw.probs.shape)
+    expected = jnp.where(draw.probs > 0, draw.probs * (reference - log_probs), 0)
+    return jnp.sum(expected, axis=-1) * _BITS_PER_NAT
+
+
+def code_length(
+    symbols: Int[ArrayLike, "*batch time"], log_probs: Float[Array, "*batch time alphabet"]
+) -> Float[Array, "*batch time"]:
+    """The realised code length in bits: -log2 P(x_t | x_<t) of the symbol that occurred."""
+    symbols = jnp.asarray(symbols)
+    _same_shape("log_probs", log_probs, (*symbols.shape, log_probs.shape[-1]))
+    taken = jnp.take_along_axis(log_probs, symbols[..., None], axis=-1)[..., 0]
+    return -taken * _BITS_PER_NAT
+
+
+def _same_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")

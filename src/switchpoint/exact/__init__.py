@@ -1,0 +1,18 @@
+"""Exact Bayes-optimal prediction, and the posterior over switching points."""
+
+from switchpoint.exact.forward import ForwardPredictor, ForwardState
+from switchpoint.exact.kt import KT, KTOracle
+from switchpoint.exact.optimal import bayes_optimal
+from switchpoint.exact.posterior import Posterior
+from switchpoint.exact.ptw import PTWPredictor, PTWState
+
+__all__ = [
+    "KT",
+    "ForwardPredictor",
+    "ForwardState",
+    "KTOracle",
+    "PTWPredictor",
+    "PTWState",
+    "Posterior",
+    "bayes_optimal",
+]

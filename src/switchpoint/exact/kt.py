@@ -1,0 +1,120 @@
+"""Predictors for stationary segments: KT, and KT told where the segments start."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from switchpoint import _checks
+from switchpoint._prefix_sums import sum_before
+from switchpoint.predictor import Predictor
+from switchpoint.segments import Bernoulli, Segment
+
+
+class KTState(eqx.Module):
+    """The counts of the current segment."""
+
+    counts: Int[Array, " alphabet"]
+
+
+class KT(Predictor[KTState]):
+    """The Krichevsky-Trofimov estimator: the optimum for one segment that never ends."""
+
+    segment: Segment = Bernoulli()
+
+    @property
+    def alphabet(self) -> int:
+        return self.segment.alphabet
+
+    def init(self) -> KTState:
+        return KTState(jnp.zeros(self.alphabet, jnp.int32))
+
+    @eqx.filter_jit
+    def predict(self, state: KTState) -> Float[Array, " alphabet"]:
+        """ln P(x_t = k | x_<t)."""
+        return jnp.log(self.segment.predictive(state.counts))
+
+    def update(self, state: KTState, symbol: Any) -> KTState:
+        symbol = _checks.symbol(symbol, self.alphabet)
+        return KTState(state.counts.at[symbol].add(1))
+
+    def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
+        symbols = _checks.symbols(symbols, self.alphabet)
+        starts = jnp.zeros_like(symbols)
+        return _since_start(self.segment, symbols, starts)
+
+
+class KTOracleState(eqx.Module):
+    """The counts of the current segment, and the time that tells when it ends."""
+
+    time: Int[Array, ""]
+    counts: Int[Array, " alphabet"]
+
+
+class KTOracle(Predictor[KTOracleState]):
+    """KT that is told the switching points and starts anew at each: no predictor does better.
+
+    `switches` is True where a new segment starts, as in `Draw.switches`: one row for one
+    sequence or for all, or a row for each sequence of the batch. One symbol at a time it
+    needs one row.
+    """
+
+    switches: Bool[Array, "*batch time"]
+    segment: Segment
+
+    def __init__(self, switches: Any, segment: Segment | None = None) -> None:
+        self.switches = jnp.asarray(switches, bool)
+        self.segment = Bernoulli() if segment is None else segment
+
+    @property
+    def alphabet(self) -> int:
+        return self.segment.alphabet
+
+    def init(self) -> KTOracleState:
+        if self.switches.ndim != 1:
+            raise ValueError(
+                f"switches must be one row to predict one symbol at a time, "
+                f"got shape {self.switches.shape}"
+            )
+        return KTOracleState(jnp.zeros((), jnp.int32), jnp.zeros(self.alphabet, jnp.int32))
+
+    @eqx.filter_jit
+    def predict(self, state: KTOracleState) -> Float[Array, " alphabet"]:
+        """ln P(x_t = k | x_<t, the switching points up to t)."""
+        return jnp.log(self.segment.predictive(self._counts(state)))
+
+    def update(self, state: KTOracleState, symbol: Any) -> KTOracleState:
+        symbol = _checks.symbol(symbol, self.alphabet)
+        if not isinstance(state.time, jax.core.Tracer) and state.time >= len(self.switches):
+            raise ValueError(
+                f"switches must cover the sequence, got {len(self.switches)} of them "
+                f"for symbol {int(state.time)}"
+            )
+        return KTOracleState(state.time + 1, self._counts(state).at[symbol].add(1))
+
+    def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
+        symbols = _checks.symbols(symbols, self.alphabet)
+        if self.switches.shape not in (symbols.shape, symbols.shape[-1:]):
+            raise ValueError(
+                f"switches must have the shape of the symbols {symbols.shape}, "
+                f"got {self.switches.shape}"
+            )
+        times = jnp.arange(symbols.shape[-1], dtype=jnp.int32)
+        starts = jax.lax.cummax(jnp.where(self.switches, times, 0), axis=self.switches.ndim - 1)
+        return _since_start(self.segment, symbols, jnp.broadcast_to(starts, symbols.shape))
+
+    def _counts(self, state: KTOracleState) -> Int[Array, " alphabet"]:
+        return jnp.where(self.switches[state.time], 0, state.counts)
+
+
+@eqx.filter_jit
+def _since_start(
+    segment: Segment, symbols: Int[Array, "*batch time"], starts: Int[Array, "*batch time"]
+) -> Float[Array, "*batch time alphabet"]:
+    """The segment model's predictions from the symbols since the start of each segment."""
+    hot = jnp.moveaxis(jax.nn.one_hot(symbols, segment.alphabet), -1, 0)
+    before = sum_before(hot)
+    counts = before - jnp.take_along_axis(before, starts[None], axis=-1)
+    return jnp.log(segment.predictive(jnp.moveaxis(counts, 0, -1)))

@@ -1,0 +1,114 @@
+"""The exact predictor of a PTW source: O(depth) state and work per symbol."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from switchpoint import _checks
+from switchpoint._batching import flat_batch, in_chunks
+from switchpoint.exact.posterior import Posterior
+from switchpoint.exact.tree import climb, stop_log_odds
+from switchpoint.exact.tree_posterior import tree_posterior
+from switchpoint.predictor import Predictor
+from switchpoint.priors import PTW
+from switchpoint.priors.ptw import trailing_zeros
+from switchpoint.segments import Segment
+
+
+class PTWState(eqx.Module):
+    """What PTW remembers: of the node around the next symbol, at each height 0..depth."""
+
+    time: Int[Array, ""]
+    """How many symbols were seen."""
+
+    counts: Int[Array, "heights alphabet"]
+    """How often each symbol occurred in the node so far."""
+
+    log_odds: Float[Array, " heights"]
+    """ln P(the node does not split | its symbols so far) / P(it splits | its symbols so far)."""
+
+
+class PTWPredictor(Predictor[PTWState]):
+    """Partition Tree Weighting (Veness et al., 2013), the Bayes optimum of a PTW source."""
+
+    prior: PTW
+    segment: Segment
+
+    @property
+    def alphabet(self) -> int:
+        return self.segment.alphabet
+
+    def init(self) -> PTWState:
+        heights = self.prior.depth + 1
+        return PTWState(
+            time=jnp.zeros((), jnp.int32),
+            counts=jnp.zeros((heights, self.alphabet), jnp.int32),
+            log_odds=self._fresh_log_odds(),
+        )
+
+    @eqx.filter_jit
+    def predict(self, state: PTWState) -> Float[Array, " alphabet"]:
+        """ln P(x_t = k | x_<t)."""
+        return jnp.log(self._mixtures(state)[0])
+
+    def update(self, state: PTWState, symbol: Any) -> PTWState:
+        symbol = _checks.symbol(symbol, self.alphabet)
+        if not isinstance(state.time, jax.core.Tracer):
+            self.prior.check_length(int(state.time) + 1)
+        return self._update(state, symbol)
+
+    def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
+        symbols = _checks.symbols(symbols, self.alphabet)
+        self.prior.check_length(symbols.shape[-1])
+        return self._log_probs(symbols)
+
+    def posterior(self, symbols: Any) -> Posterior:
+        """The posterior over switching points of a sequence, or of a batch of them."""
+        symbols = _checks.symbols(symbols, self.alphabet)
+        self.prior.check_length(symbols.shape[-1])
+        return tree_posterior(self.prior, self.segment, symbols)
+
+    @eqx.filter_jit
+    def _update(self, state: PTWState, symbol: Int[Array, ""]) -> PTWState:
+        _, steps = self._mixtures(state)
+        time = state.time + 1
+        counts = state.counts.at[:, symbol].add(1)
+        log_odds = state.log_odds + steps[:, symbol]
+        done = jnp.arange(self.prior.depth + 1) <= trailing_zeros(time)  # nodes that end here
+        return PTWState(
+            time=time,
+            counts=jnp.where(done[:, None], 0, counts),
+            log_odds=jnp.where(done, self._fresh_log_odds(), log_odds),
+        )
+
+    @eqx.filter_jit
+    def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
+        rows, batch = flat_batch(symbols)
+
+        def log_probs(rows: Int[Array, "flat time"]) -> Float[Array, "flat time k"]:
+            *_, root = climb(self.prior, self.segment, rows)
+            return jnp.log(jnp.moveaxis(root.predictive[:, :, : rows.shape[1]], 0, -1))
+
+        return in_chunks(log_probs, rows).reshape(*batch, symbols.shape[-1], self.alphabet)
+
+    def _mixtures(
+        self, state: PTWState
+    ) -> tuple[Float[Array, " alphabet"], Float[Array, "heights alphabet"]]:
+        """The root's predictive, and what each symbol would add to every node's log-odds."""
+        whole = self.segment.predictive(state.counts)
+        stays = jax.nn.sigmoid(state.log_odds)
+
+        def climb_one(
+            below: Float[Array, " alphabet"], node: tuple[Float[Array, " k"], Float[Array, ""]]
+        ) -> tuple[Float[Array, " alphabet"], Float[Array, " alphabet"]]:
+            whole, stays = node
+            return below + stays * (whole - below), jnp.log(whole / below)
+
+        return lax.scan(climb_one, whole[0], (whole, stays))
+
+    def _fresh_log_odds(self) -> Float[Array, " heights"]:
+        return jnp.asarray([0.0, *stop_log_odds(self.prior, self.prior.depth)])

@@ -1,0 +1,152 @@
+"""The forward recursion over the start of the current segment, for any prior.
+
+Before x_t, w(s) = P(the current segment started at s | x_<t) over all starts s <= t. Then
+
+    predict:  P(x_t = k | x_<t) = sum_s w(s) P(x_t = k | counts since s)
+    update:   w(s) is multiplied by P(x_t | counts since s) and normalised, and the hazard's
+              share of every w(s) moves to the new start t + 1.
+
+The weights stay normalised, so float32 is enough for any length. O(n) state, O(n^2) time.
+"""
+
+import functools
+import itertools
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, Shaped
+
+from switchpoint.priors import Prior
+from switchpoint.segments import Segment
+
+_MANY = 256  # sequences
+_LANES = 64  # neighbouring starts
+
+
+class Forward(eqx.Module):
+    """What the recursion says before and after each symbol."""
+
+    probs: Float[Array, "batch time alphabet"]
+    """P(x_t = k | x_<t)."""
+
+    start_mass: Float[Array, "batch time"]
+    """P(a segment starts at t | x_<t)."""
+
+    run_length_mean: Float[Array, "batch time"]
+    """E[symbols in the current segment, x_t included | x_<=t]."""
+
+
+class _Carry(NamedTuple):
+    weights: Float[Array, "rows batch *lanes"]
+    before: tuple[Float[Array, "rows batch *lanes"], ...]  # counts before each start, per symbol
+    totals: tuple[Float[Array, " batch"], ...]  # counts before t
+    start_mass: Float[Array, " batch"]
+
+
+def forward(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -> Forward:
+    """The recursion over whole sequences.
+
+    Starts are laid out as (start, batch) for many sequences, and as (start // 64, batch,
+    start % 64) for few, so that the inner loop is always long. The time is cut in a few
+    blocks, whose arrays hold only the starts up to their end.
+    """
+    batch, time = symbols.shape
+    lanes = () if batch >= _MANY else (_LANES,)
+    blocks = max(1, min(4, time // 64))
+    edges = [time * block // blocks for block in range(blocks + 1)]
+    nothing = jnp.zeros((0, batch, *lanes))
+    zeros = jnp.zeros(batch)
+    carry = _Carry(
+        nothing,
+        (nothing,) * (segment.alphabet - 1),
+        (zeros,) * (segment.alphabet - 1),
+        jnp.ones(batch),
+    )
+    pieces = []
+    for begin, end in itertools.pairwise(edges):
+        carry = _widened(carry, -(-end // math.prod(lanes)))
+        times = jnp.arange(begin, end, dtype=jnp.int32)
+        step = _Step(prior, segment)
+        carry, piece = lax.scan(step, carry, (times, symbols.T[begin:end]))
+        pieces.append(piece)
+    whole = [jnp.swapaxes(jnp.concatenate(parts), 0, 1) for parts in zip(*pieces, strict=True)]
+    return Forward(*whole)
+
+
+def _widened(carry: _Carry, rows: int) -> _Carry:
+    """The same state with room for more starts."""
+
+    def widen(old: Array) -> Array:
+        return jnp.pad(old, ((0, rows - len(old)), *((0, 0),) * (old.ndim - 1)))
+
+    return carry._replace(weights=widen(carry.weights), before=tuple(map(widen, carry.before)))
+
+
+class _Step(eqx.Module):
+    prior: Prior
+    segment: Segment
+
+    def __call__(
+        self, carry: _Carry, now: tuple[Int[Array, ""], Int[Array, " batch"]]
+    ) -> tuple[_Carry, tuple[Array, Array, Array]]:
+        time, symbol = now
+        rows, _, *lanes = carry.weights.shape
+        carry = _with_start(carry, time)
+        starts = jnp.arange(rows * math.prod(lanes), dtype=jnp.int32).reshape(rows, 1, *lanes)
+        spread = functools.partial(_spread, lanes=len(lanes))
+        run = jnp.maximum(time - starts, 0)  # symbols since the start; weights beyond t are 0
+        pseudo = self.segment.pseudo_counts
+        scale = carry.weights / (run + float(np.sum(pseudo)))
+        counts = [
+            spread(total) - before for total, before in zip(carry.totals, carry.before, strict=True)
+        ]
+        counts.append(run - sum(counts[1:], counts[0]))
+        joint = [scale * (count + prior) for count, prior in zip(counts, pseudo, strict=True)]
+        probs = [_sum_starts(part) for part in joint]
+        evidence = _choose(symbol, probs)
+        seen = _choose(spread(symbol), joint) / spread(evidence)
+        hazard = self.prior.hazard_after(starts, run + 1)
+        after = _Carry(
+            weights=seen * (1 - hazard),
+            before=carry.before,
+            totals=tuple(total + (symbol == k) for k, total in enumerate(carry.totals)),
+            start_mass=_sum_starts(seen * hazard),
+        )
+        run_length_mean = _sum_starts(seen * (run + 1))
+        return after, (jnp.stack(probs, axis=-1), carry.start_mass, run_length_mean)
+
+
+def _with_start(carry: _Carry, time: Int[Array, ""]) -> _Carry:
+    """The state with t itself among the starts."""
+    zero = jnp.zeros_like(time)
+    few = carry.weights.ndim == 3
+    at = (time // _LANES, zero, time % _LANES) if few else (time, zero)
+
+    def put(array: Array, values: Float[Array, " batch"]) -> Array:
+        return lax.dynamic_update_slice(array, _spread(values, array.ndim - 2), at)
+
+    return carry._replace(
+        weights=put(carry.weights, carry.start_mass),
+        before=tuple(map(put, carry.before, carry.totals)),
+    )
+
+
+def _spread(per_sequence: Shaped[Array, " batch"], lanes: int) -> Shaped[Array, "1 batch *lanes"]:
+    return per_sequence.reshape(1, -1, *(1,) * lanes)
+
+
+def _sum_starts(parts: Float[Array, "rows batch *lanes"]) -> Float[Array, " batch"]:
+    by_lane = parts.sum(0)
+    return by_lane.sum(-1) if by_lane.ndim == 2 else by_lane
+
+
+def _choose(symbol: Array, values: list[Array]) -> Array:
+    """values[symbol], elementwise."""
+    chosen = values[0]
+    for k, value in enumerate(values[1:], start=1):
+        chosen = jnp.where(symbol == k, value, chosen)
+    return chosen

@@ -1,0 +1,49 @@
+"""Priors by the short names that commands and configurations use."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from switchpoint import _checks
+from switchpoint.priors.base import Prior
+from switchpoint.priors.lin import LIN
+from switchpoint.priors.ptw import PTW
+from switchpoint.priors.renewal import Geometric, RandomUniform, RegularPeriodic, Renewal
+
+_PRIORS: Mapping[str, tuple[Callable[..., Prior], tuple[str, ...]]] = {
+    "ptw": (PTW, ("depth", "split")),
+    "lin": (LIN, ()),
+    "regular": (RegularPeriodic, ("period",)),
+    "uniform": (RandomUniform, ("longest",)),
+    "geometric": (Geometric, ("hazard",)),
+    "renewal": (Renewal, ("pmf",)),
+}
+
+PRIOR_NAMES: tuple[str, ...] = tuple(_PRIORS)
+"""The names `prior_from_name` knows."""
+
+
+def prior_from_name(name: str, length: int, **parameters: Any) -> Prior:
+    """The prior called `name`, for sequences of `length`; parameters that are None are left out.
+
+    Without a depth, `ptw` takes the smallest that fits the length; without `longest`,
+    `uniform` takes the length itself: the paper's choices.
+    """
+    if name not in _PRIORS:
+        raise ValueError(f"prior must be one of {', '.join(PRIOR_NAMES)}, got {name!r}")
+    length = _checks.positive_int("length", length)
+    build, known = _PRIORS[name]
+    given = {key: value for key, value in parameters.items() if value is not None}
+    for key, value in given.items():
+        if key not in known:
+            takes = f"takes {' and '.join(known)}" if known else "takes no parameter"
+            raise ValueError(
+                f"{key} is not a parameter of prior {name!r}, got {value} ({name} {takes})"
+            )
+    defaults = {"ptw": {"depth": max(1, (length - 1).bit_length())}, "uniform": {"longest": length}}
+    given = {**defaults.get(name, {}), **given}
+    missing = [key for key in known if key not in given and key != "split"]
+    if missing:
+        raise ValueError(f"prior {name!r} needs {missing[0]}, got none")
+    prior = build(**given)
+    prior.check_length(length)
+    return prior

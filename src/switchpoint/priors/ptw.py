@@ -1,0 +1,89 @@
+"""Partition Tree Weighting: segments are nodes of a binary tree over time."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from switchpoint import _checks
+from switchpoint._random import uniform
+from switchpoint.priors.base import Positions, Prior
+
+
+class PTW(Prior):
+    """Every node of a binary tree of `depth` levels over time splits with probability `split`.
+
+    A node of 2^v symbols that does not split is a segment. A segment's law depends on its
+    start alone: with v = depth at start 0, else the number of trailing zero bits of the start,
+    L = 2^(v-j) with probability (1-p) p^j for j < v, and L = 1 with probability p^v.
+    Sequences are at most 2^depth long, and need not be a power of two.
+    """
+
+    depth: int = eqx.field(static=True)
+    split: float = eqx.field(static=True)
+
+    def __init__(self, depth: int, split: float = 0.5) -> None:
+        self.depth = _checks.positive_int("depth", depth)
+        self.split = _checks.probability("split", split, below_one=True)
+
+    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        level = _floor_log2(run)
+        splits = (self._height(start) - level).astype(float)
+        here = self.split ** jnp.maximum(splits, 0)
+        ends = jnp.where(level == 0, here, (1 - self.split) * here / (1 - self.split * here))
+        ends = jnp.where(splits <= 0, 1.0, ends)
+        return jnp.where(jnp.asarray(run) == 1 << level, ends, 0.0)
+
+    @property
+    def max_length(self) -> int:
+        return 2**self.depth
+
+    @property
+    def max_sequence(self) -> int:
+        return 2**self.depth
+
+    def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        # P(L > r) = P(fewer than v - floor(log2 r) splits above)
+        splits = self._height(start) - _floor_log2(jnp.maximum(run, 1))
+        longer = jnp.log1p(-(self.split ** jnp.maximum(splits, 0).astype(float)))
+        return jnp.where(jnp.asarray(run) < 1, 0.0, longer)
+
+    def sample_switches(
+        self, key: PRNGKeyArray, batch: int, length: int
+    ) -> Bool[Array, "batch time"]:
+        """Partitions drawn from the prior, with one vector operation per level of the tree."""
+        self.check_length(length)
+        levels = levels_within(self.depth, length)
+        key_top, key_tree = jax.random.split(key)
+        # Above the first `levels` levels only the leftmost node matters: it must have split.
+        top = uniform(key_top, (1, batch)) < self.split ** (self.depth - levels)
+        coins = uniform(key_tree, (2**levels, batch)) < self.split  # row = midpoint of a node
+        switches, alive = jnp.zeros((1, batch), bool), top
+        for level in range(levels):
+            width = 2 ** (levels - level)
+            splits = alive & coins[width // 2 :: width]
+            switches = jnp.stack([switches, splits], 1).reshape(-1, batch)
+            alive = jnp.repeat(splits, 2, axis=0)
+        return switches[:length].T
+
+    def _height(self, start: Positions) -> Int[Array, "..."]:
+        """The height of the largest node that starts at `start`."""
+        return jnp.where(jnp.asarray(start) == 0, self.depth, trailing_zeros(start))
+
+
+def levels_within(depth: int, length: int) -> int:
+    """How many levels of a tree of `depth` have midpoints inside a sequence of `length`."""
+    return min(depth, (length - 1).bit_length())
+
+
+def trailing_zeros(number: Positions) -> Int[Array, "..."]:
+    """How many zero bits end a positive number."""
+    number = jnp.asarray(number)
+    return lax.population_count((number & -number) - 1)
+
+
+def _floor_log2(number: Positions) -> Int[Array, "..."]:
+    number = jnp.asarray(number)
+    return np.iinfo(number.dtype).bits - 1 - lax.clz(number)

@@ -1,0 +1,114 @@
+"""Exact statistics of priors: where switching points are, and how many there are.
+
+Everything here is float64 on the host, whatever JAX's default precision is.
+"""
+
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+from jax import lax
+from jaxtyping import Array, Float
+
+from switchpoint import _checks
+
+if TYPE_CHECKING:
+    from switchpoint.priors.base import Prior
+
+_NEGLIGIBLE = 1e-300
+
+
+def next_start_table(
+    prior: "Prior", length: int
+) -> tuple[Float[np.ndarray, "time time"], Float[np.ndarray, " time"]]:
+    """The law of the next start: table[s, e] = P(L = e - s | s), and P(L >= length - s | s)."""
+    hazards = np.asarray(_hazards(prior, length))
+    table = np.zeros((length, length))
+    alive = np.ones(length)
+    for run in range(1, length):
+        here = np.arange(length - run)
+        hazard = hazards[run - 1, here]
+        table[here, here + run] = alive[here] * hazard
+        alive[here] *= 1 - hazard
+    return table, alive
+
+
+@eqx.filter_jit
+def _hazards(prior: "Prior", length: int) -> Float[Array, "runs time"]:
+    starts = jnp.arange(length, dtype=jnp.int32)
+    runs = jnp.arange(1, length, dtype=jnp.int32)
+    return lax.map(
+        lambda run: prior.hazard_after(starts, jnp.broadcast_to(run, starts.shape)), runs
+    )
+
+
+def switch_probability(table: Float[np.ndarray, "time time"]) -> Float[np.ndarray, " time"]:
+    """P(a segment starts at t), 0 at t = 0, from the law of the next start."""
+    starts = np.zeros(len(table))
+    starts[0] = 1
+    for time in range(1, len(table)):
+        starts[time] = starts[:time] @ table[:time, time]
+    starts[0] = 0
+    return starts
+
+
+def switch_count_law(
+    table: Float[np.ndarray, "time time"], alive: Float[np.ndarray, " time"]
+) -> Float[np.ndarray, " time"]:
+    """P(k switching points), k = 0..length-1, from the law of the next start."""
+    step = table.T
+    if np.count_nonzero(table) < 0.1 * table.size:
+        step = scipy.sparse.csr_array(step)
+    law = np.zeros(len(table))
+    last_start = np.zeros(len(table))
+    last_start[0] = 1
+    for count in range(len(table)):
+        law[count] = last_start @ alive
+        last_start = step @ last_start
+        if last_start.sum() < _NEGLIGIBLE:
+            break
+    return law
+
+
+def ptw_switch_count_law(
+    depth: int, split: float = 0.5, most: int | None = None
+) -> Float[np.ndarray, " count"]:
+    """The paper's P_d[k]: P(k switching points) in a sequence of 2^depth under PTW, k = 0..most.
+
+    `most` is 2^depth - 1, all there can be, unless told. The generating function obeys
+    P_d(z) = (1 - p) + p z P_{d-1}(z)^2 with P_0 = 1; the paper's printed recursion leaves
+    out the factor p = 1/2 before its sum.
+    """
+    if depth != 0:
+        depth = _checks.positive_int("depth", depth)
+    split = _checks.probability("split", split, below_one=True)
+    most = 2**depth - 1 if most is None else most
+    law = np.ones(1)
+    for _ in range(depth):
+        square = np.convolve(law, law)[:most]
+        law = np.concatenate([[1 - split], split * square])
+    return np.pad(law[: most + 1], (0, max(0, most + 1 - len(law))))
+
+
+def ptw_switch_count_limit(most: int, split: float = 0.5) -> Float[np.ndarray, " count"]:
+    """The paper's P_infinity[k] = C(k) p^k (1-p)^(k+1), k = 0..most, with Catalan numbers C(k).
+
+    It equals P_d[k] for every depth d > k.
+    """
+    split = _checks.probability("split", split, below_one=True)
+    law = np.empty(most + 1)
+    law[0] = 1 - split
+    for count in range(most):
+        growth = 2 * (2 * count + 1) / (count + 2)  # C(k+1) / C(k)
+        law[count + 1] = law[count] * growth * split * (1 - split)
+    return law
+
+
+def ptw_expected_switches(depth: int, split: float = 0.5) -> float:
+    """E_d[k] = p (1 - (2p)^d) / (1 - 2p), which is d/2 for p = 1/2."""
+    if depth != 0:
+        depth = _checks.positive_int("depth", depth)
+    split = _checks.probability("split", split, below_one=True)
+    return split * float(np.sum((2 * split) ** np.arange(depth)))

@@ -1,0 +1,6 @@
+"""What happens inside one segment."""
+
+from switchpoint.segments.base import Segment
+from switchpoint.segments.models import Bernoulli, Categorical
+
+__all__ = ["Bernoulli", "Categorical", "Segment"]

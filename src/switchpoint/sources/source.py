@@ -1,0 +1,63 @@
+"""A source: a prior over switching points and a model inside each segment."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from switchpoint import _checks
+from switchpoint._random import uniform
+from switchpoint.priors import Prior
+from switchpoint.segments import Bernoulli, Segment
+
+
+class Draw(eqx.Module):
+    """Sequences drawn from a source, with what no predictor is told."""
+
+    symbols: Int[Array, "*batch time"]
+    """The symbols, 0..alphabet-1."""
+
+    probs: Float[Array, "*batch time alphabet"]
+    """The distribution each symbol was drawn from."""
+
+    switches: Bool[Array, "*batch time"]
+    """True where a new segment starts; False at 0."""
+
+
+class Source(eqx.Module):
+    """Piecewise stationary sequences: segment lengths from `prior`, symbols from `segment`."""
+
+    prior: Prior
+    segment: Segment = Bernoulli()
+
+    def sample(self, key: PRNGKeyArray, batch: int, length: int) -> Draw:
+        """`batch` independent sequences of `length` symbols."""
+        batch = _checks.positive_int("batch", batch)
+        self.prior.check_length(length)
+        return _sample(self, key, batch, length)
+
+
+@eqx.filter_jit
+def _sample(source: Source, key: PRNGKeyArray, batch: int, length: int) -> Draw:
+    key_prior, key_segment, key_symbol = jax.random.split(key, 3)
+    switches = source.prior.sample_switches(key_prior, batch, length)
+    # Time first: every operation then runs along the batch, contiguous in memory.
+    fresh = source.segment.sample(key_segment, (length, batch))
+    starts = _segment_starts(switches.T)[:, :, None]
+    probs = jnp.take_along_axis(fresh, starts, axis=0, mode="promise_in_bounds")
+    below = jnp.cumsum(probs[..., :-1], axis=-1)  # P(symbol <= k), all but the last, which is 1
+    coins = uniform(key_symbol, (length, batch))
+    symbols = jnp.sum(coins[..., None] >= below, axis=-1, dtype=jnp.int32)
+    return Draw(symbols.T, jnp.swapaxes(probs, 0, 1), switches)
+
+
+def _segment_starts(switches: Bool[Array, "time batch"]) -> Int[Array, "time batch"]:
+    """Where the segment of each symbol starts: a running maximum by doubling."""
+    times = jnp.arange(len(switches), dtype=jnp.int32)[:, None]
+    starts = jnp.where(switches, times, 0)
+    reach = 1
+    while reach < len(switches):
+        earlier = jnp.pad(starts[:-reach], ((reach, 0), (0, 0)))
+        starts = jnp.maximum(starts, earlier)
+        reach *= 2
+    return starts

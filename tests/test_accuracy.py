@@ -1,0 +1,85 @@
+"""Single precision against double, on sequences made to hurt."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from truth import name
+
+import switchpoint as sp
+
+
+def hard_sequences(length):
+    """Constant, alternating, late-switching and random sequences."""
+    late = np.zeros(length, int)
+    late[-length // 16 :] = 1
+    middle = np.arange(length) >= length // 2 + 1
+    blocks = (np.arange(length) // 37) % 2
+    random = np.random.default_rng(0).integers(0, 2, length)
+    rows = [np.zeros(length), np.ones(length), np.arange(length) % 2, late, middle, blocks, random]
+    return np.stack(rows).astype(np.int32)
+
+
+def priors(length):
+    return [
+        sp.PTW(length.bit_length() - 1),
+        sp.PTW(30, 0.2),
+        sp.LIN(),
+        sp.RandomUniform(length),
+        sp.Geometric(1e-3),
+        sp.RegularPeriodic(20),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("length", "which", "tolerance"),
+    [(256, which, 1e-5) for which in range(6)] + [(4096, which, 1e-4) for which in (0, 1, 2)],
+)
+def test_single_precision_predictions(length, which, tolerance):
+    prior = priors(length)[which]
+    symbols = hard_sequences(length)
+    predictor = sp.bayes_optimal(sp.Source(prior))
+    single = predictor.log_probs(symbols)
+    assert single.dtype == jnp.float32
+    with jax.enable_x64(True):
+        double = np.asarray(predictor.log_probs(symbols))
+    assert double.dtype == np.float64
+    assert np.all(np.isfinite(single))
+    probs = np.exp(np.asarray(single, np.float64))
+    assert np.abs(probs - np.exp(double)).max() < tolerance
+    np.testing.assert_allclose(probs.sum(-1), 1, atol=1e-6)
+    # What is nearly impossible is as accurate as what is likely.
+    assert np.abs(single - double).max() < 100 * tolerance
+
+
+@pytest.mark.parametrize("prior", [sp.PTW(8), sp.LIN(), sp.RandomUniform(256)], ids=name)
+def test_single_precision_posterior(prior):
+    symbols = hard_sequences(256)
+    predictor = sp.bayes_optimal(sp.Source(prior))
+    single = predictor.posterior(symbols)
+    with jax.enable_x64(True):
+        double = jax.tree.map(np.asarray, predictor.posterior(symbols))
+    for field in ("switch_filtered", "switch_smoothed", "probs_smoothed"):
+        np.testing.assert_allclose(getattr(single, field), getattr(double, field), atol=1e-4)
+    np.testing.assert_allclose(single.log_marginal, double.log_marginal, rtol=1e-5)
+    np.testing.assert_allclose(single.run_length_mean, double.run_length_mean, rtol=1e-4)
+    np.testing.assert_allclose(single.map_log_prob, double.map_log_prob, atol=1e-3)
+    for field in jax.tree.leaves(single):
+        assert np.all(np.isfinite(field))
+
+
+def test_counts_never_overflow():
+    # 70,000 ones: past 8 and 16 bits. KT's estimate is (n + 1/2) / (n + 1).
+    ones = np.ones(70_000, np.int8)
+    for predictor in (sp.KT(), sp.bayes_optimal(sp.Source(sp.PTW(17)))):
+        missing = np.exp(predictor.log_probs(ones)[-1, 0])
+        assert 0.2 / 70_000 < missing < 4 / 70_000
+    ones = np.ones(256, np.int8)
+    missing = np.exp(sp.bayes_optimal(sp.Source(sp.LIN())).log_probs(ones)[-1, 0])
+    assert missing == pytest.approx(1 - 0.996, abs=1e-3)
+
+
+def test_counts_of_a_long_stream_stay_exact():
+    state = sp.KT().init()
+    many = jax.tree.map(lambda leaf: leaf + 2**24, state)  # where float32 would stop counting
+    assert int(sp.KT().update(many, 1).counts[1]) == 2**24 + 1

@@ -1,0 +1,109 @@
+"""Bad arguments give a ValueError that names the argument and its value."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import switchpoint as sp
+from switchpoint import _checks
+
+KEY = jax.random.key(0)
+
+
+def predict(symbols, prior=None, segment=None):
+    source = sp.Source(prior or sp.LIN(), segment or sp.Bernoulli())
+    return sp.bayes_optimal(source).log_probs(symbols)
+
+
+BAD = {
+    "depth must be a whole number of at least 1, got 0": lambda: sp.PTW(0),
+    "depth must be a whole number of at least 1, got -3": lambda: sp.PTW(-3),
+    "depth must be a whole number, got 2.5": lambda: _checks.positive_int("depth", 2.5),
+    "depth must be a whole number, got True": lambda: sp.PTW(True),
+    "split must be strictly between 0 and 1, got 0.0": lambda: sp.PTW(3, 0.0),
+    "split must be strictly between 0 and 1, got 1.0": lambda: sp.PTW(3, 1),
+    "split must be strictly between 0 and 1, got nan": lambda: sp.PTW(3, float("nan")),
+    "period must be a whole number of at least 1, got 0": lambda: sp.RegularPeriodic(0),
+    "longest must be a whole number of at least 1, got -1": lambda: sp.RandomUniform(-1),
+    "hazard must be above 0 and at most 1, got 0.0": lambda: sp.Geometric(0.0),
+    "hazard must be above 0 and at most 1, got -0.5": lambda: sp.Geometric(-0.5),
+    "hazard must be above 0 and at most 1, got 1.5": lambda: sp.Geometric(1.5),
+    "hazard must be a number, got 'often'": lambda: _checks.probability("hazard", "often"),
+    "pmf must sum to one, got a sum of 0.9": lambda: sp.Renewal([0.5, 0.4]),
+    "at least 0, got -0.5 at index 1": lambda: sp.Renewal([1.5, -0.5]),
+    "at least 0, got nan at index 0": lambda: sp.Renewal([float("nan"), 1]),
+    "pmf must be a non-empty list": lambda: sp.Renewal([]),
+    "pmf must be a list of numbers": lambda: sp.Renewal(["a"]),
+    "alpha must be a finite number above 0, got 0.0": lambda: sp.Bernoulli(alpha=0),
+    "beta must be a finite number above 0, got inf": lambda: sp.Bernoulli(beta=np.inf),
+    "size must be at least 2, got 1": lambda: sp.Categorical(1),
+    "concentration must be a finite number above 0, got -1.0": lambda: sp.Categorical(3, -1),
+    "batch must be a whole number of at least 1, got 0": lambda: sp.Source(sp.LIN()).sample(
+        KEY, 0, 5
+    ),
+    "length must be a whole number of at least 1, got -2": lambda: sp.Source(sp.LIN()).sample(
+        KEY, 1, -2
+    ),
+    r"length must be at most 8 for PTW(depth=3, split=0.5), got 9": lambda: sp.Source(
+        sp.PTW(3)
+    ).sample(KEY, 1, 9),
+    r"length must be at most 4 for PTW(depth=2, split=0.5), got 5": lambda: predict(
+        [0] * 5, sp.PTW(2)
+    ),
+    "from 0 to 1, got 7 at position 2": lambda: predict([0, 1, 7, 1]),
+    "from 0 to 1, got -1 at position 0 of sequence 1": lambda: predict([[0, 1], [-1, 1]]),
+    "from 0 to 2, got 3 at position 1": lambda: predict([0, 3], segment=sp.Categorical(3)),
+    "from 0 to 1, got nan at position 1": lambda: predict([0.0, np.nan]),
+    "from 0 to 1, got 0.5 at position 1": lambda: predict([0.0, 0.5]),
+    "symbols must be whole numbers, got dtype <U1": lambda: predict(["0", "1"]),
+    "symbols must hold at least one symbol, got shape (0,)": lambda: predict([]),
+    "symbols must hold at least one symbol, got shape ()": lambda: predict(1),
+    "max_hypotheses must be a whole number of at least 1, got 0": lambda: sp.bayes_optimal(
+        sp.Source(sp.LIN()), max_hypotheses=0
+    ),
+    "n must be a whole number of at least 1, got 0": lambda: (
+        sp.bayes_optimal(sp.Source(sp.PTW(2))).posterior([0, 1]).sample(KEY, 0)
+    ),
+    "switches must have the shape of the symbols (3,), got (2,)": lambda: sp.KTOracle(
+        [False, True]
+    ).log_probs([0, 1, 1]),
+    "switches must be one row": lambda: sp.KTOracle(np.zeros((2, 3), bool)).init(),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_argument(message):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        BAD[message]()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_symbols_outside_the_alphabet_in_a_stream():
+    for predictor in (sp.KT(), sp.bayes_optimal(sp.Source(sp.PTW(3)))):
+        with pytest.raises(ValueError, match="symbol must be whole numbers from 0 to 1, got 2"):
+            predictor.update(predictor.init(), 2)
+
+
+def test_stream_longer_than_the_tree():
+    predictor = sp.bayes_optimal(sp.Source(sp.PTW(2)))
+    state = predictor.init()
+    for symbol in (0, 1, 1, 0):
+        state = predictor.update(state, symbol)
+    with pytest.raises(ValueError, match="length must be at most 4"):
+        predictor.update(state, 0)
+
+
+def test_stream_longer_than_the_oracle_knows():
+    oracle = sp.KTOracle([False, True])
+    state = oracle.update(oracle.update(oracle.init(), 0), 1)
+    with pytest.raises(ValueError, match="switches must cover the sequence, got 2"):
+        oracle.update(state, 0)
+
+
+def test_integral_floats_and_booleans_are_symbols():
+    exact = predict([0, 1, 1])
+    np.testing.assert_array_equal(predict([0.0, 1.0, 1.0]), exact)
+    np.testing.assert_array_equal(predict(np.array([False, True, True])), exact)
+    np.testing.assert_array_equal(predict(jnp.array([0, 1, 1], jnp.uint8)), exact)

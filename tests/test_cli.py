@@ -1,0 +1,477 @@
+"""The command line: what goes in comes out, and bad input costs one line and nothing else."""
+
+import csv
+import io
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import switchpoint as sp
+from switchpoint import _files
+from switchpoint.cli import analysis, main
+from switchpoint.cli.laws import densest, length_law
+from switchpoint.cli.symbols import text_numbers
+
+LENGTH = 32  # always the same, so that one compilation serves all tests
+BITS = "01101110000000010000111101111111"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def bits(folder):
+    path = folder / "bits.txt"
+    path.write_text(BITS + "\n")
+    return path
+
+
+def run(capsys, *arguments):
+    """The status, stdout and stderr of a command."""
+    status = main([str(argument) for argument in arguments])
+    return status, *capsys.readouterr()
+
+
+def give_stdin(monkeypatch, text):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def symbols_of(rows):
+    return [int(row["symbol"]) for row in rows]
+
+
+def read_csv(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# --- sample ---------------------------------------------------------------------------------
+
+
+def expected_draw(prior, batch, seed, segment=None):
+    source = sp.Source(prior, segment or sp.Bernoulli())
+    return source.sample(jax.random.key(seed), batch, LENGTH)
+
+
+def test_sample_writes_npz(folder, capsys):
+    status, out, err = run(
+        capsys, "sample", "--length", LENGTH, "--batch", 3, "--seed", 7, "--out", "draws.npz"
+    )
+    assert (status, err) == (0, "")
+    assert "draws.npz" in out
+    draw = expected_draw(sp.PTW(5), 3, 7)
+    with np.load(folder / "draws.npz", allow_pickle=False) as saved:
+        np.testing.assert_array_equal(saved["symbols"], draw.symbols)
+        np.testing.assert_array_equal(saved["probs"], draw.probs)
+        np.testing.assert_array_equal(saved["switches"], draw.switches)
+        assert saved["probs"].dtype == np.float32
+        assert json.loads(str(saved["description"])) == {
+            "prior": "PTW(depth=5, split=0.5)",
+            "segment": "Bernoulli(alpha=0.5, beta=0.5)",
+            "seed": 7,
+            "version": sp.__version__,
+        }
+
+
+def test_sample_writes_csv(folder, capsys):
+    arguments = ("--length", LENGTH, "--batch", 2, "--alphabet", 3, "--out", "draws.csv")
+    assert run(capsys, "sample", *arguments)[0] == 0
+    draw = expected_draw(sp.PTW(5), 2, 0, sp.Categorical(3))
+    rows = read_csv((folder / "draws.csv").read_text())
+    assert list(rows[0]) == ["sequence", "t", "symbol", "switch", "p0", "p1", "p2"]
+    assert [(int(row["sequence"]), int(row["t"])) for row in rows] == list(np.ndindex(2, LENGTH))
+    assert symbols_of(rows) == np.asarray(draw.symbols).ravel().tolist()
+    assert [int(row["switch"]) for row in rows] == np.asarray(draw.switches).ravel().tolist()
+    probs = np.asarray([[row[f"p{k}"] for k in range(3)] for row in rows], np.float32)
+    np.testing.assert_array_equal(probs, np.asarray(draw.probs).reshape(-1, 3))
+
+
+@pytest.mark.parametrize(("alphabet", "separator"), [(2, ""), (12, " ")])
+def test_sample_prints_symbols(capsys, alphabet, separator):
+    arguments = ("--length", LENGTH, "--batch", 2, "--alphabet", alphabet)
+    status, out, err = run(capsys, "sample", *arguments)
+    segment = sp.Bernoulli() if alphabet == 2 else sp.Categorical(alphabet)
+    symbols = np.asarray(expected_draw(sp.PTW(5), 2, 0, segment).symbols)
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [separator.join(map(str, row)) for row in symbols.tolist()]
+    assert text_numbers(out, alphabet) == symbols.ravel().tolist()
+
+
+# --- predict --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "prior"), [("ptw", sp.PTW(5)), ("lin", sp.LIN())], ids=["ptw", "lin"]
+)
+def test_predict_is_the_bayes_optimum(bits, capsys, name, prior):
+    status, out, err = run(capsys, "predict", bits, "--prior", name)
+    assert status == 0
+    optimum = sp.bayes_optimal(sp.Source(prior))
+    symbols = np.array(list(BITS), int)
+    posterior = optimum.posterior(symbols)
+    rows = read_csv(out)
+    assert list(rows[0]) == ["t", "symbol", "p0", "p1", "switch_filtered", "switch_smoothed"]
+    assert symbols_of(rows) == symbols.tolist()
+    table = {key: np.array([row[key] for row in rows], np.float32) for key in rows[0]}
+    np.testing.assert_array_equal(table["t"], np.arange(LENGTH))
+    np.testing.assert_allclose(
+        np.column_stack([table["p0"], table["p1"]]), np.exp(optimum.log_probs(symbols)), rtol=1e-6
+    )
+    np.testing.assert_array_equal(table["switch_filtered"], posterior.switch_filtered)
+    np.testing.assert_array_equal(table["switch_smoothed"], posterior.switch_smoothed)
+    bits_used = float(sp.code_length(symbols, optimum.log_probs(symbols)).sum())
+    kt_bits = float(sp.code_length(symbols, sp.KT().log_probs(symbols)).sum())
+    assert f"{bits_used:.2f} bits" in err
+    assert f"{kt_bits:.2f} bits" in err
+
+
+def test_predict_writes_json(bits, folder, capsys):
+    status, out, err = run(capsys, "predict", bits, "--out", "rows.json")
+    assert (status, err) == (0, "")
+    assert "plain KT" in out
+    answer = json.loads((folder / "rows.json").read_text())
+    assert symbols_of(answer["rows"]) == [int(bit) for bit in BITS]
+    summary = answer["summary"]
+    posterior = sp.bayes_optimal(sp.Source(sp.PTW(5))).posterior(np.array(list(BITS), int))
+    assert summary["symbols"] == LENGTH
+    assert summary["prior"] == "PTW(depth=5, split=0.5)"
+    assert summary["bits"] == pytest.approx(-float(posterior.log_marginal) / np.log(2), rel=1e-5)
+    assert summary["map_switches"] == np.flatnonzero(posterior.map_switches).tolist()
+    assert summary["map_log_prob"] == pytest.approx(float(posterior.map_log_prob), rel=1e-6)
+
+
+def test_format_decides_over_the_suffix(bits, folder, capsys):
+    assert run(capsys, "predict", bits, "--format", "json", "--out", "rows.csv")[0] == 0
+    assert len(json.loads((folder / "rows.csv").read_text())["rows"]) == LENGTH
+    status, out, _ = run(capsys, "predict", bits, "--format", "json")
+    assert status == 0
+    assert len(json.loads(out)["rows"]) == LENGTH
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("suffix", ["npz", "csv"])
+def test_what_sample_writes_predict_reads(capsys, suffix):
+    out = f"draws.{suffix}"
+    assert run(capsys, "sample", "--length", LENGTH, "--batch", 2, "--out", out)[0] == 0
+    column = ("--column", "symbol") if suffix == "csv" else ()
+    status, rows, _ = run(capsys, "predict", out, "--row", 1, *column)
+    assert status == 0
+    assert symbols_of(read_csv(rows)) == expected_draw(sp.PTW(5), 2, 0).symbols[1].tolist()
+    status, _, err = run(capsys, "predict", out, *column)
+    assert status == 2
+    assert err == f"switchpoint: {out} holds 2 sequences, choose one with --row 0 to --row 1\n"
+
+
+def test_what_sample_prints_predict_reads(capsys, monkeypatch):
+    _, printed, _ = run(capsys, "sample", "--length", LENGTH)
+    give_stdin(monkeypatch, printed)
+    status, rows, _ = run(capsys, "predict", "-")
+    assert status == 0
+    assert symbols_of(read_csv(rows)) == expected_draw(sp.PTW(5), 1, 0).symbols[0].tolist()
+
+
+SPACED = " ".join(BITS)
+FLOATS = ", ".join(f"{bit}.0" for bit in BITS)
+COLUMN = "\n".join(BITS)
+TABLE = "\n".join(f"{t};{bit}" for t, bit in enumerate(BITS))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("bits", SPACED, ()),
+        ("bits.txt", FLOATS, ()),
+        ("bits.txt", "\ufeff" + BITS[:9] + ";\r\n" + BITS[9:], ()),
+        ("bits.csv", COLUMN, ()),
+        ("bits.csv", "bit\n" + COLUMN + "\n\n", ()),
+        ("bits.csv", TABLE, ("--column", 1)),
+        ("bits.csv", "time;bit\n" + TABLE, ("--column", "bit")),
+        ("bits.csv", "time;bit\n" + TABLE, ("--column", 1)),
+        ("bits.tsv", TABLE.replace(";", "\t"), ("--column", 1)),
+        ("bits.txt", "a,b\n" + TABLE.replace(";", ","), ("--column", "b")),
+    ],
+)
+def test_kinds_of_text(folder, capsys, name, text, options):
+    (folder / name).write_text(text)
+    status, out, _ = run(capsys, "predict", name, *options)
+    assert status == 0
+    assert symbols_of(read_csv(out)) == [int(bit) for bit in BITS]
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int64, np.uint8, np.float32])
+def test_kinds_of_arrays(folder, capsys, dtype):
+    symbols = np.array(list(BITS), int)
+    np.save(folder / "one.npy", symbols.astype(dtype))
+    np.save(folder / "two.npy", np.stack([1 - symbols, symbols]).astype(dtype))
+    for options in (("one.npy",), ("two.npy", "--row", 1)):
+        status, out, _ = run(capsys, "predict", *options)
+        assert status == 0
+        assert symbols_of(read_csv(out)) == symbols.tolist()
+
+
+def test_digits_are_single_symbols_only_in_small_alphabets():
+    assert text_numbers("12 3", 10) == [1, 2, 3]
+    assert text_numbers("12 3", 11) == [12, 3]
+
+
+def test_larger_alphabets(folder, capsys):
+    assert run(capsys, "sample", "--alphabet", 3, "--length", LENGTH, "--out", "d.npz")[0] == 0
+    status, out, _ = run(capsys, "predict", "d.npz", "--alphabet", 3, "--plot", "d.png")
+    assert status == 0
+    rows = read_csv(out)
+    sums = [sum(float(row[f"p{k}"]) for k in range(3)) for row in rows]
+    np.testing.assert_allclose(sums, 1, rtol=1e-5)
+    assert (folder / "d.png").read_bytes().startswith(b"\x89PNG")
+
+
+# --- prior ----------------------------------------------------------------------------------
+
+
+def test_prior_prints_its_law(folder, capsys):
+    status, out, err = run(capsys, "prior", "ptw", "--length", LENGTH, "--plot", "ptw.png")
+    assert (status, err) == (0, "")
+    assert "PTW(depth=5, split=0.5)" in out
+    assert "2.5 expected" in out  # depth / 2
+    assert "█" in out
+    assert (folder / "ptw.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_prior_reads_a_pmf(folder, capsys):
+    (folder / "pmf.txt").write_text("0, 0.25\n0.75\n")
+    status, out, _ = run(capsys, "prior", "renewal", "--pmf", "pmf.txt", "--length", LENGTH)
+    assert status == 0
+    assert "Renewal(pmf=(0.0, 0.25, 0.75))" in out
+
+
+def test_length_law_of_a_start():
+    law = length_law(sp.PTW(5), 8, LENGTH)
+    np.testing.assert_allclose(law.pmf[[0, 1, 3, 7]], [1 / 8, 1 / 8, 1 / 4, 1 / 2], rtol=1e-6)
+    np.testing.assert_allclose(law.pmf.sum(), 1, rtol=1e-6)
+    assert law.at_least[0] == 1
+    assert law.telling_lengths() == list(range(1, 9))
+    assert length_law(sp.PTW(5), 0, LENGTH).telling_lengths() == [1, 2, 4, 8, 16, 32]
+    assert length_law(sp.RegularPeriodic(20), 0, LENGTH).telling_lengths() == [1, 2, 4, 8, 16, 20]
+
+
+def test_the_densest_counts():
+    law = np.zeros(100)
+    assert densest(np.where(np.arange(100) == 12, 1.0, law)).tolist() == [12]
+    law[50:53] = [0.25, 0.5, 0.25]
+    assert densest(law).tolist() == [50, 51, 52]
+    assert densest(np.full(4, 0.25)).tolist() == [0, 1, 2, 3]
+
+
+# --- bad input ------------------------------------------------------------------------------
+
+BAD = {
+    "no command of that name": (("perdict",), "No such command"),
+    "unknown option": (("sample", "--lenght", "3"), "No such option"),
+    "not a number": (("sample", "--length", "x"), "--length"),
+    "missing file": (("predict", "none.txt"), "none.txt cannot be read (No such file"),
+    "missing npy": (("predict", "none.npy"), "none.npy cannot be read (No such file"),
+    "a folder": (("predict", "."), "(Is a directory)"),
+    "empty file": (("predict", "empty.txt"), "empty.txt holds no symbols"),
+    "empty table": (("predict", "empty.csv"), "empty.csv holds no symbols"),
+    "not text": (("predict", "noise.npz.txt"), "is not text"),
+    "outside": (("predict", "seven.txt"), "symbol 7 at position 12 is outside the alphabet 0..1"),
+    "negative": (("predict", "minus.txt"), "symbol -1 at position 1 is outside the alphabet 0..1"),
+    "nan": (("predict", "nan.txt"), "symbol nan at position 2 is not a whole number"),
+    "half": (("predict", "half.npy"), "symbol 0.5 at position 1 is not a whole number"),
+    "word": (("predict", "word.txt"), "symbol 'zero' at position 1 is not a number"),
+    "no column chosen": (("predict", "table.csv"), "columns, choose one with --column"),
+    "no such column": (("predict", "table.csv", "--column", "c"), "whose columns are: a, b"),
+    "no cell": (("predict", "table.csv", "--column", "b"), "line 3 of table.csv has no value"),
+    "column of an array": (("predict", "half.npy", "--column", "0"), "column is for tables"),
+    "noise as npy": (("predict", "noise.npy"), "noise.npy cannot be read as NumPy arrays"),
+    "empty npy": (("predict", "empty.npy"), "empty.npy cannot be read as NumPy arrays"),
+    "pickles": (("predict", "objects.npy"), "objects.npy cannot be read as NumPy arrays"),
+    "no symbols": (("predict", "other.npz"), "no array `symbols`"),
+    "texts": (("predict", "texts.npy"), "must hold numbers"),
+    "cube": (("predict", "cube.npy"), "one or two dimensions"),
+    "row too far": (("predict", "bits.txt", "--row", "1"), "row must be from 0 to 0"),
+    "too long for depth": (("predict", "bits.txt", "--depth", "4"), "length must be at most 16"),
+    "unknown format": (("predict", "bits.txt", "--format", "xml"), "format must be csv or json"),
+    "unknown prior": (("predict", "bits.txt", "--prior", "tree"), "prior must be one of"),
+    "no parameter of it": (("predict", "bits.txt", "--hazard", "0.1"), "hazard is not a parameter"),
+    "alphabet": (("predict", "bits.txt", "--alphabet", "1"), "alphabet must be at least 2"),
+    "alpha": (("predict", "bits.txt", "--alpha", "-1"), "alpha must be a finite number above 0"),
+    "alpha of three": (("sample", "--alphabet", "3", "--alpha", "1"), "alpha is for an alphabet"),
+    "concentration": (("sample", "--concentration", "1"), "concentration is for alphabets above"),
+    "depth": (("sample", "--depth", "0"), "depth must be"),
+    "split": (("sample", "--split", "1"), "split must be"),
+    "period": (("sample", "--prior", "regular", "--period", "-3"), "period must be"),
+    "no period": (("prior", "regular"), "prior 'regular' needs period"),
+    "hazard": (("sample", "--prior", "geometric", "--hazard", "0"), "hazard must be"),
+    "length": (("sample", "--length", "0"), "length must be"),
+    "batch": (("sample", "--batch", "0"), "batch must be"),
+    "seed": (("sample", "--seed", "-1"), "seed must be"),
+    "start": (("prior", "lin", "--start", "256"), "start must be from 0 to 255"),
+    "huge table": (("prior", "lin", "--length", "5000"), "length must be at most 4096"),
+    "pmf sum": (("prior", "renewal", "--pmf", "pmf.txt"), "pmf must sum to one"),
+    "pmf words": (("prior", "renewal", "--pmf", "word.txt"), "word.txt"),
+    "pmf missing": (("prior", "renewal", "--pmf", "none.txt"), "none.txt cannot be read"),
+    "pmf of another": (("prior", "lin", "--pmf", "pmf.txt"), "pmf is not a parameter of prior"),
+    "suffix of a draw": (("sample", "--out", "x.txt"), "out must end in .npz or .csv"),
+    "suffix of a picture": (("prior", "lin", "--plot", "x.gif"), "plot must end in"),
+    "no such folder": (
+        ("predict", "bits.txt", "--out", "no/x.csv"),
+        "out cannot be written: no/x.csv (No such file or directory)",
+    ),
+    "a file as a folder": (("sample", "--out", "bits.txt/x.csv"), "(Not a directory)"),
+    "out is a folder": (("sample", "--out", "folder.csv"), "folder.csv (Is a directory)"),
+    "plot is a folder": (("predict", "bits.txt", "--plot", "folder.png"), "plot cannot be written"),
+}
+
+
+@pytest.fixture
+def bad_files(folder):
+    (folder / "bits.txt").write_text(BITS)
+    for name in ("empty.txt", "empty.csv", "empty.npy"):
+        (folder / name).touch()
+    (folder / "noise.npz.txt").write_bytes(b"\xff\xfe\x00")
+    (folder / "noise.npy").write_bytes(b"\xff\xfe\x00" * 50)
+    (folder / "seven.txt").write_text("010101010101 7 0")
+    (folder / "minus.txt").write_text("0 -1 0")
+    (folder / "nan.txt").write_text("01 nan 0")
+    (folder / "word.txt").write_text("0 zero")
+    (folder / "table.csv").write_text("a,b\n0,1\n1\n")
+    (folder / "pmf.txt").write_text("0.5 0.4")
+    np.save(folder / "half.npy", np.array([0, 0.5]))
+    np.save(folder / "texts.npy", np.array(["0", "1"]))
+    np.save(folder / "cube.npy", np.zeros((2, 2, 2)))
+    np.save(folder / "objects.npy", np.array([{}, None]), allow_pickle=True)
+    np.savez(folder / "other.npz", draws=np.zeros(3))
+    (folder / "folder.csv").mkdir()
+    (folder / "folder.png").mkdir()
+    return folder
+
+
+def contents(folder):
+    return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_line_and_status_two(bad_files, capsys, arguments, message):
+    before = contents(bad_files)
+    status, out, err = run(capsys, *arguments)
+    assert status == 2
+    assert out == ""
+    assert err.startswith("switchpoint: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    assert message in err
+    assert contents(bad_files) == before
+
+
+def test_quadratic_work_has_a_limit(bits, capsys, monkeypatch):
+    monkeypatch.setattr(analysis, "LONGEST_QUADRATIC", LENGTH - 1)
+    status, _, err = run(capsys, "predict", bits, "--prior", "lin")
+    assert status == 2
+    assert "32 symbols are too many for LIN()" in err
+    assert "--prior ptw" in err
+    assert run(capsys, "predict", bits)[0] == 0
+
+
+def test_an_interrupt_is_status_130(bits, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("switchpoint.cli.predict.analyse", interrupted)
+    status, out, err = run(capsys, "predict", bits)
+    assert (status, out) == (130, "")
+    assert "Traceback" not in err
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+def test_a_write_that_fails_leaves_what_was_there(folder, bits, capsys, monkeypatch):
+    (folder / "rows.csv").write_text("before")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    before = contents(folder)
+    status, _, err = run(capsys, "predict", bits, "--out", "rows.csv")
+    assert status == 2
+    assert err == "switchpoint: out cannot be written: rows.csv (No space left on device)\n"
+    assert contents(folder) == before
+
+
+def test_an_error_while_writing_leaves_nothing(folder):
+    def lines():
+        yield b"half"
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), _files.replacing(Path("x.csv")) as file:
+        file.writelines(lines())
+    assert list(folder.iterdir()) == []
+
+
+def test_permissions_are_those_of_an_ordinary_file(folder):
+    before = os.umask(0o027)
+    try:
+        with _files.replacing(Path("new")) as file:
+            file.write(b"1")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((folder / "new").stat().st_mode) == 0o640
+    (folder / "new").chmod(0o604)
+    with _files.replacing(Path("new")) as file:
+        file.write(b"2")
+    assert stat.S_IMODE((folder / "new").stat().st_mode) == 0o604
+    assert (folder / "new").read_bytes() == b"2"
+
+
+def test_links_stay_links_and_devices_stay_devices(folder):
+    (folder / "link").symlink_to("target")
+    with _files.replacing(Path("link")) as file:
+        file.write(b"1")
+    assert (folder / "link").is_symlink()
+    assert (folder / "target").read_bytes() == b"1"
+    _files.check_writable(Path(os.devnull))
+    with _files.replacing(Path(os.devnull)) as file:
+        file.write(b"1")
+    assert Path(os.devnull).is_char_device()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission(folder):
+    folder.chmod(0o500)
+    with pytest.raises(ValueError, match="Permission denied"):
+        _files.check_writable(folder / "x.csv")
+
+
+# --- the whole ------------------------------------------------------------------------------
+
+
+def test_version_and_help(capsys):
+    assert run(capsys, "--version")[1] == f"switchpoint {sp.__version__}\n"
+    assert "sample" in run(capsys)[1]
+    for command in ("sample", "predict", "prior"):
+        status, out, _ = run(capsys, command, "--help")
+        assert status == 0
+        assert f"switchpoint {command} " in out.split("For example:")[1]
+
+
+def test_a_reader_that_goes_away_is_no_trouble():
+    code = "import sys; from switchpoint.cli import main; sys.exit(main())"
+    arguments = [sys.executable, "-c", code, "sample", "--length", "64", "--batch", "4000"]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(10)
+    process.stdout.close()
+    error = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() in (1, -signal.SIGPIPE)
+    assert error == b""

@@ -1,0 +1,120 @@
+"""The exact predictors and posteriors against the sum over all partitions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from truth import Enumeration, name
+
+import switchpoint as sp
+
+LENGTH = 9  # neither a power of two nor a multiple of a period
+SEQUENCES = 3
+ENUMERATED = [
+    sp.PTW(4),
+    sp.PTW(7, split=0.8),
+    sp.LIN(),
+    sp.RegularPeriodic(3),
+    sp.RandomUniform(4),
+    sp.Geometric(0.2),
+    sp.Renewal([0.1, 0.0, 0.5, 0.4]),
+]
+CASES = [
+    pytest.param(prior, segment, id=f"{name(prior)}-{name(segment)}")
+    for prior in ENUMERATED
+    for segment in (sp.Bernoulli(0.7, 2.0), sp.Categorical(3))
+]
+
+
+def sequences(segment, length=LENGTH, count=SEQUENCES):
+    """Random sequences, and one that never changes."""
+    random = np.random.default_rng(7).integers(0, segment.alphabet, (count - 1, length))
+    return np.concatenate([random, np.zeros((1, length), int)])
+
+
+def log_marginal(predictor, symbols):
+    log_probs = np.asarray(predictor.log_probs(symbols), np.float64)
+    return np.take_along_axis(log_probs, symbols[..., None], axis=-1).sum((-1, -2))
+
+
+@pytest.mark.parametrize(("prior", "segment"), CASES)
+@pytest.mark.parametrize(("double", "tolerance"), [(False, 1e-6), (True, 1e-12)])
+def test_posterior_is_that_of_the_enumeration(prior, segment, double, tolerance):
+    with jax.enable_x64(double):
+        symbols = sequences(segment)
+        predictor = sp.bayes_optimal(sp.Source(prior, segment))
+        posterior = predictor.posterior(symbols)
+        marginals = log_marginal(predictor, symbols)
+        posterior = jax.tree.map(np.asarray, posterior)
+    for i, row in enumerate(symbols):
+        truth = Enumeration(prior, segment, row)
+        assert np.exp(marginals[i] - truth.log_marginal) == pytest.approx(1, rel=tolerance)
+        assert np.exp(posterior.log_marginal[i] - truth.log_marginal) == pytest.approx(
+            1, rel=5 * tolerance
+        )
+        np.testing.assert_allclose(
+            posterior.switch_smoothed[i], truth.switch_probability(), atol=5 * tolerance
+        )
+        np.testing.assert_allclose(posterior.probs_smoothed[i], truth.probs(), atol=5 * tolerance)
+        best = truth.weights.max()
+        assert np.exp(posterior.map_log_prob[i]) == pytest.approx(best, rel=10 * tolerance)
+        assert truth.weight_of(posterior.map_switches[i]) == pytest.approx(best, rel=10 * tolerance)
+        for time in range(LENGTH):
+            past = Enumeration(prior, segment, row[: time + 1])
+            assert posterior.switch_filtered[i, time] == pytest.approx(
+                past.switch_probability()[time], abs=5 * tolerance
+            )
+            assert posterior.run_length_mean[i, time] == pytest.approx(
+                past.run_length_mean(), rel=5 * tolerance
+            )
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("length", [1, 2, 10])
+@pytest.mark.parametrize("prior", [sp.PTW(4), sp.LIN()], ids=name)
+def test_marginal_and_partition_at_other_lengths(prior, length):
+    segment = sp.Bernoulli()
+    symbols = sequences(segment, length)
+    predictor = sp.bayes_optimal(sp.Source(prior, segment))
+    posterior = predictor.posterior(symbols)
+    for i, row in enumerate(symbols):
+        truth = Enumeration(prior, segment, row)
+        assert log_marginal(predictor, symbols)[i] == pytest.approx(truth.log_marginal, rel=1e-12)
+        best = truth.weights.max()
+        assert truth.weight_of(posterior.map_switches[i]) == pytest.approx(best)
+        np.testing.assert_allclose(
+            posterior.switch_smoothed[i], truth.switch_probability(), atol=1e-12
+        )
+
+
+@pytest.mark.parametrize(
+    "prior", [sp.PTW(3), sp.PTW(6, 0.4), sp.LIN(), sp.RandomUniform(5)], ids=name
+)
+def test_posterior_samples_have_the_posterior_law(prior, key):
+    draws = 20_000
+    symbols = np.array([0, 0, 0, 1, 1, 1])
+    posterior = sp.bayes_optimal(sp.Source(prior)).posterior(symbols)
+    truth = Enumeration(prior, sp.Bernoulli(), symbols)
+    samples = np.asarray(posterior.sample(key, draws))
+    assert samples.shape == (draws, 6)
+    codes = samples @ (1 << np.arange(6))
+    expected = {
+        int(np.array(p) @ (1 << np.arange(6))): w * draws
+        for p, w in zip(truth.partitions, truth.weights, strict=True)
+    }
+    assert set(codes) <= {code for code, count in expected.items() if count > 0}
+    likely = {code: count for code, count in expected.items() if count > 10}
+    chi_square = sum((np.sum(codes == c) - n) ** 2 / n for c, n in likely.items())
+    freedom = len(likely)
+    assert chi_square < freedom + 5 * np.sqrt(2 * freedom)  # five standard deviations
+
+
+def test_samples_of_a_batch_belong_to_their_sequences(key):
+    symbols = np.array([[0] * 8 + [1] * 8, [0, 1] * 8])
+    for prior in (sp.PTW(4), sp.LIN()):
+        posterior = sp.bayes_optimal(sp.Source(prior)).posterior(symbols)
+        samples = posterior.sample(key, 4000)
+        assert samples.shape == (4000, 2, 16)
+        error = 5 * 0.5 / np.sqrt(4000)
+        np.testing.assert_allclose(samples.mean(0), posterior.switch_smoothed, atol=error)
+        assert not jnp.any(samples[..., 0])

@@ -1,0 +1,289 @@
+"""What every predictor promises, and how the exact ones agree with each other."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from truth import PRIORS, name, ptw_marginal
+
+import switchpoint as sp
+
+LENGTH = 16
+SWITCHES = np.zeros(LENGTH, bool)
+SWITCHES[[5, 6, 11]] = True
+
+
+def predictor_of(prior, segment, **options):
+    return sp.bayes_optimal(sp.Source(prior, segment), **options)
+
+
+PREDICTORS = [
+    *(predictor_of(prior, sp.Bernoulli()) for prior in PRIORS),
+    predictor_of(sp.PTW(40), sp.Categorical(4)),
+    predictor_of(sp.LIN(), sp.Categorical(4)),
+    predictor_of(sp.LIN(), sp.Bernoulli(), max_hypotheses=5),
+    predictor_of(sp.PTW(4), sp.Categorical(3), max_hypotheses=99),
+    sp.KT(),
+    sp.KT(sp.Categorical(5)),
+    sp.KTOracle(SWITCHES),
+    sp.KTOracle(SWITCHES, sp.Categorical(3)),
+]
+conformance = pytest.mark.parametrize("predictor", PREDICTORS, ids=name)
+
+
+def sequences(predictor, batch=3):
+    return np.random.default_rng(1).integers(0, predictor.alphabet, (batch, LENGTH))
+
+
+def one_at_a_time(predictor, symbols):
+    state, rows = predictor.init(), []
+    for symbol in symbols:
+        rows.append(predictor.predict(state))
+        state = predictor.update(state, int(symbol))
+    return jnp.stack(rows)
+
+
+@conformance
+def test_probabilities_are_normalised_and_positive(predictor):
+    log_probs = predictor.log_probs(sequences(predictor))
+    assert log_probs.shape == (3, LENGTH, predictor.alphabet)
+    assert np.all(np.isfinite(log_probs))
+    np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1, atol=1e-6)
+
+
+@conformance
+def test_prediction_is_causal(predictor):
+    symbols = sequences(predictor)
+    log_probs = np.asarray(predictor.log_probs(symbols))
+    for time in (0, 7, LENGTH - 1):
+        changed = symbols.copy()
+        changed[:, time:] = (changed[:, time:] + 1) % predictor.alphabet
+        again = np.asarray(predictor.log_probs(changed))
+        np.testing.assert_allclose(again[:, : time + 1], log_probs[:, : time + 1], atol=1e-6)
+        if time + 2 < LENGTH and not forgets(predictor):
+            assert np.abs(again - log_probs)[:, time + 1 :].max() > 1e-3  # but not deaf
+
+
+def forgets(predictor):
+    return repr(sp.Geometric(1.0)) in repr(predictor)  # every symbol is a segment
+
+
+@conformance
+def test_streaming_is_the_whole_sequence(predictor):
+    symbols = sequences(predictor)[0]
+    np.testing.assert_allclose(
+        one_at_a_time(predictor, symbols), predictor.log_probs(symbols), atol=1e-5
+    )
+
+
+@conformance
+def test_batch_shape_is_free(predictor):
+    symbols = sequences(predictor, 4)
+    flat = predictor.log_probs(symbols)
+    square = predictor.log_probs(symbols.reshape(2, 2, LENGTH))
+    np.testing.assert_array_equal(np.reshape(square, flat.shape), flat)
+    np.testing.assert_allclose(predictor.log_probs(symbols[0]), flat[0], atol=1e-6)
+
+
+@conformance
+def test_jit_is_eager(predictor):
+    symbols = jnp.asarray(sequences(predictor))
+    jitted = eqx.filter_jit(predictor.log_probs)(symbols)
+    np.testing.assert_allclose(jitted, predictor.log_probs(symbols), atol=1e-6)
+
+    @jax.jit
+    def two(symbol):
+        state = predictor.update(predictor.init(), symbol)
+        return predictor.predict(predictor.update(state, symbol))
+
+    state = predictor.update(predictor.update(predictor.init(), 1), 1)
+    np.testing.assert_allclose(two(jnp.asarray(1)), predictor.predict(state), atol=1e-6)
+
+
+@conformance
+def test_a_second_call_does_not_compile(predictor):
+    symbols = jnp.asarray(sequences(predictor))
+    predictor.log_probs(symbols)
+    state = predictor.update(predictor.init(), 0)
+    predictor.predict(state)
+    again = jax.tree.map(lambda leaf: leaf, predictor)  # an equal predictor, not the same one
+    with jax.log_compiles(), pytest.MonkeyPatch.context() as patch:
+        compiled = []
+        from jax._src import compiler
+
+        compile_ = compiler.compile_or_get_cached
+        patch.setattr(
+            compiler,
+            "compile_or_get_cached",
+            lambda *args, **options: compiled.append(1) or compile_(*args, **options),
+        )
+        again.log_probs(symbols)
+        again.predict(again.update(again.init(), 0))
+    assert not compiled
+
+
+@pytest.mark.usefixtures("float64")
+def test_ptw_is_its_recursive_definition():
+    rng = np.random.default_rng(0)
+    for depth, split, length in ((4, 0.5, 16), (4, 0.5, 11), (6, 0.3, 21), (9, 0.8, 5)):
+        symbols = rng.integers(0, 2, length)
+        predictor = sp.bayes_optimal(sp.Source(sp.PTW(depth, split)))
+        log_probs = predictor.log_probs(symbols)
+        bits = sp.code_length(symbols, log_probs).sum()
+        assert float(bits) == pytest.approx(
+            -np.log2(ptw_marginal(depth, symbols, split)), rel=1e-12
+        )
+
+
+@pytest.mark.usefixtures("float64")
+def test_ptw_is_the_general_recursion(key):
+    for depth, length in ((6, 64), (6, 50), (20, 64)):
+        source = sp.Source(sp.PTW(depth, 0.4), sp.Categorical(3))
+        symbols = source.sample(key, 5, length).symbols
+        fast = sp.bayes_optimal(source)
+        slow = sp.ForwardPredictor(source.prior, source.segment)
+        np.testing.assert_allclose(fast.log_probs(symbols), slow.log_probs(symbols), atol=1e-12)
+        few, many = fast.posterior(symbols), slow.posterior(symbols)
+        for field in ("log_marginal", "switch_filtered", "switch_smoothed", "run_length_mean"):
+            np.testing.assert_allclose(getattr(few, field), getattr(many, field), atol=1e-10)
+        np.testing.assert_allclose(few.probs_smoothed, many.probs_smoothed, atol=1e-10)
+        np.testing.assert_allclose(few.map_log_prob, many.map_log_prob, atol=1e-10)
+        np.testing.assert_array_equal(few.map_switches, many.map_switches)
+
+
+def test_regular_is_the_oracle(key):
+    source = sp.Source(sp.RegularPeriodic(7), sp.Categorical(3))
+    draw = source.sample(key, 5, 40)
+    np.testing.assert_allclose(
+        sp.bayes_optimal(source).log_probs(draw.symbols),
+        sp.KTOracle(draw.switches, source.segment).log_probs(draw.symbols),
+        atol=1e-6,
+    )
+
+
+@pytest.mark.usefixtures("float64")
+def test_lin_is_the_renewal_of_its_own_law(key):
+    length = 40
+    symbols = sp.Source(sp.LIN()).sample(key, 5, length).symbols
+    runs = jnp.arange(1, length)
+    law = np.exp(sp.LIN().log_pmf(jnp.zeros_like(runs), runs))
+    renewal = sp.Renewal([*law, 1 - law.sum()])
+    np.testing.assert_allclose(
+        sp.bayes_optimal(sp.Source(renewal)).log_probs(symbols),
+        sp.bayes_optimal(sp.Source(sp.LIN())).log_probs(symbols),
+        atol=1e-12,
+    )
+
+
+def test_uniform_that_never_ends_in_time_is_kt():
+    symbols = np.array([0, 1, 1, 1])
+    kt = sp.KT().log_probs(symbols)
+    lasting = sp.bayes_optimal(sp.Source(sp.RegularPeriodic(99)))
+    np.testing.assert_allclose(lasting.log_probs(symbols), kt, atol=1e-6)
+    np.testing.assert_allclose(np.exp(kt)[:, 1], [0.5, 0.25, 0.5, 2.5 / 4], atol=1e-6)
+
+
+@pytest.mark.parametrize("batch", [1, 20, 300])
+def test_any_batch_gives_the_same(batch, key):
+    source = sp.Source(sp.LIN())
+    symbols = source.sample(key, 300, 70).symbols
+    predictor = sp.bayes_optimal(source)
+    np.testing.assert_allclose(
+        predictor.log_probs(symbols[:batch]), predictor.log_probs(symbols)[:batch], atol=1e-5
+    )
+
+
+def test_chunks_are_put_together_in_order(key):
+    source = sp.Source(sp.PTW(9))
+    symbols = source.sample(key, 1100, 300).symbols  # more than one chunk, the last one short
+    predictor = sp.bayes_optimal(source)
+    whole = predictor.log_probs(symbols)
+    for row in (0, 549, 550, 1099):
+        np.testing.assert_allclose(whole[row], predictor.log_probs(symbols[row]), atol=1e-6)
+
+
+class TestStreaming:
+    def test_state_grows_as_long_as_the_stream(self, key):
+        source = sp.Source(sp.LIN())
+        symbols = source.sample(key, 1, 150).symbols[0]
+        predictor = sp.bayes_optimal(source)
+        np.testing.assert_allclose(
+            one_at_a_time(predictor, symbols), predictor.log_probs(symbols), atol=1e-5
+        )
+        assert len(predictor.init().weights) < 150
+
+    def test_a_bounded_prior_needs_no_more_than_its_longest_segment(self, key):
+        source = sp.Source(sp.RandomUniform(10))
+        symbols = source.sample(key, 1, 100).symbols[0]
+        predictor = sp.bayes_optimal(source)
+        state = predictor.init()
+        for symbol in symbols:
+            state = predictor.update(state, symbol)
+        assert len(state.weights) == 10
+        assert state.discarded == 0
+        np.testing.assert_allclose(
+            one_at_a_time(predictor, symbols), predictor.log_probs(symbols), atol=1e-5
+        )
+
+    def test_inside_jit_with_a_known_length(self, key):
+        predictor = sp.bayes_optimal(sp.Source(sp.LIN()))
+        symbols = sp.Source(sp.LIN()).sample(key, 1, 100).symbols[0]
+
+        @jax.jit
+        def run(symbols):
+            def step(state, symbol):
+                return predictor.update(state, symbol), predictor.predict(state)
+
+            return jax.lax.scan(step, predictor.init(length=100), symbols)
+
+        state, log_probs = run(symbols)
+        assert state.discarded == 0
+        np.testing.assert_allclose(log_probs, predictor.log_probs(symbols), atol=1e-5)
+
+    def test_many_streams_by_vmap(self, key):
+        predictor = sp.bayes_optimal(sp.Source(sp.PTW(40)))
+        symbols = sp.Source(sp.PTW(40)).sample(key, 3, 8).symbols
+        states = eqx.filter_vmap(predictor.init, axis_size=3)()
+        for time in range(8):
+            states = jax.vmap(predictor.update)(states, symbols[:, time])
+        np.testing.assert_array_equal(states.time, [8, 8, 8])
+
+    def test_max_hypotheses_reports_what_it_discards(self, key):
+        source = sp.Source(sp.Geometric(0.05))
+        symbols = source.sample(key, 20, 120).symbols
+        exact = sp.bayes_optimal(source)
+        errors, losses = [], []
+        for most in (2, 8, 32, 120):
+            kept = sp.bayes_optimal(source, max_hypotheses=most)
+            lost = np.asarray(kept.discarded_mass(symbols))
+            assert np.all(np.diff(lost) >= 0)
+            assert np.all((lost >= 0) & (lost <= 1))
+            assert len(kept.init().weights) == most
+            losses.append(lost[:, -1].mean())
+            errors.append(
+                np.abs(np.exp(kept.log_probs(symbols)) - np.exp(exact.log_probs(symbols))).max()
+            )
+        assert losses == sorted(losses, reverse=True)
+        assert losses[-1] == 0
+        assert errors[-1] < 1e-5
+        assert errors == sorted(errors, reverse=True)
+        assert errors[2] < 0.05
+
+    def test_max_hypotheses_keeps_weights_normalised(self):
+        predictor = sp.bayes_optimal(sp.Source(sp.LIN()), max_hypotheses=3)
+        state = predictor.init()
+        for symbol in [0] * 20 + [1] * 20:
+            state = predictor.update(state, symbol)
+            assert float(state.weights.sum()) == pytest.approx(1, abs=1e-6)
+            assert len(state.weights) == 3
+        assert np.exp(predictor.predict(state))[1] > 0.9  # it saw the change
+
+
+def test_a_deep_tree_serves_a_short_stream(key):
+    symbols = sp.Source(sp.PTW(6)).sample(key, 4, 64).symbols
+    deep = sp.bayes_optimal(sp.Source(sp.PTW(60, 0.5)))
+    # A split above the first 64 symbols is nearly never on the leftmost path.
+    log_probs = deep.log_probs(symbols)
+    np.testing.assert_allclose(log_probs, sp.KT().log_probs(symbols), atol=1e-5)
+    np.testing.assert_allclose(one_at_a_time(deep, symbols[0]), log_probs[0], atol=1e-5)

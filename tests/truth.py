@@ -1,0 +1,135 @@
+"""Slow, obvious computations in float64 that the tests compare with.
+
+None of this uses the library's inference: partitions are enumerated, laws are written down
+again from the paper, marginals come from log-gamma functions.
+"""
+
+import itertools
+import math
+
+import numpy as np
+
+import switchpoint as sp
+
+
+def trailing_zeros(number):
+    return (number & -number).bit_length() - 1
+
+
+def pmf(prior, start, length):
+    """P(L = length | start), from the table of laws in the design."""
+    match prior:
+        case sp.RegularPeriodic(period=period):
+            return float(length == period)
+        case sp.RandomUniform(longest=longest):
+            return 1 / longest if length <= longest else 0.0
+        case sp.Geometric(hazard=hazard):
+            return hazard * (1 - hazard) ** (length - 1)
+        case sp.Renewal(pmf=law):
+            return law[length - 1] if length <= len(law) else 0.0
+        case sp.LIN():
+            return 0.5 / length * math.prod(1 - 0.5 / r for r in range(1, length))
+        case sp.PTW(depth=depth, split=split):
+            height = depth if start == 0 else trailing_zeros(start)
+            law = {2 ** (height - j): (1 - split) * split**j for j in range(height)}
+            law[1] = law.get(1, 0.0) + split**height
+            return law.get(length, 0.0)
+    raise TypeError(prior)
+
+
+def survival(prior, start, run):
+    """P(L > run | start)."""
+    return max(0.0, 1 - math.fsum(pmf(prior, start, r) for r in range(1, run + 1)))
+
+
+def log_marginal_of_segment(segment, symbols):
+    """ln P(symbols) inside one segment: a ratio of Beta functions."""
+    pseudo = np.asarray(segment.pseudo_counts)
+    counts = np.bincount(np.asarray(symbols, int), minlength=len(pseudo))
+    gains = sum(math.lgamma(a + c) - math.lgamma(a) for a, c in zip(pseudo, counts, strict=True))
+    return math.lgamma(pseudo.sum()) - math.lgamma(pseudo.sum() + len(symbols)) + gains
+
+
+def bounds(switches):
+    """The segments (start, end) of a partition given by its switches."""
+    edges = [0, *(t for t in range(1, len(switches)) if switches[t]), len(switches)]
+    return list(itertools.pairwise(edges))
+
+
+def partitions(length):
+    """All partitions of a sequence, as rows of switches: False at 0."""
+    return [(False, *rest) for rest in itertools.product([False, True], repeat=length - 1)]
+
+
+def prior_of_partition(prior, switches):
+    """P(partition): the last segment may go on after the end."""
+    *done, (last, end) = bounds(switches)
+    chances = [pmf(prior, a, b - a) for a, b in done]
+    return math.prod(chances) * survival(prior, last, end - last - 1)
+
+
+class Enumeration:
+    """The posterior of one sequence, by going through all of its partitions."""
+
+    def __init__(self, prior, segment, symbols):
+        self.segment, self.symbols = segment, symbols
+        self.partitions = partitions(len(symbols))
+        logs = []
+        for switches in self.partitions:
+            chance = prior_of_partition(prior, switches)
+            data = sum(log_marginal_of_segment(segment, symbols[a:b]) for a, b in bounds(switches))
+            logs.append(math.log(chance) + data if chance > 0 else -math.inf)
+        self.log_marginal = float(np.logaddexp.reduce(logs))
+        self.weights = np.exp(np.asarray(logs) - self.log_marginal)
+
+    def switch_probability(self):
+        return self.weights @ np.asarray(self.partitions, float)
+
+    def probs(self):
+        """The posterior mean of the distribution at each time."""
+        mean = np.zeros((len(self.symbols), self.segment.alphabet))
+        for weight, switches in zip(self.weights, self.partitions, strict=True):
+            for a, b in bounds(switches):
+                counts = np.bincount(self.symbols[a:b], minlength=self.segment.alphabet)
+                counts = counts + np.asarray(self.segment.pseudo_counts)
+                mean[a:b] += weight * counts / counts.sum()
+        return mean
+
+    def run_length_mean(self):
+        """The mean length of the last segment."""
+        lengths = [bounds(switches)[-1] for switches in self.partitions]
+        return float(self.weights @ np.asarray([b - a for a, b in lengths]))
+
+    def weight_of(self, switches):
+        return self.weights[self.partitions.index(tuple(bool(s) for s in switches))]
+
+
+def ptw_marginal(depth, symbols, split=0.5):
+    """PTW_d(x) by its recursive definition (Veness et al., 2013), KT inside the segments."""
+    if len(symbols) == 0:
+        return 1.0
+    whole = math.exp(log_marginal_of_segment(sp.Bernoulli(), symbols))
+    if depth == 0:
+        return whole
+    half = 2 ** (depth - 1)
+    halves = [ptw_marginal(depth - 1, part, split) for part in (symbols[:half], symbols[half:])]
+    return (1 - split) * whole + split * math.prod(halves)
+
+
+PRIORS = [
+    sp.PTW(4),
+    sp.PTW(5, split=0.3),
+    sp.PTW(7, split=0.8),
+    sp.LIN(),
+    sp.RegularPeriodic(3),
+    sp.RandomUniform(4),
+    sp.RandomUniform(30),
+    sp.Geometric(0.2),
+    sp.Geometric(1.0),
+    sp.Renewal([0.1, 0.0, 0.5, 0.4]),
+]
+
+
+def name(value):
+    """A short name for a test's parameter."""
+    return "".join(repr(value).split())
