@@ -15,13 +15,11 @@ starts = pytest.mark.parametrize("prior", PRIORS, ids=name)
 @pytest.mark.usefixtures("float64")
 @starts
 def test_law_is_the_one_in_the_table(prior):
-    for start in range(LENGTH):
-        runs = jnp.arange(1, LENGTH - start + 1)
-        at = jnp.full(runs.shape, start)
-        chances = [pmf(prior, start, int(r)) for r in runs]
-        tails = [survival(prior, start, int(r)) for r in runs]
-        np.testing.assert_allclose(np.exp(prior.log_pmf(at, runs)), chances, atol=1e-12)
-        np.testing.assert_allclose(np.exp(prior.log_survival(at, runs)), tails, atol=1e-12)
+    starts, runs = np.arange(LENGTH)[:, None], np.arange(1, LENGTH + 1)
+    chances = [[pmf(prior, s, r) for r in runs.tolist()] for s in range(LENGTH)]
+    tails = [[survival(prior, s, r) for r in runs.tolist()] for s in range(LENGTH)]
+    np.testing.assert_allclose(np.exp(prior.log_pmf(starts, runs)), chances, atol=1e-12)
+    np.testing.assert_allclose(np.exp(prior.log_survival(starts, runs)), tails, atol=1e-12)
 
 
 @pytest.mark.usefixtures("float64")

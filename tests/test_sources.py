@@ -23,7 +23,9 @@ priors = pytest.mark.parametrize("prior", PRIORS, ids=name)
 
 
 def chi_square(observed, expected):
-    """The p-value, with rare cells taken together."""
+    """The p-value, with rare cells taken together; what cannot be must not have been."""
+    assert np.all(observed[expected == 0] == 0)
+    observed, expected = observed[expected > 0], expected[expected > 0]
     order = np.argsort(expected)
     observed, expected = observed[order], expected[order]
     rare = np.cumsum(expected) < 20
@@ -39,7 +41,6 @@ def test_number_of_switches_has_its_exact_law(prior, key):
     assert not switches[:, 0].any()
     counts = np.bincount(switches.sum(1), minlength=LENGTH)
     law = prior.switch_count_law(LENGTH)
-    assert np.all(counts[law == 0] == 0)
     assert chi_square(counts, law * BATCH) > 1e-3
 
 
@@ -51,9 +52,7 @@ def test_positions_of_switches_have_their_exact_law(prior, key):
     spread = np.sqrt(chances * (1 - chances) / BATCH)
     sure = spread < 1e-9
     np.testing.assert_allclose(seen[sure], chances[sure], atol=1e-9)
-    scores = (seen - chances)[~sure] / spread[~sure]
-    assert np.abs(scores).max() < 5
-    assert scipy.stats.kstest(scores, "norm").pvalue > 1e-3 or len(scores) < 40
+    assert np.all(np.abs(seen - chances)[~sure] < 5 * spread[~sure])
 
 
 @priors
@@ -61,8 +60,8 @@ def test_length_of_the_first_segment_has_its_exact_law(prior, key):
     switches = np.asarray(prior.sample_switches(key, BATCH, LENGTH))
     first = np.where(switches.any(1), switches.argmax(1), LENGTH)
     runs = np.arange(1, LENGTH)
-    law = np.exp(np.asarray(prior.log_pmf(np.zeros_like(runs), runs)))
-    law = np.append(law, 1 - law.sum())
+    law = np.exp(np.asarray(prior.log_pmf(np.zeros_like(runs), runs), np.float64))
+    law = np.append(law, max(0.0, 1 - law.sum()) if law.sum() < 1 - 1e-5 else 0.0)
     assert chi_square(np.bincount(first, minlength=LENGTH + 1)[1:], law * BATCH) > 1e-3
 
 
@@ -82,24 +81,26 @@ def test_rare_events_are_as_rare_as_they_should_be(key):
 
 
 @pytest.mark.parametrize(
-    ("segment", "law"),
+    ("segment", "beta"),
     [
-        (sp.Bernoulli(), scipy.stats.beta(0.5, 0.5)),
-        (sp.Bernoulli(1, 1), scipy.stats.uniform()),
-        (sp.Bernoulli(2.5, 0.7), scipy.stats.beta(2.5, 0.7)),
-        (sp.Categorical(4), scipy.stats.beta(0.5, 1.5)),
-        (sp.Categorical(3, 0.2), scipy.stats.beta(0.2, 0.4)),
+        (sp.Bernoulli(), (0.5, 0.5)),
+        (sp.Bernoulli(1, 1), (1.0, 1.0)),
+        (sp.Bernoulli(2.5, 0.7), (2.5, 0.7)),
+        (sp.Categorical(4), (0.5, 1.5)),
+        (sp.Categorical(3, 0.2), (0.2, 0.4)),
     ],
     ids=name,
 )
-def test_segment_parameters_have_their_beta_law(segment, law, key):
+def test_segment_parameters_have_their_beta_law(segment, beta, key):
     draw = sp.Source(sp.RegularPeriodic(4), segment).sample(key, 4000, 8)
     probs = np.asarray(draw.probs, np.float64)
     np.testing.assert_allclose(probs.sum(-1), 1, atol=1e-6)
     assert probs.min() >= 0
     symbol = 1  # for Bernoulli, alpha belongs to the ones
     for start in (0, 4):
-        assert scipy.stats.kstest(probs[:, start, symbol], law.cdf).pvalue > 1e-3
+        assert (
+            scipy.stats.kstest(probs[:, start, symbol], scipy.stats.beta(*beta).cdf).pvalue > 1e-3
+        )
         np.testing.assert_array_equal(probs[:, start], probs[:, start + 3])  # one segment
     independent = scipy.stats.spearmanr(probs[:, 0, symbol], probs[:, 4, symbol]).pvalue
     assert independent > 1e-3

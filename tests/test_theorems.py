@@ -129,9 +129,9 @@ def test_oracle_on_regular_has_the_reference_regret():
 
 def test_smoothed_switches_are_calibrated(key):
     """Averaged over the source, the posterior is the prior."""
-    for prior in (sp.PTW(5), sp.LIN(), sp.Geometric(0.1)):
+    for prior in (sp.PTW(5), sp.LIN()):
         source = sp.Source(prior)
-        symbols = source.sample(key, 3000, 32).symbols
+        symbols = source.sample(key, 2000, 32).symbols
         posterior = sp.bayes_optimal(source).posterior(symbols)
         smoothed = np.asarray(posterior.switch_smoothed)
         errors = 5 * smoothed.std(0) / np.sqrt(len(smoothed)) + 1e-6

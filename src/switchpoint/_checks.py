@@ -86,6 +86,8 @@ def symbol(value: Any, alphabet: int) -> Int[Array, ""]:
 def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be whole numbers, got dtype {array.dtype}")
+    if array.dtype.kind != "f" and array.min() >= 0 and array.max() < alphabet:
+        return array  # the usual case, in two quick passes
     bad = ~((array >= 0) & (array < alphabet) & (array == np.floor(array)))
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])

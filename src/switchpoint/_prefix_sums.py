@@ -1,6 +1,7 @@
 """Running sums as products with a triangular matrix, several times faster than a scan."""
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -10,6 +11,24 @@ _BLOCK = 64
 def sum_before(values: Float[Array, "*batch time"]) -> Float[Array, "*batch time"]:
     """The sum of the values at all earlier times: 0 at the first."""
     return _exclusive(values, after=False)
+
+
+def sum_before_within(
+    values: Float[Array, "*batch time"], window: int
+) -> Float[Array, "*batch time"]:
+    """The sum of the values at earlier times of the same window of time.
+
+    Time and window are powers of two. Small windows share one product with a matrix of
+    triangles along its diagonal: many tiny products would be slow, and slow to compile.
+    """
+    *batch, time = values.shape
+    block = min(_BLOCK, time)
+    if window > block:
+        return sum_before(values.reshape(*batch, -1, window)).reshape(values.shape)
+    at = np.arange(block)
+    same_window = at[:, None] // window == at // window
+    triangles = jnp.asarray(same_window & (at[:, None] < at), values.dtype)
+    return _product(values.reshape(*batch, -1, block), triangles).reshape(values.shape)
 
 
 def sum_after(values: Float[Array, "*batch time"]) -> Float[Array, "*batch time"]:
@@ -32,4 +51,8 @@ def _exclusive(values: Float[Array, "*batch time"], *, after: bool) -> Float[Arr
 def _times_triangle(values: Array, *, after: bool) -> Array:
     ones = jnp.ones((values.shape[-1],) * 2, values.dtype)
     triangle = jnp.tril(ones, -1) if after else jnp.triu(ones, 1)
-    return jnp.matmul(values, triangle, precision=lax.Precision.HIGHEST)
+    return _product(values, triangle)
+
+
+def _product(values: Array, matrix: Array) -> Array:
+    return jnp.matmul(values, matrix, precision=lax.Precision.HIGHEST)

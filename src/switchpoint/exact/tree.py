@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from switchpoint._prefix_sums import sum_before
+from switchpoint._prefix_sums import sum_before, sum_before_within
 from switchpoint.priors import PTW
 from switchpoint.priors.ptw import levels_within
 from switchpoint.segments import Segment
@@ -84,8 +84,8 @@ def climb(prior: PTW, segment: Segment, symbols: Int[Array, "batch time"]) -> It
             1 / (run + pseudo.sum())
         )
         ratio = of_symbol(whole, symbols) / of_symbol(predictive, symbols)
-        step = jnp.where(there, jnp.log(ratio), 0.0)
-        log_odds = odds + sum_before(step.reshape(-1, *nodes)).reshape(step.shape)
+        step = jnp.log(ratio) if time == padded else jnp.where(there, jnp.log(ratio), 0.0)
+        log_odds = odds + sum_before_within(step, nodes[1])
         predictive = predictive + jax.nn.sigmoid(log_odds) * (whole - predictive)
         yield Level(height, log_odds, step, predictive)
 

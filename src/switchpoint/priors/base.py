@@ -61,23 +61,30 @@ class Prior(eqx.Module):
         length = jnp.asarray(length)
         return self.log_survival(start, length - 1) + jnp.log(self.hazard_after(start, length))
 
+    @eqx.filter_jit
     def sample_switches(
         self, key: PRNGKeyArray, batch: int, length: int
     ) -> Bool[Array, "batch time"]:
         """Partitions drawn from the prior: True where a new segment starts, False at 0."""
+        return switches_at(self.sample_starts(key, batch, length))
+
+    def sample_starts(self, key: PRNGKeyArray, batch: int, length: int) -> Int[Array, "batch time"]:
+        """Partitions drawn from the prior: where the segment of each symbol starts."""
         self.check_length(length)
 
         def step(
             start: Int[Array, " batch"], now: tuple[Int[Array, ""], Float[Array, " batch"]]
-        ) -> tuple[Int[Array, " batch"], Bool[Array, " batch"]]:
+        ) -> tuple[Int[Array, " batch"], Int[Array, " batch"]]:
             time, coin = now
-            switch = coin < self.hazard_after(start, time - start)
-            return jnp.where(switch, time, start), switch
+            ends = coin < self.hazard_after(start, time - start)
+            start = jnp.where(ends, time, start)
+            return start, start
 
         times = jnp.arange(1, length, dtype=jnp.int32)
         coins = uniform(key, (length - 1, batch))
-        _, later = lax.scan(step, jnp.zeros(batch, jnp.int32), (times, coins))
-        return jnp.concatenate([jnp.zeros((1, batch), bool), later]).T
+        first = jnp.zeros(batch, jnp.int32)
+        _, later = lax.scan(step, first, (times, coins))
+        return jnp.concatenate([first[None], later]).T
 
     def switch_probability(self, length: int) -> Float[np.ndarray, " time"]:
         """P(a segment starts at t) for t = 0..length-1, in float64; 0 at t = 0.
@@ -104,3 +111,8 @@ class Prior(eqx.Module):
         """P(next start is e | start s) as a (start, e) table, and P(no further start | s)."""
         with jax.enable_x64(True):
             return statistics.next_start_table(self, length)
+
+
+def switches_at(starts: Int[Array, "batch time"]) -> Bool[Array, "batch time"]:
+    """True where a new segment starts, False at 0, from where each symbol's segment starts."""
+    return (starts == jnp.arange(starts.shape[-1])) & (starts > 0)

@@ -50,23 +50,32 @@ class PTW(Prior):
         longer = jnp.log1p(-(self.split ** jnp.maximum(splits, 0).astype(float)))
         return jnp.where(jnp.asarray(run) < 1, 0.0, longer)
 
-    def sample_switches(
-        self, key: PRNGKeyArray, batch: int, length: int
-    ) -> Bool[Array, "batch time"]:
+    def sample_starts(self, key: PRNGKeyArray, batch: int, length: int) -> Int[Array, "batch time"]:
         """Partitions drawn from the prior, with one vector operation per level of the tree."""
         self.check_length(length)
         levels = levels_within(self.depth, length)
         key_top, key_tree = jax.random.split(key)
         # Above the first `levels` levels only the leftmost node matters: it must have split.
-        top = uniform(key_top, (1, batch)) < self.split ** (self.depth - levels)
-        coins = uniform(key_tree, (2**levels, batch)) < self.split  # row = midpoint of a node
-        switches, alive = jnp.zeros((1, batch), bool), top
+        alive = uniform(key_top, (1, batch)) < self.split ** (self.depth - levels)
+        coins = self._coins(key_tree, (2**levels, batch))  # row = midpoint of a node
+        starts = jnp.zeros((1, batch), jnp.int32)
         for level in range(levels):
             width = 2 ** (levels - level)
             splits = alive & coins[width // 2 :: width]
-            switches = jnp.stack([switches, splits], 1).reshape(-1, batch)
-            alive = jnp.repeat(splits, 2, axis=0)
-        return switches[:length].T
+            midpoints = jnp.arange(width // 2, 2**levels, width, dtype=jnp.int32)[:, None]
+            right = jnp.where(splits, midpoints, starts)
+            starts = jnp.stack([starts, right], axis=1).reshape(-1, batch)
+            alive = jnp.stack([splits, splits], axis=1).reshape(-1, batch)
+        return starts[:length].T
+
+    def _coins(self, key: PRNGKeyArray, shape: tuple[int, int]) -> Bool[Array, "nodes batch"]:
+        """Whether nodes split. A fair coin is one random bit."""
+        if self.split != 0.5:
+            return uniform(key, shape) < self.split
+        nodes, batch = shape
+        words = jax.random.bits(key, (-(-nodes // 32), 1, batch), jnp.uint32)
+        bits = (words >> jnp.arange(32, dtype=jnp.uint32)[:, None]) & 1
+        return bits.reshape(-1, batch)[:nodes] == 1
 
     def _height(self, start: Positions) -> Int[Array, "..."]:
         """The height of the largest node that starts at `start`."""

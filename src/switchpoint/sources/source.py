@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from switchpoint import _checks
 from switchpoint._random import uniform
 from switchpoint.priors import Prior
+from switchpoint.priors.base import switches_at
 from switchpoint.segments import Bernoulli, Segment
 
 
@@ -40,24 +41,11 @@ class Source(eqx.Module):
 @eqx.filter_jit
 def _sample(source: Source, key: PRNGKeyArray, batch: int, length: int) -> Draw:
     key_prior, key_segment, key_symbol = jax.random.split(key, 3)
-    switches = source.prior.sample_switches(key_prior, batch, length)
+    starts = source.prior.sample_starts(key_prior, batch, length)
     # Time first: every operation then runs along the batch, contiguous in memory.
     fresh = source.segment.sample(key_segment, (length, batch))
-    starts = _segment_starts(switches.T)[:, :, None]
-    probs = jnp.take_along_axis(fresh, starts, axis=0, mode="promise_in_bounds")
+    probs = jnp.take_along_axis(fresh, starts.T[:, :, None], axis=0, mode="promise_in_bounds")
     below = jnp.cumsum(probs[..., :-1], axis=-1)  # P(symbol <= k), all but the last, which is 1
     coins = uniform(key_symbol, (length, batch))
     symbols = jnp.sum(coins[..., None] >= below, axis=-1, dtype=jnp.int32)
-    return Draw(symbols.T, jnp.swapaxes(probs, 0, 1), switches)
-
-
-def _segment_starts(switches: Bool[Array, "time batch"]) -> Int[Array, "time batch"]:
-    """Where the segment of each symbol starts: a running maximum by doubling."""
-    times = jnp.arange(len(switches), dtype=jnp.int32)[:, None]
-    starts = jnp.where(switches, times, 0)
-    reach = 1
-    while reach < len(switches):
-        earlier = jnp.pad(starts[:-reach], ((reach, 0), (0, 0)))
-        starts = jnp.maximum(starts, earlier)
-        reach *= 2
-    return starts
+    return Draw(symbols.T, jnp.swapaxes(probs, 0, 1), switches_at(starts))
