@@ -1,6 +1,21 @@
 """Strict tests: shapes are checked at run time, warnings are errors, seeds are shown."""
 
+import os
 import random
+import tempfile
+
+# Most of a test is compilation: little effort for each program, and one cache for all processes.
+os.environ["XLA_FLAGS"] = " ".join(
+    [
+        os.environ.get("XLA_FLAGS", ""),
+        "--xla_backend_optimization_level=0",
+        "--xla_llvm_disable_expensive_passes=true",
+    ]
+)
+if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="switchpoint-tests-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 from jaxtyping import install_import_hook
 

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from truth import PRIORS, name, ptw_marginal
+from truth import name, ptw_marginal
 
 import switchpoint as sp
 
@@ -19,15 +19,17 @@ def predictor_of(prior, segment, **options):
 
 
 PREDICTORS = [
-    *(predictor_of(prior, sp.Bernoulli()) for prior in PRIORS),
+    predictor_of(sp.PTW(5, split=0.3), sp.Bernoulli()),
     predictor_of(sp.PTW(40), sp.Categorical(4)),
     predictor_of(sp.LIN(), sp.Categorical(4)),
     predictor_of(sp.LIN(), sp.Bernoulli(), max_hypotheses=5),
-    predictor_of(sp.PTW(4), sp.Categorical(3), max_hypotheses=99),
-    sp.KT(),
+    predictor_of(sp.RegularPeriodic(3), sp.Bernoulli()),
+    predictor_of(sp.RandomUniform(4), sp.Bernoulli(0.7, 2.0)),
+    predictor_of(sp.Geometric(0.2), sp.Bernoulli()),
+    predictor_of(sp.Geometric(1.0), sp.Bernoulli()),
+    predictor_of(sp.Renewal([0.1, 0.0, 0.5, 0.4]), sp.Bernoulli()),
     sp.KT(sp.Categorical(5)),
     sp.KTOracle(SWITCHES),
-    sp.KTOracle(SWITCHES, sp.Categorical(3)),
 ]
 conformance = pytest.mark.parametrize("predictor", PREDICTORS, ids=name)
 
@@ -138,18 +140,17 @@ def test_ptw_is_its_recursive_definition():
 
 @pytest.mark.usefixtures("float64")
 def test_ptw_is_the_general_recursion(key):
-    for depth, length in ((6, 64), (9, 50)):
-        source = sp.Source(sp.PTW(depth, 0.4), sp.Categorical(3))
-        symbols = source.sample(key, 5, length).symbols
-        fast = sp.bayes_optimal(source)
-        slow = sp.ForwardPredictor(source.prior, source.segment)
-        np.testing.assert_allclose(fast.log_probs(symbols), slow.log_probs(symbols), atol=1e-12)
-        few, many = fast.posterior(symbols), slow.posterior(symbols)
-        for field in ("log_marginal", "switch_filtered", "switch_smoothed", "run_length_mean"):
-            np.testing.assert_allclose(getattr(few, field), getattr(many, field), atol=1e-10)
-        np.testing.assert_allclose(few.probs_smoothed, many.probs_smoothed, atol=1e-10)
-        np.testing.assert_allclose(few.map_log_prob, many.map_log_prob, atol=1e-10)
-        np.testing.assert_array_equal(few.map_switches, many.map_switches)
+    source = sp.Source(sp.PTW(9, 0.4), sp.Categorical(3))
+    symbols = source.sample(key, 5, 50).symbols
+    fast = sp.bayes_optimal(source)
+    slow = sp.ForwardPredictor(source.prior, source.segment)
+    np.testing.assert_allclose(fast.log_probs(symbols), slow.log_probs(symbols), atol=1e-12)
+    few, many = fast.posterior(symbols), slow.posterior(symbols)
+    for field in ("log_marginal", "switch_filtered", "switch_smoothed", "run_length_mean"):
+        np.testing.assert_allclose(getattr(few, field), getattr(many, field), atol=1e-10)
+    np.testing.assert_allclose(few.probs_smoothed, many.probs_smoothed, atol=1e-10)
+    np.testing.assert_allclose(few.map_log_prob, many.map_log_prob, atol=1e-10)
+    np.testing.assert_array_equal(few.map_switches, many.map_switches)
 
 
 def test_regular_is_the_oracle(key):
