@@ -20,7 +20,7 @@ def predictor_of(prior, segment, **options):
 
 PREDICTORS = [
     predictor_of(sp.PTW(5, split=0.3), sp.Bernoulli()),
-    predictor_of(sp.PTW(40), sp.Categorical(4)),
+    predictor_of(sp.PTW(40), sp.Categorical(12)),
     predictor_of(sp.LIN(), sp.Categorical(4)),
     predictor_of(sp.LIN(), sp.Bernoulli(), max_hypotheses=5),
     predictor_of(sp.RegularPeriodic(3), sp.Bernoulli()),

@@ -91,7 +91,7 @@ class PTWPredictor(Predictor[PTWState]):
 
         def log_probs(rows: Int[Array, "flat time"]) -> Float[Array, "flat time k"]:
             *_, root = climb(self.prior, self.segment, rows)
-            return jnp.log(jnp.moveaxis(root.predictive[:, :, : rows.shape[1]], 0, -1))
+            return jnp.log(root.probs()[:, : rows.shape[1]])
 
         return in_chunks(log_probs, rows).reshape(*batch, symbols.shape[-1], self.alphabet)
 

@@ -56,7 +56,7 @@ def forward(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -
     """
     batch, time = symbols.shape
     lanes = () if batch >= _MANY else (_LANES,)
-    blocks = max(1, min(4, time // 64))
+    blocks = max(1, min(4 if time < 2048 else 8, time // 64))
     edges = [time * block // blocks for block in range(blocks + 1)]
     nothing = jnp.zeros((0, batch, *lanes))
     zeros = jnp.zeros(batch)
@@ -100,7 +100,7 @@ class _Step(eqx.Module):
         spread = functools.partial(_spread, lanes=len(lanes))
         run = jnp.maximum(time - starts, 0)  # symbols since the start; weights beyond t are 0
         pseudo = self.segment.pseudo_counts
-        scale = carry.weights / (run + float(np.sum(pseudo)))
+        scale = carry.weights * (1 / (run + float(np.sum(pseudo))))
         counts = [
             spread(total) - before for total, before in zip(carry.totals, carry.before, strict=True)
         ]
@@ -108,7 +108,7 @@ class _Step(eqx.Module):
         joint = [scale * (count + prior) for count, prior in zip(counts, pseudo, strict=True)]
         probs = [_sum_starts(part) for part in joint]
         evidence = _choose(symbol, probs)
-        seen = _choose(spread(symbol), joint) / spread(evidence)
+        seen = _choose(spread(symbol), joint) * spread(1 / evidence)
         hazard = self.prior.hazard_after(starts, run + 1)
         after = _Carry(
             weights=seen * (1 - hazard),

@@ -12,6 +12,7 @@ of large log marginals. All times are done at once: the work is per level, O(n d
 
 import math
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
@@ -23,6 +24,12 @@ from switchpoint._prefix_sums import sum_before, sum_before_within
 from switchpoint.priors import PTW
 from switchpoint.priors.ptw import levels_within
 from switchpoint.segments import Segment
+
+_FEW_LETTERS = 8
+
+Letters: TypeAlias = tuple[Float[Array, "*alphabet batch time"], ...]
+"""One array per symbol of a small alphabet, which is fastest, or one array of all symbols of a
+large one, which compiles fastest."""
 
 
 class Level(eqx.Module):
@@ -39,8 +46,14 @@ class Level(eqx.Module):
     log_odds_step: Float[Array, "batch time"]
     """What x_t adds to the log-odds."""
 
-    predictive: Float[Array, "alphabet batch time"]
+    predictive: Letters
     """P(x_t = k | t's node, and what is inside it before t)."""
+
+    def probs(self) -> Float[Array, "batch time alphabet"]:
+        """The same, with the alphabet last."""
+        if len(self.predictive) > 1:
+            return jnp.stack(self.predictive, axis=-1)
+        return jnp.moveaxis(self.predictive[0], 0, -1)
 
     def final_log_odds(self) -> Float[Array, "batch nodes"]:
         """ln P(node does not split | all its x) / P(it splits | all its x)."""
@@ -68,38 +81,51 @@ def climb(prior: PTW, segment: Segment, symbols: Int[Array, "batch time"]) -> It
     padded = 2**levels
     there = jnp.arange(padded) < time
     symbols = jnp.pad(symbols, ((0, 0), (0, padded - time)))
-    before = counts_before(symbols, segment.alphabet)
-    pseudo = np.asarray(segment.pseudo_counts)
+    letters, pseudo = _letters(segment)
+    before = [sum_before((symbols == letter).astype(float)) for letter in letters]
+    total = float(np.sum(segment.pseudo_counts))
     nothing = jnp.zeros((batch, padded))
-    predictive = jnp.broadcast_to(
-        jnp.asarray(pseudo / pseudo.sum())[:, None, None], (segment.alphabet, batch, padded)
+    predictive = tuple(
+        jnp.broadcast_to(jnp.asarray(chance / total), counts.shape)
+        for chance, counts in zip(pseudo, before, strict=True)
     )
     yield Level(0, nothing, nothing, predictive)
     for height, odds in enumerate(stop_log_odds(prior, levels), start=1):
-        nodes = (padded >> height, 1 << height)
-        counts = before.reshape(-1, *nodes)
-        counts = (counts - counts[..., :1]).reshape(before.shape)
-        run = np.arange(padded) % nodes[1]
-        whole = (counts + jnp.asarray(pseudo)[:, None, None]) * jnp.asarray(
-            1 / (run + pseudo.sum())
+        width = 2**height
+        scale = jnp.asarray(1 / (np.arange(padded) % width + total))
+        whole = tuple(
+            (_since_node(counts, width) + chance) * scale
+            for counts, chance in zip(before, pseudo, strict=True)
         )
         ratio = of_symbol(whole, symbols) / of_symbol(predictive, symbols)
         step = jnp.log(ratio) if time == padded else jnp.where(there, jnp.log(ratio), 0.0)
-        log_odds = odds + sum_before_within(step, nodes[1])
-        predictive = predictive + jax.nn.sigmoid(log_odds) * (whole - predictive)
+        log_odds = odds + sum_before_within(step, width)
+        stays = jax.nn.sigmoid(log_odds)
+        predictive = tuple(
+            below + stays * (over - below) for over, below in zip(whole, predictive, strict=True)
+        )
         yield Level(height, log_odds, step, predictive)
 
 
-def counts_before(
-    symbols: Int[Array, "batch time"], alphabet: int
-) -> Float[Array, "alphabet batch time"]:
-    """How often each symbol occurs before t; the time must be a power of two."""
-    letters = jnp.arange(alphabet, dtype=symbols.dtype)[:, None, None]
-    return sum_before((symbols == letters).astype(float))
-
-
-def of_symbol(
-    values: Float[Array, "alphabet batch time"], symbols: Int[Array, "batch time"]
-) -> Float[Array, "batch time"]:
+def of_symbol(values: Letters, symbols: Int[Array, "batch time"]) -> Float[Array, "batch time"]:
     """The value of the symbol that occurred."""
-    return jnp.take_along_axis(values, symbols[None], axis=0)[0]
+    if len(values) == 1:
+        return jnp.take_along_axis(values[0], symbols[None], axis=0)[0]
+    chosen = values[0]
+    for letter, value in enumerate(values[1:], start=1):
+        chosen = jnp.where(symbols == letter, value, chosen)
+    return chosen
+
+
+def _letters(segment: Segment) -> tuple[list[Array | int], list[Array | float]]:
+    """The symbols of the alphabet and their pseudo-counts, apart or together."""
+    if segment.alphabet <= _FEW_LETTERS:
+        return list(range(segment.alphabet)), list(segment.pseudo_counts)
+    letters = jnp.arange(segment.alphabet)[:, None, None]
+    return [letters], [jnp.asarray(segment.pseudo_counts)[:, None, None]]
+
+
+def _since_node(counts: Float[Array, "*batch time"], width: int) -> Float[Array, "*batch time"]:
+    """Counts before t, less those before t's node of `width` symbols."""
+    nodes = counts.reshape(*counts.shape[:-1], -1, width)
+    return (nodes - nodes[..., :1]).reshape(counts.shape)

@@ -56,9 +56,7 @@ def _summaries(prior: PTW, segment: Segment, rows: Int[Array, "flat time"]) -> S
         best, best_log_prob = _most_probable(levels, rows.shape[1])
         time = rows.shape[1]
         return Summaries(
-            log_marginal=jnp.sum(
-                jnp.log(of_symbol(levels[-1].predictive[..., :time], rows)), axis=-1
-            ),
+            log_marginal=_log_marginal(levels[-1], rows),
             switch_filtered=filtered[:, :time],
             switch_smoothed=smoothed[:, :time],
             run_length_mean=run_length[:, :time],
@@ -68,6 +66,11 @@ def _summaries(prior: PTW, segment: Segment, rows: Int[Array, "flat time"]) -> S
         )
 
     return in_chunks(summaries, rows)
+
+
+def _log_marginal(root: Level, rows: Int[Array, "flat time"]) -> Float[Array, " flat"]:
+    seen = tuple(part[..., : rows.shape[1]] for part in root.predictive)
+    return jnp.log(of_symbol(seen, rows)).sum(-1)
 
 
 def _filtered(
