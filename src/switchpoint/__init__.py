@@ -2,7 +2,14 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from switchpoint.evaluation import code_length, cumulative_regret, excess_regret, regret
+from switchpoint.evaluation import (
+    code_length,
+    cumulative_regret,
+    evaluate,
+    excess_regret,
+    regret,
+    summarise,
+)
 from switchpoint.exact import (
     KT,
     ForwardPredictor,
@@ -54,8 +61,10 @@ __all__ = [
     "bayes_optimal",
     "code_length",
     "cumulative_regret",
+    "evaluate",
     "excess_regret",
     "prior_from_name",
     "regret",
     "statistics",
+    "summarise",
 ]

@@ -1,4 +1,4 @@
-"""The command line: `switchpoint sample`, `switchpoint predict` and `switchpoint prior`."""
+"""The command line: `switchpoint sample`, `predict`, `evaluate` and `prior`."""
 
 from switchpoint.cli.main import main
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from switchpoint import __version__
+from switchpoint.cli.evaluate import evaluate
 from switchpoint.cli.predict import predict
 from switchpoint.cli.prior import prior
 from switchpoint.cli.sample import sample
@@ -45,4 +46,5 @@ def switchpoint(
 
 app.command()(sample)
 app.command()(predict)
+app.command()(evaluate)
 app.command()(prior)

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint._batching import flat_batch, in_chunks
@@ -42,8 +43,7 @@ class TreeSampler(PosteriorSampler):
             splits = jax.nn.sigmoid(-level.final_log_odds())
             coins = uniform(jax.random.fold_in(key, level.height), (count, *splits.shape))
             alive = alive & (coins < splits)
-            switches = _interleave(switches, alive)
-            alive = jnp.repeat(alive, 2, axis=-1)
+            switches, alive = _apart(_interleave(switches, alive), _interleave(alive, alive))
         return switches[..., :time]
 
 
@@ -109,8 +109,7 @@ def _smoothed(
         probs = probs + jnp.repeat(segments, width, axis=1)
         if level.height:
             alive = alive * splits
-            switches = _interleave(switches, alive)
-            alive = jnp.repeat(alive, 2, axis=-1)
+            switches, alive = _apart(_interleave(switches, alive), _interleave(alive, alive))
     return switches, probs
 
 
@@ -140,6 +139,7 @@ def _most_probable(
                 jnp.where(seen, stops, jnp.logaddexp(stops, splits + _pairs(none)[..., 0])),
                 jnp.where(seen, both, splits + _pairs(some)[..., 0]),
             )
+        none, some = _apart(none, some)
         prefers.append(some > none)
         visible.append(seen)
     log_prob = jnp.maximum(none, some)[:, 0]
@@ -149,15 +149,25 @@ def _most_probable(
     switches = jnp.zeros((flat, 1), bool)
     for prefer, seen in zip(reversed(prefers), reversed(visible), strict=True):
         splits = (free & prefer) | forced
-        switches = _interleave(switches, splits & seen)
-        free = jnp.repeat(splits & seen, 2, axis=-1)
-        forced = _interleave(splits & ~seen, jnp.zeros_like(splits))
+        switches, free, forced = _apart(
+            _interleave(switches, splits & seen),
+            _interleave(splits & seen, splits & seen),
+            _interleave(splits & ~seen, jnp.zeros_like(splits)),
+        )
     return switches, log_prob
 
 
 def _interleave(left: Array, right: Array) -> Array:
     """left[0], right[0], left[1], right[1], ... along the last axis."""
     return jnp.stack([left, right], axis=-1).reshape(*left.shape[:-1], -1)
+
+
+def _apart(*levels: Array) -> tuple[Array, ...]:
+    """The same arrays, computed once.
+
+    Without it a compiler for GPUs computes every level again inside the next: 2^depth times.
+    """
+    return lax.optimization_barrier(levels)  # type: ignore[no-untyped-call]
 
 
 def _pairs(values: Array) -> Array:

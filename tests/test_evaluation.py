@@ -1,0 +1,333 @@
+"""Evaluation: the same sequences for all, numbers that equal the metrics, files that round-trip."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+import switchpoint as sp
+from switchpoint.cli import main
+from switchpoint.evaluation import evaluate, load, save, summarise
+from switchpoint.evaluation.chunks import chunks
+from switchpoint.evaluation.moments import Moments
+
+LENGTH = 32
+CHUNK = 40
+SOURCE = sp.Source(sp.PTW(5))
+PREDICTORS = {
+    "optimum": sp.bayes_optimal(SOURCE),
+    "lin": sp.bayes_optimal(sp.Source(sp.LIN())),
+    "kt": sp.KT(),
+    "oracle": sp.KTOracle,
+}
+
+
+def run(sequences=100, predictors=PREDICTORS, **options):
+    return evaluate(predictors, SOURCE, LENGTH, sequences, seed=3, chunk=CHUNK, **options)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run(keep="all")
+
+
+def draws(sequences):
+    """The sequences of an evaluation, drawn by the rule that is promised."""
+    key = jax.random.key(3)
+    parts = [
+        SOURCE.sample(jax.random.fold_in(key, i), CHUNK, LENGTH)
+        for i in range(-(-sequences // CHUNK))
+    ]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:sequences], *parts)
+
+
+# --- the numbers ----------------------------------------------------------------------------
+
+
+def test_the_numbers_are_those_of_the_metrics(results):
+    draw = draws(100)
+    for name, predictor in PREDICTORS.items():
+        if name == "oracle":
+            predictor = sp.KTOracle(draw.switches)
+        log_probs = predictor.log_probs(draw.symbols)
+        bits = np.asarray(sp.regret(draw, log_probs), np.float64)
+        here = results.sel(predictor=name, member=0)
+        close = {"rtol": 1e-5, "atol": 1e-5}
+        np.testing.assert_allclose(here["regret_by_symbol"], bits, **close)
+        np.testing.assert_allclose(here["regret"], bits.sum(-1), **close)
+        np.testing.assert_allclose(here["regret_by_time"], bits.mean(0), **close)
+        error = bits.std(0, ddof=1) / math.sqrt(100)
+        np.testing.assert_allclose(here["regret_by_time_error"], error, **close)
+        code = np.asarray(sp.code_length(draw.symbols, log_probs), np.float64)
+        np.testing.assert_allclose(here["code_length"], code.sum(-1), **close)
+    np.testing.assert_array_equal(results["switches"], draw.switches.sum(-1))
+
+
+@pytest.mark.parametrize("sequences", [1, 40, 57])
+def test_the_first_sequences_are_the_same_however_many_there_are(results, sequences):
+    fewer = run(sequences)
+    first = results.isel(sequence=slice(sequences))
+    for name in ("regret", "code_length", "switches"):
+        xr.testing.assert_equal(fewer[name], first[name])
+
+
+def test_chunks_are_whole_and_cover_each_sequence_once():
+    parts = list(chunks(SOURCE, LENGTH, 100, 3, CHUNK))
+    assert [(part.start, part.wanted) for part in parts] == [(0, 40), (40, 40), (80, 20)]
+    assert all(part.draw.symbols.shape == (CHUNK, LENGTH) for part in parts)
+
+
+def test_labels(results):
+    assert list(results["predictor"].values) == list(PREDICTORS)
+    assert results["regret"].dims == ("predictor", "member", "sequence")
+    assert results["regret_by_time"].dims == ("predictor", "member", "time")
+    assert dict(results.sizes) == {"predictor": 4, "member": 1, "sequence": 100, "time": LENGTH}
+    assert results.attrs == {
+        "prior": "PTW(depth=5, split=0.5)",
+        "segment": "Bernoulli(alpha=0.5, beta=0.5)",
+        "length": LENGTH,
+        "seed": 3,
+        "chunk": CHUNK,
+        "version": sp.__version__,
+        "jax": jax.__version__,
+    }
+
+
+def test_only_on_request_is_anything_kept_for_each_symbol(results):
+    dataset = run()
+    assert not any({"sequence", "time"} <= set(v.dims) for v in dataset.variables.values())
+    xr.testing.assert_identical(dataset, results.drop_vars("regret_by_symbol"))
+    assert results["regret_by_symbol"].dims == ("predictor", "member", "sequence", "time")
+
+
+def test_members_of_an_ensemble_are_padded():
+    ensemble = [sp.KT(), sp.bayes_optimal(SOURCE)]
+    dataset = run(60, {"pair": ensemble, "kt": sp.KT()})
+    xr.testing.assert_equal(
+        dataset["regret"].sel(predictor="pair", member=0, drop=True),
+        dataset["regret"].sel(predictor="kt", member=0, drop=True),
+    )
+    summary = summarise(dataset, "pair")
+    missing = summary.sel(predictor="kt", member=1)
+    assert all(np.isnan(missing[name]) for name in missing.data_vars)
+    present = summary.sel(predictor="pair")
+    assert all(np.isfinite(present[name]).all() for name in present.data_vars)
+    assert present["excess"].sum() == pytest.approx(0, abs=1e-9)
+
+
+def test_a_function_of_the_draw_makes_a_predictor(results):
+    told = {"told": lambda draw: sp.KTOracle(draw.switches, SOURCE.segment)}
+    np.testing.assert_array_equal(
+        run(predictors=told)["regret"].sel(predictor="told"),
+        results["regret"].sel(predictor="oracle"),
+    )
+
+
+def test_progress_counts_sequences():
+    seen = []
+    run(predictors={"kt": sp.KT()}, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(40, 100), (80, 100), (100, 100)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"predictors": {}}, "predictors must hold at least one"),
+        ({"predictors": {"none": []}}, "'none' must have at least one member"),
+        ({"predictors": {"wide": sp.KT(sp.Categorical(3))}}, "'wide' must have the alphabet"),
+        ({"predictors": {"odd": lambda _: 5}}, "'odd' must make a Predictor, got 5"),
+        ({"sequences": 0}, "sequences must be"),
+        ({"length": 33}, "length must be at most 32"),
+        ({"chunk": 0}, "chunk must be"),
+        ({"seed": -1}, "seed must be from 0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_arguments_are_named(change, message):
+    good = {"predictors": {"kt": sp.KT()}, "source": SOURCE, "length": LENGTH, "sequences": 2}
+    with pytest.raises(ValueError, match=message):
+        evaluate(**(good | change))
+
+
+# --- the summary ----------------------------------------------------------------------------
+
+
+def test_summary_is_mean_and_paired_error(results):
+    summary = summarise(results, "optimum").sel(member=0)
+    regret = results["regret"].sel(member=0)
+    for name in PREDICTORS:
+        own = regret.sel(predictor=name).values
+        gap = own - regret.sel(predictor="optimum").values
+        row = summary.sel(predictor=name)
+        assert float(row["regret"]) == pytest.approx(own.mean())
+        assert float(row["regret_error"]) == pytest.approx(own.std(ddof=1) / 10)
+        assert float(row["excess"]) == pytest.approx(gap.mean(), abs=1e-9)
+        assert float(row["excess_error"]) == pytest.approx(gap.std(ddof=1) / 10, abs=1e-9)
+    lin = summary.sel(predictor="lin")
+    unpaired = math.hypot(lin["regret_error"], summary.sel(predictor="optimum")["regret_error"])
+    assert float(lin["excess_error"]) < unpaired / 2
+
+
+def test_the_optimum_is_best_and_only_the_oracle_beats_it(results):
+    excess = summarise(results, "optimum")["excess"].sel(member=0)
+    assert float(excess.sel(predictor="optimum")) == 0
+    assert float(excess.sel(predictor="lin")) > 0
+    assert float(excess.sel(predictor="kt")) > 0
+    assert float(excess.sel(predictor="oracle")) < 0
+
+
+def test_an_unknown_reference_is_named(results):
+    with pytest.raises(ValueError, match="reference must be one of optimum, lin, kt, oracle, got"):
+        summarise(results, "ctw")
+
+
+def test_one_sequence_has_no_error():
+    summary = summarise(run(1), "kt")
+    assert np.isfinite(summary["regret"]).all()
+    assert np.isnan(summary["regret_error"]).all()
+    assert np.isnan(summary["excess_error"]).all()
+
+
+def test_infinite_regret_stays_infinite():
+    class Sure(sp.KT):
+        def log_probs(self, symbols):
+            return jnp.broadcast_to(jnp.asarray([0.0, -jnp.inf]), (*symbols.shape, 2))
+
+    dataset = run(predictors={"sure": Sure(), "kt": sp.KT()})
+    assert np.isinf(dataset["regret_by_time"].sel(predictor="sure")).all()
+    summary = summarise(dataset, "kt").sel(predictor="sure")
+    assert np.isinf(summary["regret"]).all()
+    assert np.isinf(summary["excess"]).all()
+    assert np.isnan(summary["regret_error"]).all()
+
+
+def test_moments_do_not_cancel():
+    rows = 1e8 + np.random.default_rng(0).standard_normal((90, 3))
+    moments = Moments(3)
+    for part in np.split(rows, [7, 50]):
+        moments.add(part)
+    np.testing.assert_allclose(moments.mean, rows.mean(0), rtol=1e-14)
+    np.testing.assert_allclose(moments.error, rows.std(0, ddof=1) / math.sqrt(90), rtol=1e-7)
+
+
+def test_ptw_on_its_own_source_has_the_reference_regret():
+    source = sp.Source(sp.PTW(8))
+    dataset = evaluate({"ptw": sp.bayes_optimal(source)}, source, 256, 1000)
+    summary = summarise(dataset).squeeze()
+    # From an independent float64 computation: 12.16 bits with an error of 0.08.
+    error = math.hypot(0.08, summary["regret_error"])
+    assert error < 0.6
+    assert float(summary["regret"]) == pytest.approx(12.16, abs=3 * error)
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+def test_save_and_load(results, tmp_path):
+    dataset = results.assign_attrs(seed=2**32 - 1)
+    save(dataset, tmp_path / "results.nc")
+    loaded = load(tmp_path / "results.nc")
+    xr.testing.assert_identical(loaded, dataset)
+    assert {name: v.dtype for name, v in loaded.data_vars.items()} == {
+        name: v.dtype for name, v in dataset.data_vars.items()
+    }
+    xr.testing.assert_identical(summarise(loaded, "kt"), summarise(dataset, "kt"))
+    assert [path.name for path in tmp_path.iterdir()] == ["results.nc"]
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    path = tmp_path / "results.nc"
+    save(run(predictors={"kt": sp.KT()}), path)
+    whole = path.read_bytes()
+    for length in [*range(0, len(whole), 97), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"results\.nc is not a whole evaluation file"):
+            load(path)
+
+
+def test_a_foreign_or_missing_file_is_refused(tmp_path):
+    path = tmp_path / "other.nc"
+    xr.Dataset({"a": ("x", [1.0, 2.0])}).to_netcdf(path, engine="scipy")
+    with pytest.raises(ValueError, match="is not a whole evaluation file"):
+        load(path)
+    with pytest.raises(ValueError, match="cannot be read"):
+        load(tmp_path / "missing.nc")
+
+
+def test_a_place_that_cannot_be_written_is_named(results, tmp_path):
+    with pytest.raises(ValueError, match="path cannot be written"):
+        save(results, tmp_path / "missing" / "results.nc")
+
+
+# --- the command ----------------------------------------------------------------------------
+
+
+def command(capsys, *arguments):
+    """The status, stdout and stderr of `switchpoint evaluate`."""
+    status = main(["evaluate", *map(str, arguments)])
+    return status, *capsys.readouterr()
+
+
+def table_of(text):
+    """The numbers of each predictor in the printed table."""
+    rows = [line.split() for line in text.splitlines()]
+    return {row[0]: row[1:] for row in rows if len(row) == 6 and row[1][0].isdigit()}
+
+
+def test_the_command_prints_what_it_saves(capsys, tmp_path):
+    path = tmp_path / "results.nc"
+    arguments = ("ptw", "kt", "oracle", "--length", LENGTH, "--sequences", 60, "--out", path)
+    status, out, err = command(capsys, *arguments)
+    assert (status, err) == (0, "")
+    assert "PTW(depth=5, split=0.5)" in out
+    table = table_of(out)
+    assert list(table) == ["ptw", "kt", "oracle", "optimum"]
+    dataset = load(path)
+    summary = summarise(dataset, "optimum").sel(member=0)
+    columns = ("regret", "regret_error", "excess", "excess_error")
+    for name, cells in table.items():
+        row = summary.sel(predictor=name)
+        assert cells[:4] == [f"{float(row[column]):.3f}" for column in columns]
+        assert cells[4] == f"{float(row['code_length']) / LENGTH:.4f}"
+    assert table["ptw"] == table["optimum"]
+    expected = evaluate({"kt": sp.KT()}, SOURCE, LENGTH, 60)
+    np.testing.assert_array_equal(dataset["regret"].sel(predictor="kt"), expected["regret"][0])
+
+
+def test_options_go_to_the_prior_that_takes_them(capsys):
+    arguments = ("regular", "--on", "ptw", "--period", 4, "--split", 0.2, "--reference", "kt")
+    status, out, _ = command(capsys, *arguments, "--length", LENGTH, "--sequences", 60)
+    assert status == 0
+    assert "PTW(depth=5, split=0.2)" in out
+    assert "excess over kt" in out
+    table = table_of(out)
+    assert list(table) == ["regular", "kt", "optimum"]
+    source = sp.Source(sp.PTW(5, 0.2))
+    regular = sp.bayes_optimal(sp.Source(sp.RegularPeriodic(4)))
+    expected = evaluate({"regular": regular}, source, LENGTH, 60)
+    assert table["regular"][0] == f"{float(expected['regret'].mean()):.3f}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ctw",), "predictor must be one of ptw, lin"),
+        (("kt", "--on", "kt"), "on must be one of ptw, lin"),
+        (("kt", "--reference", "ctw"), "predictor must be one of"),
+        (("regular",), "prior 'regular' needs period"),
+        (("kt", "--period", 4), "period is a parameter of regular, which is neither"),
+        (("kt", "--sequences", 0), "sequences must be"),
+        (("kt", "--seed", -1), "seed must be from 0"),
+        (("kt", "--out", "results.csv"), "out must end in .nc"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_command_refuses_in_one_line(capsys, arguments, message):
+    status, out, err = command(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("switchpoint: ")
+    assert err.count("\n") == 1
+    assert message in err
