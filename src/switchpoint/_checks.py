@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, ArrayLike, Int
 
 
 def positive_int(name: str, value: Any) -> int:
@@ -73,14 +73,14 @@ def symbols(values: Any, alphabet: int, name: str = "symbols") -> Int[Array, "*b
     return jnp.asarray(_known_symbols(known, alphabet, name), jnp.int32)
 
 
-def symbol(value: Any, alphabet: int) -> Int[Array, ""]:
+def symbol(value: Any, alphabet: int) -> Int[ArrayLike, ""]:
     """`value` as one int32 symbol 0..alphabet-1; unchecked inside `jit`."""
     if isinstance(value, jax.core.Tracer):
         return value.astype(jnp.int32)
     known = np.asarray(value)
     if known.ndim != 0:
         raise ValueError(f"symbol must be a single symbol, got shape {known.shape}")
-    return jnp.asarray(_known_symbols(known, alphabet, "symbol"), jnp.int32)
+    return np.int32(_known_symbols(known, alphabet, "symbol"))
 
 
 def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
@@ -82,10 +82,11 @@ class ForwardPredictor(Predictor[ForwardState]):
             discarded=jnp.zeros(()),
         )
 
-    @eqx.filter_jit
+    @jax.jit
     def predict(self, state: ForwardState) -> Float[Array, " alphabet"]:
         """ln P(x_t = k | x_<t)."""
-        return jnp.log(state.weights @ self.segment.predictive(state.counts))
+        probs = state.weights @ self.segment.predictive(state.counts)
+        return jnp.log(probs / probs.sum())  # a sum of many weights is 1 but for rounding
 
     def update(self, state: ForwardState, symbol: Any) -> ForwardState:
         symbol = _checks.symbol(symbol, self.alphabet)
@@ -131,8 +132,8 @@ class ForwardPredictor(Predictor[ForwardState]):
             ),
         )
 
-    @eqx.filter_jit
-    def _update(self, state: ForwardState, symbol: Int[Array, ""]) -> ForwardState:
+    @jax.jit
+    def _update(self, state: ForwardState, symbol: Int[ArrayLike, ""]) -> ForwardState:
         joint = state.weights * self.segment.predictive(state.counts)[:, symbol]
         seen = joint / joint.sum()
         time = state.time + 1

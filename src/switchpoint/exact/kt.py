@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from switchpoint import _checks
 from switchpoint._prefix_sums import sum_before
@@ -31,19 +31,22 @@ class KT(Predictor[KTState]):
     def init(self) -> KTState:
         return KTState(jnp.zeros(self.alphabet, jnp.int32))
 
-    @eqx.filter_jit
+    @jax.jit
     def predict(self, state: KTState) -> Float[Array, " alphabet"]:
         """ln P(x_t = k | x_<t)."""
         return jnp.log(self.segment.predictive(state.counts))
 
     def update(self, state: KTState, symbol: Any) -> KTState:
-        symbol = _checks.symbol(symbol, self.alphabet)
-        return KTState(state.counts.at[symbol].add(1))
+        return self._update(state, _checks.symbol(symbol, self.alphabet))
 
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         starts = jnp.zeros_like(symbols)
         return _since_start(self.segment, symbols, starts)
+
+    @jax.jit
+    def _update(self, state: KTState, symbol: Int[ArrayLike, ""]) -> KTState:
+        return KTState(state.counts.at[symbol].add(1))
 
 
 class KTOracleState(eqx.Module):
@@ -80,7 +83,7 @@ class KTOracle(Predictor[KTOracleState]):
             )
         return KTOracleState(jnp.zeros((), jnp.int32), jnp.zeros(self.alphabet, jnp.int32))
 
-    @eqx.filter_jit
+    @jax.jit
     def predict(self, state: KTOracleState) -> Float[Array, " alphabet"]:
         """ln P(x_t = k | x_<t, the switching points up to t)."""
         return jnp.log(self.segment.predictive(self._counts(state)))
@@ -92,7 +95,7 @@ class KTOracle(Predictor[KTOracleState]):
                 f"switches must cover the sequence, got {len(self.switches)} of them "
                 f"for symbol {int(state.time)}"
             )
-        return KTOracleState(state.time + 1, self._counts(state).at[symbol].add(1))
+        return self._update(state, symbol)
 
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
@@ -104,6 +107,10 @@ class KTOracle(Predictor[KTOracleState]):
         times = jnp.arange(symbols.shape[-1], dtype=jnp.int32)
         starts = jax.lax.cummax(jnp.where(self.switches, times, 0), axis=self.switches.ndim - 1)
         return _since_start(self.segment, symbols, jnp.broadcast_to(starts, symbols.shape))
+
+    @jax.jit
+    def _update(self, state: KTOracleState, symbol: Int[ArrayLike, ""]) -> KTOracleState:
+        return KTOracleState(state.time + 1, self._counts(state).at[symbol].add(1))
 
     def _counts(self, state: KTOracleState) -> Int[Array, " alphabet"]:
         return jnp.where(self.switches[state.time], 0, state.counts)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
@@ -50,7 +50,7 @@ class PTWPredictor(Predictor[PTWState]):
             log_odds=self._fresh_log_odds(),
         )
 
-    @eqx.filter_jit
+    @jax.jit
     def predict(self, state: PTWState) -> Float[Array, " alphabet"]:
         """ln P(x_t = k | x_<t)."""
         return jnp.log(self._mixtures(state)[0])
@@ -72,8 +72,8 @@ class PTWPredictor(Predictor[PTWState]):
         self.prior.check_length(symbols.shape[-1])
         return tree_posterior(self.prior, self.segment, symbols)
 
-    @eqx.filter_jit
-    def _update(self, state: PTWState, symbol: Int[Array, ""]) -> PTWState:
+    @jax.jit
+    def _update(self, state: PTWState, symbol: Int[ArrayLike, ""]) -> PTWState:
         _, steps = self._mixtures(state)
         time = state.time + 1
         counts = state.counts.at[:, symbol].add(1)

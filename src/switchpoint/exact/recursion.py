@@ -106,9 +106,8 @@ class _Step(eqx.Module):
         ]
         counts.append(run - sum(counts[1:], counts[0]))
         joint = [scale * (count + prior) for count, prior in zip(counts, pseudo, strict=True)]
-        probs = [_sum_starts(part) for part in joint]
-        evidence = _choose(symbol, probs)
-        seen = _choose(spread(symbol), joint) * spread(1 / evidence)
+        sums = [_sum_starts(part) for part in joint]
+        seen = _choose(spread(symbol), joint) * spread(1 / _choose(symbol, sums))
         hazard = self.prior.hazard_after(starts, run + 1)
         after = _Carry(
             weights=seen * (1 - hazard),
@@ -116,8 +115,9 @@ class _Step(eqx.Module):
             totals=tuple(total + (symbol == k) for k, total in enumerate(carry.totals)),
             start_mass=_sum_starts(seen * hazard),
         )
-        run_length_mean = _sum_starts(seen * (run + 1))
-        return after, (jnp.stack(probs, axis=-1), carry.start_mass, run_length_mean)
+        probs = jnp.stack(sums, axis=-1)
+        probs = probs / probs.sum(-1, keepdims=True)  # a sum of many weights is 1 but for rounding
+        return after, (probs, carry.start_mass, _sum_starts(seen * (run + 1)))
 
 
 def _with_start(carry: _Carry, time: Int[Array, ""]) -> _Carry:

@@ -33,12 +33,10 @@ def prior_from_name(name: str, length: int, **parameters: Any) -> Prior:
     length = _checks.positive_int("length", length)
     build, known = _PRIORS[name]
     given = {key: value for key, value in parameters.items() if value is not None}
-    for key, value in given.items():
+    for key in given:
         if key not in known:
             takes = f"takes {' and '.join(known)}" if known else "takes no parameter"
-            raise ValueError(
-                f"{key} is not a parameter of prior {name!r}, got {value} ({name} {takes})"
-            )
+            raise ValueError(f"{key} is not a parameter of prior {name!r}, which {takes}")
     defaults = {"ptw": {"depth": max(1, (length - 1).bit_length())}, "uniform": {"longest": length}}
     given = {**defaults.get(name, {}), **given}
     missing = [key for key in known if key not in given and key != "split"]
