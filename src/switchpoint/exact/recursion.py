@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Shaped
 
+from switchpoint.exact.choice import choose
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 
@@ -107,7 +108,7 @@ class _Step(eqx.Module):
         counts.append(run - sum(counts[1:], counts[0]))
         joint = [scale * (count + prior) for count, prior in zip(counts, pseudo, strict=True)]
         sums = [_sum_starts(part) for part in joint]
-        seen = _choose(spread(symbol), joint) * spread(1 / _choose(symbol, sums))
+        seen = choose(spread(symbol), joint) * spread(1 / choose(symbol, sums))
         hazard = self.prior.hazard_after(starts, run + 1)
         after = _Carry(
             weights=seen * (1 - hazard),
@@ -142,11 +143,3 @@ def _spread(per_sequence: Shaped[Array, " batch"], lanes: int) -> Shaped[Array, 
 def _sum_starts(parts: Float[Array, "rows batch *lanes"]) -> Float[Array, " batch"]:
     by_lane = parts.sum(0)
     return by_lane.sum(-1) if by_lane.ndim == 2 else by_lane
-
-
-def _choose(symbol: Array, values: list[Array]) -> Array:
-    """values[symbol], elementwise."""
-    chosen = values[0]
-    for k, value in enumerate(values[1:], start=1):
-        chosen = jnp.where(symbol == k, value, chosen)
-    return chosen

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from switchpoint._prefix_sums import sum_before, sum_before_within
+from switchpoint.exact.choice import choose
 from switchpoint.priors import PTW
 from switchpoint.priors.ptw import levels_within
 from switchpoint.segments import Segment
@@ -111,10 +112,7 @@ def of_symbol(values: Letters, symbols: Int[Array, "batch time"]) -> Float[Array
     """The value of the symbol that occurred."""
     if len(values) == 1:
         return jnp.take_along_axis(values[0], symbols[None], axis=0)[0]
-    chosen = values[0]
-    for letter, value in enumerate(values[1:], start=1):
-        chosen = jnp.where(symbols == letter, value, chosen)
-    return chosen
+    return choose(symbols, values)
 
 
 def _letters(segment: Segment) -> tuple[list[Array | int], list[Array | float]]:
