@@ -155,7 +155,7 @@ class ForwardPredictor(Predictor[ForwardState]):
             discarded=state.discarded + (1 - state.discarded) * dropped,
         )
 
-    @eqx.filter_jit
+    @jax.jit
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
         if self.max_hypotheses is not None:
             return self._kept(symbols)[0]
@@ -163,7 +163,7 @@ class ForwardPredictor(Predictor[ForwardState]):
         probs = in_chunks(lambda rows: forward(self.prior, self.segment, rows).probs, rows)
         return jnp.log(probs).reshape(*batch, *probs.shape[1:])
 
-    @eqx.filter_jit
+    @jax.jit
     def _kept(
         self, symbols: Int[Array, "*batch time"]
     ) -> tuple[Float[Array, "*batch time k"], Float[Array, "*batch time"]]:

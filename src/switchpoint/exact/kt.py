@@ -116,7 +116,7 @@ class KTOracle(Predictor[KTOracleState]):
         return jnp.where(self.switches[state.time], 0, state.counts)
 
 
-@eqx.filter_jit
+@jax.jit
 def _since_start(
     segment: Segment, symbols: Int[Array, "*batch time"], starts: Int[Array, "*batch time"]
 ) -> Float[Array, "*batch time alphabet"]:

@@ -85,7 +85,7 @@ class PTWPredictor(Predictor[PTWState]):
             log_odds=jnp.where(done, self._fresh_log_odds(), log_odds),
         )
 
-    @eqx.filter_jit
+    @jax.jit
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
         rows, batch = flat_batch(symbols)
 

@@ -1,5 +1,7 @@
 """A source: a prior over switching points and a model inside each segment."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -38,7 +40,7 @@ class Source(eqx.Module):
         return _sample(self, key, batch, length)
 
 
-@eqx.filter_jit
+@functools.partial(jax.jit, static_argnames=("batch", "length"))
 def _sample(source: Source, key: PRNGKeyArray, batch: int, length: int) -> Draw:
     key_prior, key_segment, key_symbol = jax.random.split(key, 3)
     starts = source.prior.sample_starts(key_prior, batch, length)
