@@ -58,7 +58,7 @@ def random_bits(batch: int, length: int) -> jax.Array:
     return jnp.asarray(np.random.default_rng(0).integers(0, 2, (batch, length), np.int32))
 
 
-def calls(batch: int, length: int, bars: tuple[float, float, float]) -> list[Row]:
+def calls(batch: int, length: int, bars: tuple[float | None, ...] = (None,) * 3) -> list[Row]:
     """What is timed at one size, and what it has to reach."""
     key = jax.random.key(0)
     sources = {name: sp.Source(sp.prior_from_name(name, length)) for name in PRIORS}
@@ -77,20 +77,29 @@ def calls(batch: int, length: int, bars: tuple[float, float, float]) -> list[Row
         for what, (call, sequences) in work.items():
             title = f"{what} {name}"
             rows.append(Row(title, call, sequences, length, reach.get(title)))
+    # Beta laws other than Beta(1/2, 1/2) and Beta(1, 1) have no closed form to draw from.
+    other = sp.Source(sp.prior_from_name("ptw", length), sp.Bernoulli(0.7, 0.7))
+    draw = functools.partial(other.sample, key, batch, length)
+    rows.append(Row("sample ptw, Beta(0.7, 0.7)", draw, batch, length, None))
     return sorted(rows, key=lambda row: row.title.split()[0], reverse=True)
 
 
 def speeds() -> Table:
     table = Table(title="Exact core, millions of symbols per second")
-    for column in ("what", "batch x length", "compile s", "M symbols/s", "to reach"):
+    for column in ("what", "batch x length", "compile s", "ms", "M symbols/s", "to reach"):
         table.add_column(column, justify="left" if column == "what" else "right")
-    for row in calls(1000, 256, (30, 14, 4)) + calls(20, 4096, (30, 8, 0.25)):
+    if jax.default_backend() == "cpu":
+        rows = calls(1000, 256, (30, 14, 4)) + calls(20, 4096, (30, 8, 0.25))
+    else:  # sizes that fill an accelerator; the figures to reach are for a CPU
+        rows = calls(10_000, 256) + calls(100, 4096)
+    for row in rows:
         compile_seconds, seconds = timed(row.call)
         speed = row.sequences * row.length / seconds / 1e6
         table.add_row(
             row.title,
             f"{row.sequences} x {row.length}",
             f"{max(0, compile_seconds - seconds):.1f}",
+            f"{1e3 * seconds:.3g}",
             f"{speed:.3g}",
             "" if row.reach is None else f"{row.reach:g}",
         )

@@ -18,6 +18,14 @@ def positive_int(name: str, value: Any) -> int:
     return number
 
 
+def seed(value: Any) -> int:
+    """`value` as an int that `jax.random.key` takes whole."""
+    number = _as_int("seed", value)
+    if not 0 <= number < 2**32:
+        raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {number}")
+    return number
+
+
 def positive_float(name: str, value: Any) -> float:
     """`value` as a finite float above 0."""
     number = _as_float(name, value)

@@ -19,20 +19,11 @@ from switchpoint.cli.files import check_output
 from switchpoint.cli.summary import shortened
 from switchpoint.evaluation.members import Entry
 from switchpoint.exact import KT, KTOracle, bayes_optimal
-from switchpoint.priors import PRIOR_NAMES, Prior
+from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
 from switchpoint.sources import Source
 
 _OPTIMUM = "optimum"
 _NAMES = (*PRIOR_NAMES, "kt", "oracle", _OPTIMUM)
-_OWNERS = {
-    "depth": "ptw",
-    "split": "ptw",
-    "period": "regular",
-    "longest": "uniform",
-    "hazard": "geometric",
-    "pmf": "renewal",
-}
-"""The prior that takes each parameter."""
 
 
 def evaluate(
@@ -107,14 +98,14 @@ def evaluate(
 def _priors(names: set[str], length: int, given: dict[str, Any]) -> dict[str, Prior]:
     """The priors that the options describe, by name; no option may be left over."""
     for parameter, value in given.items():
-        if value is not None and _OWNERS[parameter] not in names:
+        if value is not None and PARAMETER_OWNERS[parameter] not in names:
             raise ValueError(
-                f"{parameter} is a parameter of {_OWNERS[parameter]}, which is neither "
+                f"{parameter} is a parameter of {PARAMETER_OWNERS[parameter]}, which is neither "
                 f"the source nor a predictor here, got {value}"
             )
     priors = {}
     for name in sorted(names):
-        own = {key: value for key, value in given.items() if _OWNERS[key] == name}
+        own = {key: value for key, value in given.items() if PARAMETER_OWNERS[key] == name}
         pmf = own.pop("pmf", None)
         priors[name] = options.prior_of_options(name, length, pmf, **own)
     return priors

@@ -18,8 +18,6 @@ from switchpoint.cli.files import check_output
 from switchpoint.cli.tables import SAMPLE_COLUMNS
 from switchpoint.sources import Draw, Source
 
-_LARGEST_SEED = 2**32 - 1
-
 
 def sample(
     prior: options.PriorName = "ptw",
@@ -63,8 +61,7 @@ def sample(
         hazard=hazard,
     )
     _checks.positive_int("batch", batch)
-    if not 0 <= seed <= _LARGEST_SEED:
-        raise ValueError(f"seed must be from 0 to {_LARGEST_SEED}, got {seed}")
+    _checks.seed(seed)
     check_output(out, "out", (".npz", ".csv"))
     draw = Source(law, segment).sample(jax.random.key(seed), batch, length)
     if out is None:

@@ -17,8 +17,6 @@ from switchpoint.evaluation.metrics import code_length, regret
 from switchpoint.evaluation.moments import Moments
 from switchpoint.sources import Draw, Source
 
-_LARGEST_SEED = 2**32 - 1
-
 
 def evaluate(
     predictors: Mapping[str, Entry],
@@ -50,8 +48,7 @@ def evaluate(
     length = _checks.positive_int("length", length)
     sequences = _checks.positive_int("sequences", sequences)
     chunk = _checks.positive_int("chunk", chunk)
-    if not 0 <= seed <= _LARGEST_SEED:
-        raise ValueError(f"seed must be from 0 to {_LARGEST_SEED}, got {seed}")
+    seed = _checks.seed(seed)
     if keep not in ("totals", "all"):
         raise ValueError(f"keep must be 'totals' or 'all', got {keep!r}")
     runs = runs_of(predictors)
@@ -123,7 +120,7 @@ def _attributes(source: Source, length: int, seed: int, chunk: int) -> dict[str,
         "prior": repr(source.prior),
         "segment": repr(source.segment),
         "length": length,
-        "seed": int(seed),
+        "seed": seed,
         "chunk": chunk,
         "version": __version__,
         "jax": jax.__version__,

@@ -3,12 +3,13 @@
 from switchpoint.priors import statistics
 from switchpoint.priors.base import Prior
 from switchpoint.priors.lin import LIN
-from switchpoint.priors.names import PRIOR_NAMES, prior_from_name
+from switchpoint.priors.names import PARAMETER_OWNERS, PRIOR_NAMES, prior_from_name
 from switchpoint.priors.ptw import PTW
 from switchpoint.priors.renewal import Geometric, RandomUniform, RegularPeriodic, Renewal
 
 __all__ = [
     "LIN",
+    "PARAMETER_OWNERS",
     "PRIOR_NAMES",
     "PTW",
     "Geometric",

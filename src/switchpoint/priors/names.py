@@ -21,6 +21,11 @@ _PRIORS: Mapping[str, tuple[Callable[..., Prior], tuple[str, ...]]] = {
 PRIOR_NAMES: tuple[str, ...] = tuple(_PRIORS)
 """The names `prior_from_name` knows."""
 
+PARAMETER_OWNERS: Mapping[str, str] = {
+    parameter: name for name, (_, known) in _PRIORS.items() for parameter in known
+}
+"""The name of the prior that takes each parameter."""
+
 
 def prior_from_name(name: str, length: int, **parameters: Any) -> Prior:
     """The prior called `name`, for sequences of `length`; parameters that are None are left out.
