@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def ready(result: Any) -> Any:
-    return jax.block_until_ready(result)  # type: ignore[no-untyped-call]
+    return jax.block_until_ready(result)
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, float]:

@@ -8,6 +8,7 @@ import pytest
 from truth import name, ptw_marginal
 
 import switchpoint as sp
+from switchpoint.neural import Memoryless, network_from_name, save_networks
 
 LENGTH = 16
 SWITCHES = np.zeros(LENGTH, bool)
@@ -16,6 +17,24 @@ SWITCHES[[5, 6, 11]] = True
 
 def predictor_of(prior, segment, **options):
     return sp.bayes_optimal(sp.Source(prior, segment), **options)
+
+
+NETWORKS = [
+    ("rnn", 2, {"hidden": 8, "readout": 0}),
+    ("lstm", 5, {"hidden": 8, "readout": 1}),
+    ("stack-rnn", 2, {"hidden": 8, "readout": 2, "stack_depth": 3, "stack_width": 2}),
+    ("stack-lstm", 3, {"hidden": 8}),
+    ("transformer", 2, {"layers": 2, "positions": "sincos"}),
+    ("transformer", 3, {"layers": 2, "positions": "alibi"}),
+    ("transformer", 2, {"layers": 2, "positions": "relative"}),
+    ("transformer", 2, {"layers": 1, "positions": "relative", "context": 4}),
+    ("memoryless", 2, {}),
+    ("markov", 2, {"order": 3}),
+]
+
+
+def network_of(name, alphabet, options):
+    return network_from_name(name, alphabet, LENGTH, jax.random.key(0), **options)
 
 
 PREDICTORS = [
@@ -30,6 +49,7 @@ PREDICTORS = [
     predictor_of(sp.Renewal([0.1, 0.0, 0.5, 0.4]), sp.Bernoulli()),
     sp.KT(sp.Categorical(5)),
     sp.KTOracle(SWITCHES),
+    *(network_of(*network) for network in NETWORKS),
 ]
 conformance = pytest.mark.parametrize("predictor", PREDICTORS, ids=name)
 
@@ -68,7 +88,8 @@ def test_prediction_is_causal(predictor):
 
 
 def forgets(predictor):
-    return repr(sp.Geometric(1.0)) in repr(predictor)  # every symbol is a segment
+    # Where every symbol is a segment, or nothing is remembered.
+    return repr(sp.Geometric(1.0)) in repr(predictor) or isinstance(predictor, Memoryless)
 
 
 @conformance
@@ -123,6 +144,17 @@ def test_a_second_call_does_not_compile(predictor):
         again.log_probs(symbols)
         again.predict(again.update(again.init(), 0))
     assert not compiled
+
+
+@pytest.mark.parametrize(("model", "alphabet", "options"), NETWORKS)
+def test_save_then_load_is_identical(model, alphabet, options, tmp_path):
+    network = network_of(model, alphabet, options)
+    card = {"model": model, "alphabet": alphabet, "length": LENGTH, "options": options}
+    save_networks(tmp_path / "a.safetensors", [network], {**card, "members": [{}]})
+    loaded = sp.load(tmp_path / "a.safetensors")
+    assert jax.tree.structure(loaded) == jax.tree.structure(network)
+    symbols = sequences(network)
+    np.testing.assert_array_equal(loaded.log_probs(symbols), network.log_probs(symbols))
 
 
 @pytest.mark.usefixtures("float64")

@@ -8,7 +8,17 @@ import pytest
 import switchpoint
 
 ROOT = Path(switchpoint.__file__).parent
-ROOMS = ["priors", "segments", "sources", "exact", "evaluation", "figures", "cli"]
+ROOMS = [
+    "priors",
+    "segments",
+    "sources",
+    "exact",
+    "neural",
+    "evaluation",
+    "training",
+    "figures",
+    "cli",
+]
 EARLIER = {
     room: {
         "_checks",
@@ -16,6 +26,7 @@ EARLIER = {
         "_prefix_sums",
         "_batching",
         "_files",
+        "_tensors",
         "predictor",
         *ROOMS[: i + 1],
     }

@@ -132,4 +132,5 @@ PRIORS = [
 
 def name(value):
     """A short name for a test's parameter."""
-    return "".join(repr(value).split())
+    options = "".join(repr(value).split())
+    return options.split(",input=")[0].split(",embedding=")[0]  # without a network's weights

@@ -18,6 +18,7 @@ from switchpoint.exact import (
     PTWPredictor,
     bayes_optimal,
 )
+from switchpoint.neural import load, load_members
 from switchpoint.predictor import Predictor
 from switchpoint.priors import (
     LIN,
@@ -32,6 +33,7 @@ from switchpoint.priors import (
 )
 from switchpoint.segments import Bernoulli, Categorical, Segment
 from switchpoint.sources import Draw, Source
+from switchpoint.training import TrainConfig, train
 
 try:
     __version__ = version("switchpoint")
@@ -57,14 +59,18 @@ __all__ = [
     "Renewal",
     "Segment",
     "Source",
+    "TrainConfig",
     "__version__",
     "bayes_optimal",
     "code_length",
     "cumulative_regret",
     "evaluate",
     "excess_regret",
+    "load",
+    "load_members",
     "prior_from_name",
     "regret",
     "statistics",
     "summarise",
+    "train",
 ]

@@ -19,14 +19,17 @@ def flat_batch(
 
 
 def in_chunks(
-    function: Callable[[Int[Array, "chunk time"]], Result], rows: Int[Array, "flat time"]
+    function: Callable[[Int[Array, "chunk time"]], Result],
+    rows: Int[Array, "flat time"],
+    numbers_per_symbol: int = 1,
 ) -> Result:
     """`function` of a bounded number of rows at a time, its results put together again.
 
     Keeps the work of a CPU inside its caches, and the memory bounded, whatever the batch.
+    `numbers_per_symbol` is about how many numbers the function has to hold for each.
     """
     count, time = rows.shape
-    elements = 2**18 if jax.default_backend() == "cpu" else 2**24
+    elements = (2**18 if jax.default_backend() == "cpu" else 2**24) // numbers_per_symbol
     chunks = -(-count // max(1, elements // time))
     if chunks <= 1:
         return function(rows)

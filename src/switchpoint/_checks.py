@@ -18,6 +18,14 @@ def positive_int(name: str, value: Any) -> int:
     return number
 
 
+def whole_number(name: str, value: Any) -> int:
+    """`value` as an int of at least 0."""
+    number = _as_int(name, value)
+    if number < 0:
+        raise ValueError(f"{name} must be a whole number of at least 0, got {number}")
+    return number
+
+
 def seed(value: Any) -> int:
     """`value` as an int that `jax.random.key` takes whole."""
     number = _as_int("seed", value)

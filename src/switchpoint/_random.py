@@ -1,4 +1,6 @@
-"""Uniform numbers fine enough for small probabilities."""
+"""Keys for each purpose, and uniform numbers fine enough for small probabilities."""
+
+import zlib
 
 import jax
 import jax.numpy as jnp
@@ -14,3 +16,8 @@ def uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
     """
     bits = jax.random.bits(key, shape, jnp.uint32).astype(float)
     return jnp.minimum((bits + 0.5) * 2.0**-32, 1 - float(np.finfo(bits.dtype).epsneg))
+
+
+def key_for(seed: int, purpose: str) -> PRNGKeyArray:
+    """A key of its own for each purpose, so that what is trained on is never tested on."""
+    return jax.random.fold_in(jax.random.key(seed), zlib.crc32(purpose.encode()))

@@ -9,7 +9,7 @@ import typer
 from switchpoint import _checks
 from switchpoint.cli.files import read_text
 from switchpoint.priors import Prior, prior_from_name
-from switchpoint.segments import Bernoulli, Categorical, Segment
+from switchpoint.segments import Segment, segment_of
 
 _PRIOR = "Prior options"
 _SEGMENT = "Segment options"
@@ -101,22 +101,7 @@ def segment_of_options(
     alphabet: int, alpha: float | None, beta: float | None, concentration: float | None
 ) -> Segment:
     """The segment model that the options describe."""
-    if alphabet < 2:
-        raise ValueError(f"alphabet must be at least 2, got {alphabet}")
-    if alphabet == 2:
-        if concentration is not None:
-            raise ValueError(
-                f"concentration is for alphabets above 2, got {concentration} "
-                "(an alphabet of 2 takes alpha and beta)"
-            )
-        return Bernoulli(0.5 if alpha is None else alpha, 0.5 if beta is None else beta)
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        if value is not None:
-            raise ValueError(
-                f"{name} is for an alphabet of 2, got {value} "
-                f"(an alphabet of {alphabet} takes concentration)"
-            )
-    return Categorical(alphabet, 0.5 if concentration is None else concentration)
+    return segment_of(alphabet, alpha, beta, concentration)
 
 
 def _numbers(path: Path) -> tuple[float, ...]:

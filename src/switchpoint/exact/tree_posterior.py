@@ -167,7 +167,7 @@ def _apart(*levels: Array) -> tuple[Array, ...]:
 
     Without it a compiler for GPUs computes every level again inside the next: 2^depth times.
     """
-    return lax.optimization_barrier(levels)  # type: ignore[no-untyped-call]
+    return lax.optimization_barrier(levels)
 
 
 def _pairs(values: Array) -> Array:

@@ -1,0 +1,69 @@
+"""Named arrays in a safetensors file, with what they are and a checksum of it all."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from switchpoint._files import replacing
+
+_MARK = "switchpoint"
+
+
+class DamagedError(ValueError):
+    """The file is not whole, or not one of ours; the message says why."""
+
+
+def write_tensors(
+    path: Path, about: Mapping[str, Any], arrays: Mapping[str, Array | np.ndarray], name: str
+) -> None:
+    """Write arrays, and `about` as JSON, whole or not at all; `name` is the file's in messages."""
+    host = {key: _on_host(array) for key, array in arrays.items()}
+    card = json.dumps({**about, "sha256": _digest(about, host)})
+    with replacing(path, name) as file:
+        file.write(save(host, {_MARK: card}))
+
+
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What `write_tensors` wrote, where `about["kind"]` was `kind`, proved whole."""
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except MemoryError:
+        raise
+    except Exception as error:  # of many kinds, for a header may name types that do not exist
+        raise DamagedError(f"it is truncated or no safetensors file ({error})") from error
+    try:
+        about = json.loads(metadata[_MARK])
+        digest = about.pop("sha256")
+        found = about["kind"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedError("it was not written by switchpoint") from error
+    if found != kind:
+        raise DamagedError(f"it is a {found}, not a {kind}")
+    if _digest(about, arrays) != digest:
+        raise DamagedError("its content does not match its checksum")
+    return about, arrays
+
+
+def _on_host(array: Array | np.ndarray) -> np.ndarray:
+    """The array as safetensors needs it: little-endian, one row after the other."""
+    host = np.asarray(array)
+    return np.asarray(host, host.dtype.newbyteorder("<"), order="C")
+
+
+def _digest(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """The SHA-256 of everything that the file says."""
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

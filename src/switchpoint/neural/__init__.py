@@ -1,0 +1,22 @@
+"""Networks with memory, which learn to predict as well as the exact optimum."""
+
+from switchpoint.neural.forgetful import Markov, Memoryless
+from switchpoint.neural.names import MODEL_OPTIONS, network_from_name
+from switchpoint.neural.network import Network
+from switchpoint.neural.recurrent import Recurrent
+from switchpoint.neural.storage import load, load_members, read_card, save_networks
+from switchpoint.neural.transformer import Transformer
+
+__all__ = [
+    "MODEL_OPTIONS",
+    "Markov",
+    "Memoryless",
+    "Network",
+    "Recurrent",
+    "Transformer",
+    "load",
+    "load_members",
+    "network_from_name",
+    "read_card",
+    "save_networks",
+]

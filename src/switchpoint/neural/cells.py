@@ -1,0 +1,148 @@
+"""Recurrent cells: how memory changes when a token is read.
+
+A cell adds its products with the memory to a *drive*, which is what the token contributes. The
+drive has a column for every sum that the cell forms, so that its derivative tells the derivative
+of every weight (see `recurrence`).
+"""
+
+from abc import abstractmethod
+from typing import Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from switchpoint.neural.dense import fan_in_normal
+
+Carry = TypeVar("Carry")
+
+
+class Cell(eqx.Module, Generic[Carry]):
+    """One step of a recurrence; every leaf is a weight matrix."""
+
+    hidden: eqx.AbstractVar[int]
+
+    @property
+    @abstractmethod
+    def drive_width(self) -> int:
+        """How many columns the drive has."""
+
+    @abstractmethod
+    def start(self, batch: int) -> Carry:
+        """What is remembered before the first token."""
+
+    @abstractmethod
+    def step(self, carry: Carry, drive: Float[Array, "batch drive"]) -> Carry:
+        """What is remembered after one more token."""
+
+    @abstractmethod
+    def output(self, carry: Carry) -> Float[Array, "batch hidden"]:
+        """What the rest of the network sees of the memory."""
+
+    def top(self, carry: Carry) -> Float[Array, "batch width"] | None:
+        """What a step multiplies besides the output, if anything."""
+        del carry
+        return None
+
+    @abstractmethod
+    def gradient(
+        self,
+        before: Float[Array, "time batch hidden"],
+        after: Float[Array, "time batch hidden"],
+        top: Float[Array, "time batch width"] | None,
+        drive: Float[Array, "time batch drive"],
+    ) -> "Cell[Carry]":
+        """The derivatives of the weights, in their places.
+
+        `before` and `after` are the outputs before and after each step, `drive` is the
+        derivative of each step's drive.
+        """
+
+
+class RNNCell(Cell[Float[Array, "batch hidden"]]):
+    """h' = relu(h W + drive)."""
+
+    hidden: int = eqx.field(static=True)
+    weight: Float[Array, "hidden hidden"]
+
+    def __init__(self, hidden: int, key: PRNGKeyArray) -> None:
+        self.hidden = hidden
+        self.weight = fan_in_normal(key, hidden, hidden)
+
+    @property
+    def drive_width(self) -> int:
+        return self.hidden
+
+    def start(self, batch: int) -> Float[Array, "batch hidden"]:
+        return jnp.zeros((batch, self.hidden))
+
+    def step(
+        self, carry: Float[Array, "batch hidden"], drive: Float[Array, "batch drive"]
+    ) -> Float[Array, "batch hidden"]:
+        return jax.nn.relu(carry @ self.weight + drive)
+
+    def output(self, carry: Float[Array, "batch hidden"]) -> Float[Array, "batch hidden"]:
+        return carry
+
+    def gradient(
+        self,
+        before: Float[Array, "time batch hidden"],
+        after: Float[Array, "time batch hidden"],
+        top: Float[Array, "time batch width"] | None,
+        drive: Float[Array, "time batch drive"],
+    ) -> "RNNCell":
+        del after, top
+        return eqx.tree_at(lambda cell: cell.weight, self, summed_outer(before, drive))
+
+
+class LSTMCarry(eqx.Module):
+    """The output and the cell of an LSTM."""
+
+    output: Float[Array, "batch hidden"]
+    cell: Float[Array, "batch hidden"]
+
+
+class LSTMCell(Cell[LSTMCarry]):
+    """Hochreiter and Schmidhuber's cell, with a forget gate that is open at first."""
+
+    hidden: int = eqx.field(static=True)
+    weight: Float[Array, "hidden gates"]
+
+    def __init__(self, hidden: int, key: PRNGKeyArray) -> None:
+        self.hidden = hidden
+        self.weight = fan_in_normal(key, hidden, 4 * hidden)
+
+    @property
+    def drive_width(self) -> int:
+        return 4 * self.hidden
+
+    def start(self, batch: int) -> LSTMCarry:
+        return LSTMCarry(jnp.zeros((batch, self.hidden)), jnp.zeros((batch, self.hidden)))
+
+    def step(self, carry: LSTMCarry, drive: Float[Array, "batch drive"]) -> LSTMCarry:
+        gates = carry.output @ self.weight + drive
+        write, forget, candidate, show = jnp.split(gates, 4, axis=-1)
+        kept = jax.nn.sigmoid(forget + 1) * carry.cell
+        cell = kept + jax.nn.sigmoid(write) * jnp.tanh(candidate)
+        return LSTMCarry(jax.nn.sigmoid(show) * jnp.tanh(cell), cell)
+
+    def output(self, carry: LSTMCarry) -> Float[Array, "batch hidden"]:
+        return carry.output
+
+    def gradient(
+        self,
+        before: Float[Array, "time batch hidden"],
+        after: Float[Array, "time batch hidden"],
+        top: Float[Array, "time batch width"] | None,
+        drive: Float[Array, "time batch drive"],
+    ) -> "LSTMCell":
+        del after, top
+        return eqx.tree_at(lambda cell: cell.weight, self, summed_outer(before, drive))
+
+
+def summed_outer(
+    left: Float[Array, "time batch left"], right: Float[Array, "time batch right"]
+) -> Float[Array, "left right"]:
+    """The sum over time and batch of the outer products: one matrix product."""
+    return jnp.einsum("tbi,tbj->ij", left, right)

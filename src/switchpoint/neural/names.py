@@ -1,0 +1,79 @@
+"""Networks by the short names that commands, configurations and files use."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jaxtyping import PRNGKeyArray
+
+from switchpoint import _checks
+from switchpoint.neural.forgetful import Markov, Memoryless
+from switchpoint.neural.network import Network
+from switchpoint.neural.positions import POSITIONS
+from switchpoint.neural.recurrent import Recurrent
+from switchpoint.neural.transformer import Transformer
+
+_RECURRENT = {"hidden": 256, "readout": 2}
+_STACK = {**_RECURRENT, "stack_depth": 8, "stack_width": 8}
+
+MODEL_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "rnn": _RECURRENT,
+    "lstm": _RECURRENT,
+    "stack-rnn": _STACK,
+    "stack-lstm": _STACK,
+    "transformer": {"layers": 16, "positions": "relative", "context": None},
+    "memoryless": {},
+    "markov": {"order": 8},
+}
+"""The options of each network, and their defaults: the paper's choices."""
+
+_BUILDERS: Mapping[str, Callable[..., Network]] = {
+    "rnn": lambda alphabet, _, key, **options: Recurrent(alphabet, "rnn", key=key, **options),
+    "lstm": lambda alphabet, _, key, **options: Recurrent(alphabet, "lstm", key=key, **options),
+    "stack-rnn": lambda alphabet, _, key, **options: Recurrent(alphabet, "rnn", key=key, **options),
+    "stack-lstm": lambda alphabet, _, key, **options: Recurrent(
+        alphabet, "lstm", key=key, **options
+    ),
+    "transformer": lambda alphabet, _, key, **options: Transformer(alphabet, key=key, **options),
+    "memoryless": lambda alphabet, length, _: Memoryless(alphabet, length),
+    "markov": lambda alphabet, _, key, **options: Markov(alphabet, key=key, **options),
+}
+
+
+def network_from_name(
+    name: str, alphabet: int, length: int, key: PRNGKeyArray, **options: Any
+) -> Network:
+    """A new network called `name`, to be trained on sequences of `length`.
+
+    Options that are not given have the paper's values; see `MODEL_OPTIONS`.
+    """
+    alphabet = _checks.positive_int("alphabet", alphabet)
+    options = check_options(name, length, options)
+    return _BUILDERS[name](alphabet, length, key, **options)
+
+
+def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of the network called `name`; those that are None are the defaults."""
+    if name not in MODEL_OPTIONS:
+        raise ValueError(f"model must be one of {', '.join(MODEL_OPTIONS)}, got {name!r}")
+    known = MODEL_OPTIONS[name]
+    given = {key: value for key, value in options.items() if value is not None}
+    for key in given:
+        if key not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes no option"
+            raise ValueError(f"{key} is not an option of model {name!r}, which {takes}")
+    complete = {**known, **given}
+    for key in known:
+        value = complete[key]
+        if key == "readout":
+            complete[key] = _checks.whole_number(key, value)
+        elif key != "positions" and value is not None:
+            complete[key] = _checks.positive_int(key, value)
+    if complete.get("stack_depth", 0) > length:
+        raise ValueError(
+            f"stack_depth must be at most the length {length}, got {complete['stack_depth']}"
+        )
+    if "positions" in complete and complete["positions"] not in POSITIONS:
+        raise ValueError(
+            f"positions must be one of {', '.join(POSITIONS)}, got {complete['positions']!r}"
+        )
+    return complete

@@ -1,0 +1,104 @@
+"""The contract of a network: tokens in, logits of the next symbol out, memory in between."""
+
+from abc import abstractmethod
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from switchpoint import _checks
+from switchpoint._batching import flat_batch, in_chunks
+from switchpoint.predictor import Predictor
+
+Memory = TypeVar("Memory")
+
+
+class Stream(eqx.Module, Generic[Memory]):
+    """One stream of symbols as a network knows it."""
+
+    memory: Memory
+    """What the network remembers, with a batch axis of one."""
+    log_probs: Float[Array, " alphabet"]
+    """What it says of the next symbol."""
+
+
+class Network(Predictor[Stream[Memory]], Generic[Memory]):
+    """A predictor with learned weights: every leaf is an array, every option a static field.
+
+    It reads tokens: first the start token, whose number is `alphabet`, then the symbols. After
+    each it gives the logits of the next symbol, so the first prediction is learned as well.
+    A subclass says how to `read`, and all else follows.
+    """
+
+    alphabet_size: eqx.AbstractVar[int]
+
+    @property
+    def alphabet(self) -> int:
+        return self.alphabet_size
+
+    @abstractmethod
+    def memory(self, batch: int, room: int) -> Memory:
+        """What `batch` sequences are remembered by before the start token.
+
+        `room` is how many tokens there may be before the last `read`; networks whose memory
+        has a fixed size have no use for it.
+        """
+
+    @abstractmethod
+    def read(
+        self, memory: Memory, tokens: Int[Array, "batch time"]
+    ) -> tuple[Memory, Float[Array, "batch time alphabet"]]:
+        """The memory after these tokens, and the logits of the symbol after each of them."""
+
+    def with_room(self, memory: Memory) -> Memory:
+        """The same memory, with room for one more token at least."""
+        return memory
+
+    def logits(self, symbols: Int[Array, "batch time"]) -> Float[Array, "batch time alphabet"]:
+        """The logits of x_t given x_<t, for every t."""
+        return self.read(self.memory(len(symbols), 0), tokens_before(symbols, self.alphabet))[1]
+
+    def init(self, length: int | None = None) -> Stream[Memory]:
+        """The state before the first symbol; inside `jit`, `length` symbols are remembered."""
+        room = _FIRST_ROOM if length is None else _checks.positive_int("length", length)
+        return self._started(room)
+
+    def predict(self, state: Stream[Memory]) -> Float[Array, " alphabet"]:
+        return state.log_probs
+
+    def update(self, state: Stream[Memory], symbol: Any) -> Stream[Memory]:
+        symbol = _checks.symbol(symbol, self.alphabet)
+        return self._updated(self.with_room(state.memory), jnp.asarray(symbol))
+
+    def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
+        return self._log_probs(_checks.symbols(symbols, self.alphabet))
+
+    @eqx.filter_jit
+    def _started(self, room: int) -> Stream[Memory]:
+        return self._next(self.memory(1, room), jnp.asarray(self.alphabet))
+
+    @jax.jit
+    def _updated(self, memory: Memory, symbol: Int[Array, ""]) -> Stream[Memory]:
+        return self._next(memory, symbol)
+
+    def _next(self, memory: Memory, token: Int[Array, ""]) -> Stream[Memory]:
+        memory, logits = self.read(memory, token.reshape(1, 1))
+        return Stream(memory, jax.nn.log_softmax(logits[0, 0]))
+
+    @jax.jit
+    def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time symbol"]:
+        flat, batch = flat_batch(symbols)
+        logits = in_chunks(self.logits, flat, _NUMBERS_PER_SYMBOL)
+        return jax.nn.log_softmax(logits).reshape(*batch, *logits.shape[1:])
+
+
+def tokens_before(symbols: Int[Array, "batch time"], start: int) -> Int[Array, "batch time"]:
+    """What has just been read when each symbol is to be predicted: `start`, x_0, x_1, ..."""
+    first = jnp.full_like(symbols[:, :1], start)
+    return jnp.concatenate([first, symbols[:, :-1]], axis=1)
+
+
+_NUMBERS_PER_SYMBOL = 2**5  # of a network, a few kilobytes; the chunks are as large as helps
+_FIRST_ROOM = 64  # a stream outside `jit` gets more as it needs it

@@ -1,0 +1,93 @@
+"""A cell with a soft stack, after Joulin and Mikolov (2015)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from switchpoint.neural.cells import Cell, LSTMCell, RNNCell, summed_outer
+from switchpoint.neural.dense import fan_in_normal
+
+
+class StackCarry(eqx.Module):
+    """The carry of the cell that uses a stack, and the stack, its top first."""
+
+    inner: Any
+    stack: Float[Array, "batch depth width"]
+
+
+class StackCell(Cell[StackCarry]):
+    """A cell with a stack: it reads the top, then pushes, pops or leaves it, softly."""
+
+    hidden: int = eqx.field(static=True)
+    depth: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    inner: RNNCell | LSTMCell
+    read: Float[Array, "width inner_drive"]
+    """From the top of the stack to the cell."""
+    write: Float[Array, "hidden 3+width"]
+    """From the cell's output to the three actions, and to what is pushed."""
+
+    def __init__(
+        self, inner: RNNCell | LSTMCell, depth: int, width: int, key: PRNGKeyArray
+    ) -> None:
+        self.hidden, self.depth, self.width, self.inner = inner.hidden, depth, width, inner
+        key_read, key_write = jax.random.split(key)
+        self.read = fan_in_normal(key_read, width, inner.drive_width)
+        self.write = fan_in_normal(key_write, inner.hidden, 3 + width)
+
+    @property
+    def drive_width(self) -> int:
+        return self.inner.drive_width + 3 + self.width
+
+    def start(self, batch: int) -> StackCarry:
+        return StackCarry(self.inner.start(batch), jnp.zeros((batch, self.depth, self.width)))
+
+    def step(self, carry: StackCarry, drive: Float[Array, "batch drive"]) -> StackCarry:
+        for_inner, for_stack = jnp.split(drive, [self.inner.drive_width], axis=-1)
+        inner = self.inner.step(carry.inner, self.top(carry) @ self.read + for_inner)
+        written = self.output(StackCarry(inner, carry.stack)) @ self.write + for_stack
+        actions, value = jnp.split(written, [3], axis=-1)
+        return StackCarry(inner, moved(carry.stack, jax.nn.softmax(actions), value))
+
+    def output(self, carry: StackCarry) -> Float[Array, "batch hidden"]:
+        return self.inner.output(carry.inner)
+
+    def top(self, carry: StackCarry) -> Float[Array, "batch width"]:
+        return carry.stack[:, 0]
+
+    def gradient(
+        self,
+        before: Float[Array, "time batch hidden"],
+        after: Float[Array, "time batch hidden"],
+        top: Float[Array, "time batch width"] | None,
+        drive: Float[Array, "time batch drive"],
+    ) -> "StackCell":
+        assert top is not None
+        for_inner, for_stack = jnp.split(drive, [self.inner.drive_width], axis=-1)
+        return eqx.tree_at(
+            lambda cell: (cell.inner, cell.read, cell.write),
+            self,
+            (
+                self.inner.gradient(before, after, None, for_inner),
+                summed_outer(top, for_inner),
+                summed_outer(after, for_stack),
+            ),
+        )
+
+
+def moved(
+    stack: Float[Array, "batch depth width"],
+    actions: Float[Array, "batch 3"],
+    value: Float[Array, "batch width"],
+) -> Float[Array, "batch depth width"]:
+    """The stack after push, pop and no action, mixed by their probabilities in that order.
+
+    What is pushed out at the bottom is lost, and zeros come up from there.
+    """
+    pushed = jnp.concatenate([value[:, None], stack[:, :-1]], axis=1)
+    popped = jnp.concatenate([stack[:, 1:], jnp.zeros_like(stack[:, :1])], axis=1)
+    push, pop, keep = jnp.split(actions[:, :, None], 3, axis=1)
+    return push * pushed + pop * popped + keep * stack

@@ -1,0 +1,47 @@
+"""The card of trained networks: what they are, what they learned from, how well, with what."""
+
+import math
+from typing import Any
+
+import equinox
+import jax
+import optax
+
+from switchpoint.training.config import TrainConfig
+from switchpoint.training.report import Report
+
+
+def card_of(config: TrainConfig, report: Report) -> dict[str, Any]:
+    """What a file of networks says about itself; no times, so that equal runs are equal files."""
+    from switchpoint import __version__  # known once all of the package is
+
+    return {
+        "model": config.model,
+        "alphabet": config.alphabet,
+        "length": config.length,
+        "options": config.options(),
+        "sources": {prior: repr(config.source(prior)) for prior in config.prior},
+        "steps": report.step,
+        "members": [
+            {
+                "prior": member.prior,
+                "seed": member.seed,
+                "learning_rate": member.learning_rate,
+                "excess": _finite(report.excess[member.index]),
+                "excess_error": _finite(report.excess_error[member.index]),
+                "frozen": member.index in report.frozen,
+            }
+            for member in config.members()
+        ],
+        "config": config.to_dict(),
+        "versions": {
+            "switchpoint": __version__,
+            "jax": jax.__version__,
+            "equinox": equinox.__version__,
+            "optax": optax.__version__,
+        },
+    }
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -1,0 +1,34 @@
+"""How each architecture is best trained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a training run takes where its configuration says nothing."""
+
+    learning_rate: float
+    """The rate after the warm-up."""
+    steps: int
+    """How many optimiser steps there are."""
+    warmup: int
+    """Over how many of them the rate rises from 0."""
+    clip: float
+    """The global norm that gradients are clipped to."""
+
+
+_LSTM = Recipe(learning_rate=1e-2, steps=12_000, warmup=200, clip=1.0)
+_RNN = Recipe(learning_rate=1e-3, steps=20_000, warmup=200, clip=1.0)
+_FORGETFUL = Recipe(learning_rate=1e-2, steps=2_000, warmup=100, clip=1.0)
+
+RECIPES: Mapping[str, Recipe] = {
+    "rnn": _RNN,
+    "lstm": _LSTM,
+    "stack-rnn": _RNN,
+    "stack-lstm": _LSTM,
+    "transformer": Recipe(learning_rate=1e-3, steps=20_000, warmup=500, clip=1.0),
+    "memoryless": _FORGETFUL,
+    "markov": _FORGETFUL,
+}
+"""The recipe of each model."""

@@ -1,0 +1,323 @@
+"""What a training run leaves on disk: checkpoints, reports, and the lock."""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+import threading
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from switchpoint.training import checkpoints as module
+from switchpoint.training.checkpoints import Checkpoints
+from switchpoint.training.lock import run_lock
+from switchpoint.training.metrics import MetricsFile, read_reports
+from switchpoint.training.report import Report
+
+CONFIG = {"hidden": 64, "prior": ("ptw", "lin"), "clip": None}
+
+
+def state(step):
+    return {
+        "weights": jnp.linspace(0, step, 12, dtype=jnp.float32).reshape(3, 4).T,
+        "key": jnp.asarray([step, 2**32 - 1], jnp.uint32),
+        "frozen": jnp.asarray([True, False]),
+        "count": np.asarray(step, np.int32),
+        "half": jnp.asarray([step], jnp.bfloat16),
+        "none": np.zeros((0, 3), np.float64),
+    }
+
+
+def saved(directory, *steps, **options):
+    checkpoints = Checkpoints(directory, CONFIG, **options)
+    for step in steps:
+        checkpoints.save(step, state(step))
+    checkpoints.close()
+
+
+def restored(directory):
+    return Checkpoints(directory, CONFIG).restore()
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_what_is_saved_comes_back_bit_for_bit(tmp_path):
+    saved(tmp_path, 7)
+    checkpoint = restored(tmp_path).checkpoint
+    assert (checkpoint.step, checkpoint.path) == (7, tmp_path / "step-000000007.safetensors")
+    assert checkpoint.arrays.keys() == state(7).keys()
+    for name, array in state(7).items():
+        again = checkpoint.arrays[name]
+        assert (again.dtype, again.shape) == (array.dtype, array.shape)
+        assert again.tobytes() == np.asarray(array).tobytes()
+
+
+def test_the_last_few_are_kept_and_nothing_else(tmp_path):
+    (tmp_path / ".0123456789abcdef.tmp").write_bytes(b"left by a kill")
+    (tmp_path / "notes.txt").write_text("the user's own")
+    saved(tmp_path, 1, 2, 3, 1_234_567_890, keep=2)
+    assert names(tmp_path) == [
+        "notes.txt",
+        "step-000000003.safetensors",
+        "step-1234567890.safetensors",
+    ]
+    assert restored(tmp_path).checkpoint.step == 1_234_567_890
+
+
+def test_nothing_to_restore(tmp_path):
+    assert restored(tmp_path / "new") == module.Restored(None, ())
+
+
+def test_any_flipped_bit_is_noticed(tmp_path):
+    saved(tmp_path, 1, 2)
+    path = tmp_path / "step-000000002.safetensors"
+    whole = path.read_bytes()
+    checkpoints = Checkpoints(tmp_path, CONFIG)
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        result = checkpoints.restore()
+        assert result.checkpoint.step == 1, f"byte {place}"
+        assert len(result.notes) == 1
+        assert str(path) in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "truncated"),
+        (lambda path: path.write_bytes(b""), "truncated"),
+        (lambda path: path.write_bytes(b"hello, world"), "no safetensors file"),
+        (lambda path: save_file({"a": np.ones(2)}, path), "not written by a training run"),
+        (
+            lambda path: save_file({}, path, {"switchpoint": json.dumps({"kind": "model"})}),
+            "not written by a training run",
+        ),
+        (
+            lambda path: shutil.copy(path.with_name("step-000000001.safetensors"), path),
+            "the checkpoint of step 1 under another name",
+        ),
+    ],
+)
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, damage, reason):
+    saved(tmp_path, 1, 2)
+    path = tmp_path / "step-000000002.safetensors"
+    damage(path)
+    result = restored(tmp_path)
+    assert result.checkpoint.step == 1
+    assert len(result.notes) == 1
+    assert str(path) in result.notes[0]
+    assert reason in result.notes[0]
+
+
+def test_where_all_are_damaged_the_notes_remain_and_the_run_begins_anew(tmp_path):
+    saved(tmp_path, 10, 20, 30)
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    result = restored(tmp_path)
+    assert result.checkpoint is None
+    assert len(result.notes) == 3
+    saved(tmp_path, 5)  # must outlive the damaged ones, though they claim to be newer
+    assert names(tmp_path) == ["step-000000005.safetensors"]
+    assert restored(tmp_path).checkpoint.step == 5
+
+
+def test_a_run_with_other_settings_is_refused(tmp_path):
+    saved(tmp_path, 1)
+    other = {"hidden": 128, "prior": ["ptw", "lin"], "clip": None, "batch": 8}
+    with pytest.raises(ValueError, match="another --out") as caught:
+        Checkpoints(tmp_path, other).restore()
+    message = str(caught.value)
+    assert (
+        f"the run in {tmp_path} was made with batch nothing, not 8; hidden 64, not 128" in message
+    )
+    assert "prior" not in message
+
+
+def test_saving_does_not_wait_but_for_the_one_before(tmp_path, monkeypatch):
+    gate, on_host = threading.Event(), module._on_host
+    monkeypatch.setattr(module, "_on_host", lambda array: gate.wait() and on_host(array))
+    checkpoints = Checkpoints(tmp_path, CONFIG)
+    checkpoints.save(1, state(1))
+    assert names(tmp_path) == []  # it came back, and nothing is written
+    second = threading.Thread(target=checkpoints.save, args=(2, state(2)))
+    second.start()
+    second.join(0.1)
+    assert second.is_alive()
+    gate.set()
+    second.join()
+    checkpoints.close()
+    assert len(names(tmp_path)) == 2
+
+
+def test_a_failed_write_is_raised_at_the_next_call(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "gone", CONFIG)
+    shutil.rmtree(tmp_path / "gone")
+    checkpoints.save(1, state(1))
+    with pytest.raises(ValueError, match="checkpoint cannot be written"):
+        checkpoints.save(2, state(2))
+    checkpoints.save(3, state(3))
+    with pytest.raises(ValueError, match="checkpoint cannot be written"):
+        checkpoints.close()
+
+
+def test_what_cannot_come_back_is_refused_at_once(tmp_path):
+    checkpoints = Checkpoints(tmp_path, CONFIG)
+    with pytest.raises(ValueError, match=r"array 'x' must have a dtype .* got complex128"):
+        checkpoints.save(1, {"x": np.ones(2, complex)})
+    checkpoints.close()
+
+
+# Forks lives of a run, each of which restores, checks what it got and saves without end, and
+# kills each at a random moment after its first save. Prints how many kills left an unfinished
+# file behind.
+LIVES = """
+import os, random, signal, sys, time, traceback
+from pathlib import Path
+import numpy as np
+from switchpoint.training.checkpoints import Checkpoints
+
+directory = Path(sys.argv[1])
+draw = random.Random(1)
+
+def live():
+    checkpoints = Checkpoints(directory, {})
+    result = checkpoints.restore()
+    assert not result.notes, result.notes
+    step = 0
+    if result.checkpoint is not None:
+        step = result.checkpoint.step
+        assert (result.checkpoint.arrays["x"] == np.arange(300_000) + step).all()
+    while True:
+        step += 1
+        checkpoints.save(step, {"x": np.arange(300_000) + step})
+
+def newest():
+    return max(directory.glob("step-*"), default=None)
+
+unfinished = 0
+for _ in range(30):
+    before = newest()
+    child = os.fork()
+    if child == 0:
+        try:
+            live()
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
+    while newest() == before and os.waitpid(child, os.WNOHANG) == (0, 0):
+        time.sleep(0.001)
+    time.sleep(draw.uniform(0, 0.05))
+    os.kill(child, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    unfinished += any(directory.glob(".*.tmp"))
+print(unfinished)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither fork nor SIGKILL")
+def test_a_killed_run_leaves_whole_checkpoints_only(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LIVES, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) >= 3  # else the kills have come between the writes, and prove nothing
+    result = Checkpoints(tmp_path, {}).restore()
+    assert result.notes == ()
+    step = result.checkpoint.step
+    assert step >= 30  # each life made one at least
+    np.testing.assert_array_equal(result.checkpoint.arrays["x"], np.arange(300_000) + step)
+
+
+def report(step, *, broken=False):
+    loss = math.nan if broken else 0.1 + 0.2
+    return Report(step, (loss, 1 / 3), (math.inf if broken else 2.5, -1e-9), (0.1, 0.0), (1,))
+
+
+def test_a_report_is_one_line_of_strict_json():
+    line = report(500, broken=True).to_json_line()
+    assert "\n" not in line
+    fields = json.loads(line, parse_constant=pytest.fail)  # NaN is no JSON
+    assert fields["loss"] == [None, 1 / 3]
+    again = Report.from_json(line)
+    assert math.isnan(again.loss[0])
+    assert math.isnan(again.excess[0])
+    assert Report.from_json(report(5).to_json_line()) == report(5)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{}",
+        "[1]",
+        "null",
+        '{"step": 1, "loss": [1], "excess": [], "excess_error": [1], "frozen": []}',
+        '{"step": 1.5, "loss": [], "excess": [], "excess_error": [], "frozen": []}',
+        '{"step": 1, "loss": ["x"], "excess": [1], "excess_error": [1], "frozen": []}',
+    ],
+)
+def test_what_is_no_report_is_refused(line):
+    with pytest.raises(ValueError, match="not a report"):
+        Report.from_json(line)
+
+
+def test_reports_rewind_to_a_step_byte_for_byte(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    metrics = MetricsFile(path)
+    metrics.rewind(0)  # of a new run: nothing to do
+    assert not path.exists()
+    for step in (10, 20):
+        metrics.append(report(step))
+    up_to_20 = path.read_bytes()
+    metrics.append(report(30))
+    up_to_30 = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(up_to_20[:40])  # the kill came in the middle of a line
+    assert read_reports(path) == [report(10), report(20), report(30)]
+    metrics.rewind(30)
+    assert path.read_bytes() == up_to_30
+    metrics.rewind(29)
+    assert path.read_bytes() == up_to_20
+    metrics.append(report(30))
+    assert path.read_bytes() == up_to_30
+
+
+def test_a_damaged_report_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(report(1).to_json_line() + "\n" + "nonsense\n")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: not a report"):
+        read_reports(path)
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from switchpoint.training.lock import run_lock
+with run_lock(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
+def test_one_process_at_a_time_and_a_dead_one_lets_go(tmp_path):
+    command = [sys.executable, "-c", HOLD, tmp_path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(ValueError, match=f"another process is training in {tmp_path}"):
+            run_lock(tmp_path).__enter__()
+        process.kill()
+    for _ in range(2):
+        with run_lock(tmp_path):
+            assert (tmp_path / ".lock").exists()

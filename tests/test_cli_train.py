@@ -1,0 +1,216 @@
+"""`switchpoint train`: every field is an option, and the options become the configuration."""
+
+import dataclasses
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import typer
+
+from switchpoint import training
+from switchpoint.cli.train import train
+from switchpoint.training.config import TrainConfig
+from switchpoint.training.progress import Progress, SilentProgress
+from switchpoint.training.report import Report
+
+FIELDS = dataclasses.fields(TrainConfig)
+
+app = typer.Typer(rich_markup_mode="markdown", add_completion=False, pretty_exceptions_enable=False)
+app.command()(train)
+
+
+class Engine:
+    """Stands in for the training: remembers what it was asked for, and ends at once."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, config, **others):
+        self.calls.append((config, others))
+        members = config.members()
+        bits = tuple(1.25 + member.index for member in members)
+        report = Report(
+            step=config.steps,
+            loss=tuple(0.5 + member.index / 10 for member in members),
+            excess=bits,
+            excess_error=tuple(excess / 100 for excess in bits),
+            frozen=(1,) if len(members) > 2 else (),
+        )
+        path = Path(others["out"], "model.safetensors")
+        return SimpleNamespace(members=members, reports=(report,), path=path)
+
+
+@pytest.fixture
+def engine(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    engine = Engine()
+    monkeypatch.setattr(training, "train", engine)
+    return engine
+
+
+def run(*arguments):
+    app(args=[str(each) for each in arguments], prog_name="switchpoint", standalone_mode=False)
+
+
+def configured(engine, *arguments):
+    """The configuration that a command line stands for."""
+    run(*arguments, "--out", "run", "--quiet")
+    return engine.calls[-1][0]
+
+
+def option_of(name):
+    return "--" + name.replace("_", "-")
+
+
+def arguments_for(settings):
+    """The command line that says the same as these settings."""
+    for name, value in settings.items():
+        for each in value if isinstance(value, list) else [value]:
+            yield from (option_of(name), each)
+
+
+# --- options are fields ----------------------------------------------------------------------
+
+SETTINGS = [
+    {
+        "model": "stack-rnn",
+        "hidden": 5,
+        "readout": 0,
+        "stack_depth": 3,
+        "stack_width": 2,
+        "prior": ["geometric", "ptw", "regular", "uniform"],
+        "depth": 7,
+        "split": 0.25,
+        "period": 9,
+        "longest": 11,
+        "hazard": 0.125,
+        "alpha": 2.0,
+        "beta": 3.0,
+        "length": 64,
+        "seeds": 3,
+        "first_seed": 12,
+        "learning_rate": [0.5, 0.25],
+        "steps": 70,
+        "batch": 6,
+        "schedule": "constant",
+        "warmup": 13,
+        "clip": 0.75,
+        "chunk": 16,
+        "shortest": 17,
+        "report_every": 19,
+        "validation": 23,
+    },
+    {"model": "transformer", "layers": 2, "positions": "alibi", "context": 6},
+    {"model": "markov", "order": 4, "alphabet": 3, "concentration": 1.5},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: settings["model"])
+def test_options_are_the_fields(engine, settings):
+    assert configured(engine, *arguments_for(settings)) == TrainConfig(**settings)
+
+
+def test_that_was_every_field():
+    covered = set().union(*SETTINGS) | {"pmf"}  # which comes from a file, see below
+    assert covered == {each.name for each in FIELDS}
+    for settings in SETTINGS:
+        config, defaults = TrainConfig(**settings), TrainConfig(model=settings["model"])
+        assert config.differences(defaults).keys() >= settings.keys() - {"model"}
+
+
+def test_nothing_given_is_the_default(engine):
+    assert configured(engine) == TrainConfig()
+
+
+def test_the_pmf_is_read_from_a_file(engine, tmp_path):
+    (tmp_path / "law.txt").write_text("0.25, 0.25\n0.5\n")
+    config = configured(engine, "--prior", "renewal", "--pmf", "law.txt")
+    assert config == TrainConfig(prior="renewal", pmf=(0.25, 0.25, 0.5))
+    (tmp_path / "bad.txt").write_text("0.25 0.25")
+    with pytest.raises(ValueError, match=r"pmf must sum to one, got a sum of 0.5 \(in bad.txt\)"):
+        run("--prior", "renewal", "--pmf", "bad.txt", "--out", "run")
+
+
+def test_options_win_over_the_file(engine, tmp_path):
+    (tmp_path / "run.toml").write_text(
+        'model = "rnn"\nhidden = 32\nprior = ["lin", "ptw"]\nlearning_rate = [0.1, 0.2]\nseeds = 4'
+    )
+    config = configured(
+        engine, "--config", "run.toml", "--hidden", 16, "--learning-rate", 0.5, "--seeds", 1
+    )
+    assert config == TrainConfig(
+        model="rnn", hidden=16, prior=("lin", "ptw"), learning_rate=(0.5,), seeds=1
+    )
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+def test_faults_are_found_before_the_work(engine, tmp_path):
+    (tmp_path / "run.toml").write_text("hiden = 32")
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"run.toml, line 1: unknown field 'hiden'; did you mean"):
+        run("--config", "run.toml", "--out", "run")
+    with pytest.raises(ValueError, match="hidden must be a whole number of at least 1, got 0"):
+        run("--hidden", 0, "--out", "run")
+    refused = type(typer.BadParameter("")).__mro__[1]  # the usage error, in any Typer
+    for arguments, message in [
+        (["--hiden", 5, "--out", "run"], "--hidden"),
+        (["--hidden", 5], "--out"),
+        (["--hidden", "many", "--out", "run"], "--hidden"),
+        (["--out", "file"], "--out"),
+    ]:
+        with pytest.raises(refused) as caught:
+            run(*arguments)
+        assert message in caught.value.format_message()
+    assert engine.calls == []
+    assert not (tmp_path / "run").exists()
+
+
+# --- what is shown ---------------------------------------------------------------------------
+
+
+def test_the_plan_and_the_results_are_shown(engine, capsys):
+    run("--model", "memoryless", "--length", 30, "--prior", "ptw", "--prior", "lin", "--seeds", 2,
+        "--first-seed", 5, "--steps", 1500, "--tensorboard", "--out", "runs/mine")  # fmt: skip
+    out = capsys.readouterr().out
+    plan, results = out.split("╯")
+    for fact in ["memoryless", "60 parameters", "PTW(depth=5, split=0.5)", "LIN()", "4: seed 5 to",
+                 "1,500 steps of 128 sequences of 30 symbols", "runs/mine"]:  # fmt: skip
+        assert fact in plan
+    rows = [line.split() for line in results.splitlines()]
+    assert ["ptw", "0.01", "5", "1.250", "0.013", "0.5000"] in rows
+    assert ["ptw", "0.01", "6", "frozen", "-", "-"] in rows
+    assert ["lin", "0.01", "6", "4.250", "0.043", "0.8000"] in rows
+    assert results.rstrip().endswith("runs/mine/model.safetensors: the 4 trained networks")
+    assert max(map(len, out.splitlines())) <= 80
+    _, others = engine.calls[0]
+    assert others["out"] == Path("runs/mine")
+    assert others["tensorboard"] is True
+    assert isinstance(others["progress"], Progress)
+
+
+def test_quiet_prints_the_path_alone(engine, capsys):
+    run("--out", "runs/mine", "--quiet")
+    assert capsys.readouterr() == ("runs/mine/model.safetensors\n", "")
+    _, others = engine.calls[0]
+    assert isinstance(others["progress"], SilentProgress)
+    assert others["tensorboard"] is False
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_help_explains_every_field(monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    run("--help")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    flat = re.sub(r"[\s│]+", " ", " ".join(lines))
+    for each in FIELDS:
+        assert f" {option_of(each.name)} " in flat
+        assert each.metadata["help"].rstrip(".") in flat
+    for default in ["[default: 256]", "[default: cosine]", "[default: by model]"]:
+        assert default in flat
+    panels = [line.split()[1] for line in lines if line.startswith("╭")]
+    assert panels == ["Options", "Network", "Source", "Members", "Optimisation", "Measurement"]

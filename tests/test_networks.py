@@ -1,0 +1,255 @@
+"""Recurrent networks and those that forget, against slow and direct computations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import switchpoint as sp
+from switchpoint.neural import Markov, Memoryless, Recurrent, network_from_name
+from switchpoint.neural.recurrence import _scan, recurrence
+from switchpoint.neural.stack import moved
+
+RECURRENT = ["rnn", "lstm", "stack-rnn", "stack-lstm"]
+
+
+def small(name, alphabet=3, **options):
+    options = {"hidden": 6, "readout": 1, **options}
+    if name.startswith("stack"):
+        options = {"stack_depth": 4, "stack_width": 2, **options}
+    return network_from_name(name, alphabet, 20, jax.random.key(1), **options)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def numpy_logits(network, symbols):
+    """The network written down once more, for one sequence, in float64 NumPy."""
+    weights = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), network)
+    cell, stack = weights.cell, None
+    if network.stack_depth:
+        stack = np.zeros((network.stack_depth, network.stack_width))
+        read, write, cell = cell.read, cell.write, cell.inner
+    h, c = np.zeros(network.hidden), np.zeros(network.hidden)
+    rows = []
+    for token in [network.alphabet, *symbols[:-1]]:
+        drive = weights.input.weight[token] + weights.input.bias
+        gates = h @ cell.weight + drive[: cell.weight.shape[1]]
+        if stack is not None:
+            gates = gates + stack[0] @ read
+        if network.units == "rnn":
+            h = np.maximum(gates, 0)
+        else:
+            i, f, g, o = np.split(gates, 4)
+            c = sigmoid(f + 1) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+        if stack is not None:
+            written = h @ write + drive[cell.weight.shape[1] :]
+            push, pop, keep = np.exp(written[:3]) / np.exp(written[:3]).sum()
+            pushed = np.vstack([written[3:], stack[:-1]])
+            popped = np.vstack([stack[1:], 0 * stack[:1]])
+            stack = push * pushed + pop * popped + keep * stack
+        x = h
+        *hidden, last = weights.output.layers
+        for layer in hidden:
+            x = np.maximum(x @ layer.weight + layer.bias, 0)
+        rows.append(x @ last.weight + last.bias)
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_networks_are_their_definition(name):
+    network = small(name, readout=2)
+    symbols = np.random.default_rng(0).integers(0, 3, (2, 9))
+    logits = network.logits(jnp.asarray(symbols, jnp.int32))
+    for row, expected in zip(logits, symbols, strict=True):
+        np.testing.assert_allclose(row, numpy_logits(network, expected), atol=2e-6)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.usefixtures("float64")
+def test_weight_gradients_in_one_product_are_the_scan_s_own(name):
+    cell = small(name).cell
+    drive = jax.random.normal(jax.random.key(2), (7, 3, cell.drive_width))
+    carry = jax.tree.map(lambda leaf: leaf + 0.1, cell.start(3))
+    target = jax.random.normal(jax.random.key(3), (7, 3, cell.hidden))
+
+    def loss(run, cell, carry, drive):
+        last, outputs = run(cell, carry, drive)
+        return jnp.sum(outputs * target) + sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(last))
+
+    def plain(cell, carry, drive):
+        last, (outputs, _) = _scan(cell, carry, drive)
+        return last, outputs
+
+    ours = jax.grad(lambda *args: loss(recurrence, *args), (0, 1, 2))(cell, carry, drive)
+    true = jax.grad(lambda *args: loss(plain, *args), (0, 1, 2))(cell, carry, drive)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(true), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    assert all(np.abs(leaf).max() > 1e-4 for leaf in jax.tree.leaves(true))
+
+
+def test_no_weight_gradient_is_carried_through_the_backward_scan():
+    cell = small("lstm", hidden=5).cell
+    drive = jnp.zeros((7, 3, cell.drive_width))
+    gradient = jax.grad(lambda cell: recurrence(cell, cell.start(3), drive)[1].sum())
+    text = str(jax.make_jaxpr(gradient)(cell))
+    scans = [line for line in text.splitlines() if "= scan[" in line]
+    assert len(scans) == 2  # forward and backward
+    assert all("f32[5,20]" not in line.split("= scan[")[0] for line in scans)
+    assert "dot_general" in text
+
+
+def test_hard_actions_make_a_plain_stack():
+    rng = np.random.default_rng(4)
+    depth, width = 5, 2
+    stack = jnp.zeros((1, depth, width))
+    plain = []
+    for _ in range(60):
+        action = rng.choice(3, p=[0.5, 0.3, 0.2])
+        value = rng.normal(size=width).astype(np.float32)
+        stack = moved(stack, jnp.eye(3)[None, action], jnp.asarray(value)[None])
+        if action == 0:
+            plain = [value, *plain][:depth]  # what is at the bottom falls out
+        elif action == 1:
+            plain = plain[1:]
+        filled = [*plain, *[np.zeros(width, np.float32)] * (depth - len(plain))]
+        np.testing.assert_array_equal(stack[0], np.stack(filled))
+
+
+def test_soft_actions_mix_the_hard_ones():
+    stack = jax.random.normal(jax.random.key(0), (1, 4, 3))
+    value = jax.random.normal(jax.random.key(1), (1, 3))
+    hard = [moved(stack, jnp.eye(3)[None, action], value) for action in range(3)]
+    soft = moved(stack, jnp.asarray([[0.2, 0.3, 0.5]]), value)
+    expected = 0.2 * hard[0] + 0.3 * hard[1] + 0.5 * hard[2]
+    np.testing.assert_allclose(soft, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("depth", [1, 20])
+def test_stacks_may_be_as_shallow_as_one_and_as_deep_as_the_sequence(depth):
+    network = small("stack-lstm", stack_depth=depth)
+    symbols = np.random.default_rng(0).integers(0, 3, 20)
+    logits = network.logits(jnp.asarray(symbols[None], jnp.int32))
+    np.testing.assert_allclose(logits[0], numpy_logits(network, symbols), atol=2e-6)
+
+
+def test_memoryless_ignores_the_past_and_knows_the_time():
+    network = Memoryless(3, 4)
+    table = jax.random.normal(jax.random.key(0), (4, 3))
+    network = jax.tree.unflatten(jax.tree.structure(network), [table])
+    one, other = network.log_probs([[0, 1, 2, 0, 1, 1], [2, 2, 0, 1, 0, 2]])
+    np.testing.assert_array_equal(one, other)
+    expected = np.asarray(jax.nn.log_softmax(table))[[0, 1, 2, 3, 3, 3]]
+    np.testing.assert_allclose(one, expected, atol=1e-6)
+
+
+def test_markov_sees_the_last_symbols_alone():
+    network = Markov(2, key=jax.random.key(0), order=3)
+    symbols = np.random.default_rng(0).integers(0, 2, 12)
+    before = network.log_probs(symbols)
+    changed = symbols.copy()
+    changed[4] = 1 - changed[4]
+    difference = np.abs(network.log_probs(changed) - before).max(-1)
+    assert np.flatnonzero(difference > 1e-6).tolist() == [5, 6, 7]
+
+
+def test_reading_in_pieces_is_reading_at_once():
+    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 4, (2, 9)), jnp.int32)
+    for name in [*RECURRENT, "markov", "memoryless", "transformer"]:
+        options = {"layers": 2} if name == "transformer" else {}
+        network = network_from_name(name, 3, 20, jax.random.key(0), **options)
+        whole = network.read(network.memory(2, 9), tokens)[1]
+        memory, first = network.read(network.memory(2, 9), tokens[:, :4])
+        second = network.read(memory, tokens[:, 4:])[1]
+        pieces = np.concatenate([first, second], axis=1)
+        np.testing.assert_allclose(pieces, whole, atol=1e-5, err_msg=name)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("name", "options", "message"),
+        [
+            ("gru", {}, "model must be one of .*, got 'gru'"),
+            ("lstm", {"layers": 2}, "layers is not an option of model 'lstm', which takes hidden"),
+            ("lstm", {"hidden": 0}, "hidden must be a whole number of at least 1, got 0"),
+            ("lstm", {"readout": -1}, "readout must be .* at least 0, got -1"),
+            ("stack-rnn", {"stack_depth": 21}, "stack_depth must be at most the length 20, got 21"),
+            ("transformer", {"positions": "rope"}, "positions must be one of .*, got 'rope'"),
+            ("memoryless", {"hidden": 3}, "hidden is not an option .* takes no option"),
+            ("markov", {"order": 2.5}, "order must be a whole number, got 2.5"),
+        ],
+    )
+    def test_options_are_refused_by_name(self, name, options, message):
+        with pytest.raises(ValueError, match=message):
+            network_from_name(name, 2, 20, jax.random.key(0), **options)
+
+    def test_a_stack_has_depth_and_width(self):
+        with pytest.raises(ValueError, match="both"):
+            Recurrent(2, "rnn", key=jax.random.key(0), stack_depth=3)
+
+    def test_symbols_are_checked(self):
+        network = small("lstm", alphabet=2)
+        with pytest.raises(ValueError, match="from 0 to 1, got 2 at position 1"):
+            network.log_probs([0, 2])
+        with pytest.raises(ValueError, match="from 0 to 1, got 5"):
+            network.update(network.init(), 5)
+
+
+def saved(path, networks, **changes):
+    card = {
+        "model": "lstm",
+        "alphabet": 3,
+        "length": 20,
+        "options": {"hidden": 6, "readout": 1},
+        "members": [{"excess": 0.3}, {"excess": 0.1}, {"excess": None}][: len(networks)],
+        **changes,
+    }
+    sp.neural.save_networks(path, networks, card)
+    return path
+
+
+class TestStorage:
+    def test_the_best_member_is_loaded_or_the_one_asked_for(self, tmp_path):
+        networks = [small("lstm") for _ in range(3)]
+        networks = [jax.tree.map(lambda x, i=i: x + i, n) for i, n in enumerate(networks)]
+        path = saved(tmp_path / "model.safetensors", networks)
+        for loaded, index in ((sp.load(path), 1), (sp.load(tmp_path, member=2), 2)):
+            same = jax.tree.map(np.array_equal, loaded, networks[index])
+            assert all(jax.tree.leaves(same))
+        assert len(sp.load_members(tmp_path)) == 3
+        assert sp.neural.read_card(path)["options"] == {"hidden": 6, "readout": 1}
+        with pytest.raises(ValueError, match="member must be from 0 to 2, got 3"):
+            sp.load(path, member=3)
+
+    def test_what_is_no_network_is_refused(self, tmp_path):
+        path = saved(tmp_path / "a.safetensors", [small("lstm")])
+        whole = path.read_bytes()
+        with pytest.raises(ValueError, match="there is no file or directory"):
+            sp.load(tmp_path / "none.safetensors")
+        with pytest.raises(ValueError, match="holds no trained network"):
+            sp.load(tmp_path)
+        for damaged, message in (
+            (whole[:-7], "truncated"),
+            (whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:], "checksum"),
+            (b"hello", "truncated or no safetensors"),
+            (b"", "truncated or no safetensors"),
+        ):
+            path.write_bytes(damaged)
+            with pytest.raises(ValueError, match=f"no network of switchpoint: .*{message}"):
+                sp.load(path)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"options": {"hidden": 7, "readout": 1}}, "must have shape"),
+            ({"model": "stack-lstm"}, "not those of a stack-lstm"),
+            ({"model": "gru"}, "describes no network we know"),
+            ({"members": [{}, {}]}, "must have shape"),
+        ],
+    )
+    def test_a_card_that_does_not_fit_is_refused(self, tmp_path, changes, message):
+        path = saved(tmp_path / "a.safetensors", [small("lstm")], **changes)
+        with pytest.raises(ValueError, match=message):
+            sp.load(path)

@@ -1,0 +1,272 @@
+"""The Transformer against plain NumPy, its window, its memory, and what attention costs."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from switchpoint.neural import attention
+from switchpoint.neural.attention import attend
+from switchpoint.neural.positions import POSITIONS, RelativePositions, alibi_slopes, sinusoids
+from switchpoint.neural.transformer import HEADS, WIDTH, Transformer
+
+SIZE = WIDTH // HEADS
+
+
+def plain_sinusoids(positions, width):
+    frequencies = 10_000.0 ** (-2 * np.arange(width // 2) / width)
+    angles = np.asarray(positions, np.float64)[..., None] * frequencies
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
+
+
+def plain_relative_scores(relative, query, key):
+    """Transformer-XL as its authors write it, with R for every pair of a query and a key."""
+    u, v, projection = (
+        np.asarray(leaf, np.float64)
+        for leaf in (relative.content_bias, relative.position_bias, relative.projection)
+    )
+    queries, keys = query.shape[1], key.shape[1]
+    distances = np.arange(keys - queries, keys)[:, None] - np.arange(keys)
+    pairs = np.einsum("hws,qkw->qkhs", projection, plain_sinusoids(distances, projection.shape[1]))
+    content = np.einsum("bqhs,bkhs->bhqk", query + u, key)
+    return content + np.einsum("bqhs,qkhs->bhqk", query + v, pairs)
+
+
+def plain_softmax(scores):
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def plain_norm(norm, x):
+    spread = np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    return (x - x.mean(-1, keepdims=True)) / spread * norm.scale + norm.shift
+
+
+def plain_logits(network, tokens):
+    """The logits of a network of one layer, which attends to all pairs at once."""
+    block = jax.tree.map(lambda leaf: np.asarray(leaf[0]), network.blocks)
+    batch, time = tokens.shape
+    x = np.asarray(network.embedding)[tokens]
+    if network.positions == "sincos":
+        x = x + plain_sinusoids(np.arange(time), WIDTH)
+    projected = plain_norm(block.before_attention, x) @ block.projections
+    query, key, value = (
+        part.reshape(batch, time, HEADS, SIZE) for part in np.split(projected, 3, axis=-1)
+    )
+    distances = np.arange(time)[:, None] - np.arange(time)
+    if network.positions == "relative":
+        scores = plain_relative_scores(block.relative, query, key) / np.sqrt(SIZE)
+    else:
+        scores = np.einsum("bqhs,bkhs->bhqk", query, key) / np.sqrt(SIZE)
+    if network.positions == "alibi":
+        slopes = np.array([1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256])
+        scores = scores - slopes[:, None, None] * distances
+    unseen = (distances < 0) | (distances >= (network.context or time))
+    weights = plain_softmax(np.where(unseen, -np.inf, scores))
+    x = x + np.einsum("bhqk,bkhs->bqhs", weights, value).reshape(x.shape) @ block.mixing
+    wide = plain_norm(block.before_widening, x) @ block.widening.weight + block.widening.bias
+    x = x + np.maximum(wide, 0) @ block.narrowing.weight + block.narrowing.bias
+    return plain_norm(network.before_output, x) @ network.output.weight + network.output.bias
+
+
+def trained_somewhat(network, key):
+    """The network with other weights, so that none of them is 0 or 1 as at the start."""
+    leaves, shape = jax.tree.flatten(network)
+    keys = jax.random.split(key, len(leaves))
+    moved = [
+        leaf + 0.3 * jax.random.normal(key, leaf.shape, leaf.dtype)
+        for leaf, key in zip(leaves, keys, strict=True)
+    ]
+    return jax.tree.unflatten(shape, moved)
+
+
+def make(key, alphabet=3, layers=2, **options):
+    network = Transformer(alphabet, key=key, layers=layers, **options)
+    return trained_somewhat(network, jax.random.fold_in(key, 1))
+
+
+def random_tokens(batch, time, alphabet=3):
+    return np.random.default_rng(2).integers(0, alphabet + 1, (batch, time))
+
+
+PLACES = np.array([-(2**31), -4096, -3, 0, 1, 255, 4096, 10**6 + 1, 2**31 - 1])
+
+
+class TestPositions:
+    def test_sinusoids_are_exact_at_any_position(self):
+        waves = jax.jit(sinusoids, static_argnums=1)(jnp.asarray(PLACES, jnp.int32), WIDTH)
+        np.testing.assert_allclose(waves, plain_sinusoids(PLACES, WIDTH), atol=1e-6)
+
+    @pytest.mark.usefixtures("float64")
+    def test_sinusoids_are_exact_in_float64(self):
+        places = PLACES[np.abs(PLACES) < 5000]
+        waves = sinusoids(jnp.asarray(places), WIDTH)
+        np.testing.assert_allclose(waves, plain_sinusoids(places, WIDTH), atol=1e-11)
+
+    def test_alibi_slopes_are_a_geometric_sequence(self):
+        np.testing.assert_array_equal(alibi_slopes(8), [2.0**-h for h in range(1, 9)])
+        np.testing.assert_allclose(alibi_slopes(16), [2 ** (-h / 2) for h in range(1, 17)])
+
+    @pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-5), (True, 1e-10)])
+    def test_relative_scores_are_those_of_transformer_xl(self, wide, tolerance, key):
+        with jax.enable_x64(wide):
+            keys = jax.random.split(key, 4)
+            relative = trained_somewhat(RelativePositions(4, 8, 16, keys[0]), keys[1])
+            query = jax.random.normal(keys[2], (2, 30, 4, 8))
+            cached = jax.random.normal(keys[3], (2, 50, 4, 8))
+            waves = sinusoids(jnp.arange(-20, 30), 16)
+            long_query, long_key = relative.lengthened(query, cached, waves)
+            scores = jnp.einsum("bqhl,bkhl->bhqk", long_query, long_key) / 8**0.5
+            plain = plain_relative_scores(relative, np.asarray(query), np.asarray(cached)) / 8**0.5
+        assert scores.dtype == (np.float64 if wide else np.float32)
+        np.testing.assert_allclose(scores, plain, atol=tolerance)
+
+
+class TestAttention:
+    @pytest.mark.parametrize("most", [2000, 300])
+    def test_some_at_a_time_is_all_at_once(self, most, key, monkeypatch):
+        keys = jax.random.split(key, 3)
+        query = jax.random.normal(keys[0], (5, 11, 2, 6))
+        longer = jax.random.normal(keys[1], (5, 17, 2, 6))
+        value = jax.random.normal(keys[2], (5, 17, 2, 3))
+
+        def outcome(*arrays):
+            options = {"first": jnp.asarray(2), "context": 9, "slopes": alibi_slopes(2)}
+            means = attend(*arrays, **options)
+            return (means**2).sum(), means
+
+        def result():
+            return jax.jit(jax.value_and_grad(outcome, (0, 1, 2), has_aux=True))(
+                query, longer, value
+            )
+
+        whole = result()
+        # 374 scores a sequence: the first holds five sequences, the other eight queries of one.
+        monkeypatch.setattr(attention, "_most_scores", lambda: most)
+        jax.clear_caches()
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), result(), whole)
+
+    def test_memory_grows_with_the_length(self):
+        def temporary(length):
+            shape = jax.ShapeDtypeStruct((1, length, HEADS, SIZE), jnp.float32)
+            gradient = jax.jit(jax.grad(lambda *arrays: (attend(*arrays) ** 2).sum(), (0, 1, 2)))
+            compiled = gradient.lower(shape, shape, shape).compile()
+            return compiled.memory_analysis().temp_size_in_bytes
+
+        short, long = temporary(2048), temporary(8192)
+        assert long < 2**27  # the scores alone would be 2^31
+        assert long < 4.5 * short
+
+
+class TestNetwork:
+    @pytest.mark.usefixtures("float64")
+    @pytest.mark.parametrize(
+        ("positions", "context"), [("sincos", None), ("alibi", 4), ("relative", None)]
+    )
+    def test_one_layer_is_the_plain_formula(self, positions, context, key):
+        network = make(key, layers=1, positions=positions, context=context)
+        tokens = random_tokens(3, 12)
+        _, logits = network.read(network.memory(3, 0), jnp.asarray(tokens))
+        np.testing.assert_allclose(logits, plain_logits(network, tokens), atol=1e-10)
+
+    @pytest.mark.parametrize("positions", POSITIONS)
+    def test_a_window_sees_no_farther(self, positions, key):
+        network = make(key, layers=1, positions=positions, context=4)
+        symbols = random_tokens(2, 14) % 3
+        log_probs = np.asarray(network.log_probs(symbols))
+        changed = symbols.copy()
+        changed[:, 5] = (changed[:, 5] + 1) % 3
+        change = np.abs(network.log_probs(changed) - log_probs).max(axis=(0, 2))
+        assert np.all(change[6:10] > 1e-4)  # x_5 is seen when x_6 to x_9 are predicted
+        np.testing.assert_array_equal(np.delete(change, range(6, 10)), 0)
+
+    def test_the_program_is_as_long_for_any_number_of_layers(self, key):
+        def program(layers):
+            network = Transformer(2, key=key, layers=layers)
+            return str(jax.make_jaxpr(network.logits)(jnp.zeros((2, 8), jnp.int32)))
+
+        assert program(2).count("\n") == program(16).count("\n")
+
+    def test_an_ensemble_learns_as_its_members_do(self, key):
+        keys = jax.random.split(key, 3)
+        ensemble = jax.vmap(lambda key: make(key))(keys)
+        symbols = jnp.asarray(random_tokens(4, 9) % 3)
+
+        def loss(network):
+            log_probs = jax.nn.log_softmax(network.logits(symbols))
+            return -jnp.take_along_axis(log_probs, symbols[..., None], axis=-1).mean()
+
+        together = jax.jit(jax.vmap(jax.grad(loss)))(ensemble)
+        alone = jax.jit(jax.grad(loss))(jax.tree.map(lambda leaf: leaf[1], ensemble))
+        for one, all_ in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
+            assert np.abs(one).max() > 1e-6  # every weight matters
+            np.testing.assert_allclose(all_[1], one, atol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"positions": "rotary"}, "positions must be one of sincos, alibi, relative"),
+            ({"layers": 0}, "layers must be a whole number of at least 1, got 0"),
+            ({"context": 0}, "context must be a whole number of at least 1, got 0"),
+        ],
+    )
+    def test_bad_options_are_refused(self, options, message, key):
+        with pytest.raises(ValueError, match=message):
+            Transformer(2, key=key, **options)
+
+
+class TestMemory:
+    @pytest.mark.parametrize(
+        ("positions", "context", "room"),
+        [("sincos", None, 15), ("alibi", None, 20), ("relative", None, 15), ("relative", 6, 15)],
+    )
+    def test_pieces_are_the_whole(self, positions, context, room, key):
+        network = make(key, positions=positions, context=context)
+        tokens = jnp.asarray(random_tokens(3, 17))
+        nothing, whole = network.read(network.memory(3, 0), tokens)
+        assert nothing.keys.shape[2] == 0
+        assert nothing.count == 17
+        memory, pieces = network.memory(3, room), []
+        for piece in jnp.split(tokens, [7, 8, 15], axis=1):
+            memory, logits = network.read(memory, piece)
+            pieces.append(logits)
+        assert memory.keys.shape == (2, 3, room if context is None else 5, HEADS, SIZE)
+        np.testing.assert_allclose(jnp.concatenate(pieces, axis=1), whole, atol=1e-5)
+
+    @pytest.mark.parametrize("context", [None, 40])
+    def test_a_stream_gets_room_as_it_grows(self, context, key):
+        network = make(key, context=context)
+        symbols = random_tokens(1, 70)[0] % 3
+        state, rows = network.init(), []
+        for symbol in symbols:
+            rows.append(network.predict(state))
+            state = network.update(state, symbol)
+        np.testing.assert_allclose(rows, network.log_probs(symbols), atol=1e-5)
+        assert state.memory.keys.shape[2] == (128 if context is None else 39)
+
+    def test_a_full_memory_is_a_window(self, key):
+        narrow = make(key, layers=1, context=4)
+        wide = make(key, layers=1)
+        tokens = jnp.asarray(random_tokens(2, 9))
+        _, windowed = narrow.read(narrow.memory(2, 0), tokens)
+        memory, rows = wide.memory(2, 3), []
+        read = jax.jit(type(wide).read)
+        for time in range(9):
+            memory, logits = read(wide, memory, tokens[:, time : time + 1])
+            rows.append(logits)
+        np.testing.assert_allclose(jnp.concatenate(rows, axis=1), windowed, atol=1e-5)
+        assert wide.with_room(memory) is memory  # what is forgotten does not come back
+
+    def test_gradients_pass_through_memory_unless_stopped(self, key):
+        network = make(key, layers=1)
+        tokens = jnp.asarray(random_tokens(2, 8))
+
+        def second_half(embedding, stop):
+            changed = eqx.tree_at(lambda network: network.embedding, network, embedding)
+            memory, _ = changed.read(network.memory(2, 4), tokens[:, :4])
+            memory = jax.lax.stop_gradient(memory) if stop else memory
+            return (network.read(memory, tokens[:, 4:])[1] ** 2).sum()
+
+        assert np.abs(jax.grad(second_half)(network.embedding, False)).max() > 1e-4
+        np.testing.assert_array_equal(jax.grad(second_half)(network.embedding, True), 0)
