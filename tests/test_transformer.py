@@ -70,24 +70,25 @@ def plain_logits(network, tokens):
     return plain_norm(network.before_output, x) @ network.output.weight + network.output.bias
 
 
-def trained_somewhat(network, key):
-    """The network with other weights, so that none of them is 0 or 1 as at the start."""
-    leaves, shape = jax.tree.flatten(network)
-    keys = jax.random.split(key, len(leaves))
-    moved = [
-        leaf + 0.3 * jax.random.normal(key, leaf.shape, leaf.dtype)
-        for leaf, key in zip(leaves, keys, strict=True)
-    ]
-    return jax.tree.unflatten(shape, moved)
+def with_random_weights(build, seed=0):
+    """What `build` builds, where no weight is 0 or 1 as at the start; nothing is compiled."""
+    rng = np.random.default_rng(seed)
+    shapes = jax.eval_shape(build, jax.random.key(0))
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(rng.normal(0, 0.3, leaf.shape), leaf.dtype), shapes
+    )
 
 
-def make(key, alphabet=3, layers=2, **options):
-    network = Transformer(alphabet, key=key, layers=layers, **options)
-    return trained_somewhat(network, jax.random.fold_in(key, 1))
+def make(layers=2, positions="relative", context=None, seed=0):
+    options = {"layers": layers, "positions": positions, "context": context}
+    return with_random_weights(lambda key: Transformer(3, key=key, **options), seed)
 
 
-def random_tokens(batch, time, alphabet=3):
-    return np.random.default_rng(2).integers(0, alphabet + 1, (batch, time))
+read = jax.jit(Transformer.read)
+
+
+def random_tokens(batch, time):
+    return np.random.default_rng(2).integers(0, 4, (batch, time))
 
 
 PLACES = np.array([-(2**31), -4096, -3, 0, 1, 255, 4096, 10**6 + 1, 2**31 - 1])
@@ -109,42 +110,41 @@ class TestPositions:
         np.testing.assert_allclose(alibi_slopes(16), [2 ** (-h / 2) for h in range(1, 17)])
 
     @pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-5), (True, 1e-10)])
-    def test_relative_scores_are_those_of_transformer_xl(self, wide, tolerance, key):
+    def test_relative_scores_are_those_of_transformer_xl(self, wide, tolerance):
         with jax.enable_x64(wide):
-            keys = jax.random.split(key, 4)
-            relative = trained_somewhat(RelativePositions(4, 8, 16, keys[0]), keys[1])
-            query = jax.random.normal(keys[2], (2, 30, 4, 8))
-            cached = jax.random.normal(keys[3], (2, 50, 4, 8))
+            relative = with_random_weights(lambda key: RelativePositions(4, 8, 16, key))
+            rng = np.random.default_rng(1)
+            query = jnp.asarray(rng.normal(size=(2, 30, 4, 8)), float)
+            key = jnp.asarray(rng.normal(size=(2, 50, 4, 8)), float)
             waves = sinusoids(jnp.arange(-20, 30), 16)
-            long_query, long_key = relative.lengthened(query, cached, waves)
-            scores = jnp.einsum("bqhl,bkhl->bhqk", long_query, long_key) / 8**0.5
-            plain = plain_relative_scores(relative, np.asarray(query), np.asarray(cached)) / 8**0.5
+            long_query, long_key = relative.lengthened(query, key, waves)
+            scores = np.einsum("bqhl,bkhl->bhqk", long_query, long_key)
+            plain = plain_relative_scores(relative, np.asarray(query), np.asarray(key))
         assert scores.dtype == (np.float64 if wide else np.float32)
         np.testing.assert_allclose(scores, plain, atol=tolerance)
 
 
 class TestAttention:
-    @pytest.mark.parametrize("most", [2000, 300])
-    def test_some_at_a_time_is_all_at_once(self, most, key, monkeypatch):
-        keys = jax.random.split(key, 3)
-        query = jax.random.normal(keys[0], (5, 11, 2, 6))
-        longer = jax.random.normal(keys[1], (5, 17, 2, 6))
-        value = jax.random.normal(keys[2], (5, 17, 2, 3))
-
-        def outcome(*arrays):
-            options = {"first": jnp.asarray(2), "context": 9, "slopes": alibi_slopes(2)}
-            means = attend(*arrays, **options)
-            return (means**2).sum(), means
+    @pytest.mark.parametrize("most", [800, 300])
+    def test_some_at_a_time_is_all_at_once(self, most, monkeypatch):
+        rng = np.random.default_rng(3)
+        query, key, value = (
+            jnp.asarray(rng.normal(size=shape), jnp.float32)
+            for shape in ((5, 11, 2, 6), (5, 17, 2, 6), (5, 17, 2, 3))
+        )
 
         def result():
-            return jax.jit(jax.value_and_grad(outcome, (0, 1, 2), has_aux=True))(
-                query, longer, value
-            )
+            def outcome(*arrays):  # made anew, so that it is traced anew
+                options = {"first": jnp.asarray(2), "context": 9, "slopes": alibi_slopes(2)}
+                means = attend(*arrays, **options)
+                return (means**2).sum(), means
+
+            gradient = jax.value_and_grad(outcome, (0, 1, 2), has_aux=True)
+            return jax.jit(gradient)(query, key, value)
 
         whole = result()
-        # 374 scores a sequence: the first holds five sequences, the other eight queries of one.
+        # A sequence has 374 scores: there is space for two of five, or for 8 queries of one.
         monkeypatch.setattr(attention, "_most_scores", lambda: most)
-        jax.clear_caches()
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), result(), whole)
 
     def test_memory_grows_with_the_length(self):
@@ -164,15 +164,15 @@ class TestNetwork:
     @pytest.mark.parametrize(
         ("positions", "context"), [("sincos", None), ("alibi", 4), ("relative", None)]
     )
-    def test_one_layer_is_the_plain_formula(self, positions, context, key):
-        network = make(key, layers=1, positions=positions, context=context)
+    def test_one_layer_is_the_plain_formula(self, positions, context):
+        network = make(1, positions, context)
         tokens = random_tokens(3, 12)
-        _, logits = network.read(network.memory(3, 0), jnp.asarray(tokens))
+        _, logits = read(network, network.memory(3, 0), jnp.asarray(tokens))
         np.testing.assert_allclose(logits, plain_logits(network, tokens), atol=1e-10)
 
     @pytest.mark.parametrize("positions", POSITIONS)
-    def test_a_window_sees_no_farther(self, positions, key):
-        network = make(key, layers=1, positions=positions, context=4)
+    def test_a_window_sees_no_farther(self, positions):
+        network = make(1, positions, 4)
         symbols = random_tokens(2, 14) % 3
         log_probs = np.asarray(network.log_probs(symbols))
         changed = symbols.copy()
@@ -181,16 +181,16 @@ class TestNetwork:
         assert np.all(change[6:10] > 1e-4)  # x_5 is seen when x_6 to x_9 are predicted
         np.testing.assert_array_equal(np.delete(change, range(6, 10)), 0)
 
-    def test_the_program_is_as_long_for_any_number_of_layers(self, key):
+    def test_the_program_is_as_long_for_any_number_of_layers(self):
         def program(layers):
-            network = Transformer(2, key=key, layers=layers)
+            network = make(layers)
             return str(jax.make_jaxpr(network.logits)(jnp.zeros((2, 8), jnp.int32)))
 
         assert program(2).count("\n") == program(16).count("\n")
 
-    def test_an_ensemble_learns_as_its_members_do(self, key):
-        keys = jax.random.split(key, 3)
-        ensemble = jax.vmap(lambda key: make(key))(keys)
+    def test_an_ensemble_learns_as_its_members_do(self):
+        members = [make(seed=seed) for seed in range(3)]
+        ensemble = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
         symbols = jnp.asarray(random_tokens(4, 9) % 3)
 
         def loss(network):
@@ -198,10 +198,21 @@ class TestNetwork:
             return -jnp.take_along_axis(log_probs, symbols[..., None], axis=-1).mean()
 
         together = jax.jit(jax.vmap(jax.grad(loss)))(ensemble)
-        alone = jax.jit(jax.grad(loss))(jax.tree.map(lambda leaf: leaf[1], ensemble))
+        alone = jax.jit(jax.grad(loss))(members[1])
         for one, all_ in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
             assert np.abs(one).max() > 1e-6  # every weight matters
             np.testing.assert_allclose(all_[1], one, atol=1e-5)
+
+    def test_what_is_added_up_is_small_at_the_start(self, key):
+        build = jax.jit(lambda key: Transformer(2, key=key, layers=9).blocks)
+        blocks = build(key)
+        deviation = 0.8796  # of the normal law cut at two
+        added = [(blocks.mixing, 64), (blocks.narrowing.weight, 256)]
+        for weights, inputs in added:
+            expected = deviation / np.sqrt(inputs * 2 * 9)
+            np.testing.assert_allclose(np.std(weights, axis=(1, 2)), expected, rtol=0.06)
+        expected = deviation / np.sqrt(64)
+        np.testing.assert_allclose(np.std(blocks.projections, axis=(1, 2)), expected, rtol=0.06)
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -219,24 +230,24 @@ class TestNetwork:
 class TestMemory:
     @pytest.mark.parametrize(
         ("positions", "context", "room"),
-        [("sincos", None, 15), ("alibi", None, 20), ("relative", None, 15), ("relative", 6, 15)],
+        [("sincos", None, 12), ("alibi", None, 14), ("relative", None, 12), ("relative", 9, 12)],
     )
-    def test_pieces_are_the_whole(self, positions, context, room, key):
-        network = make(key, positions=positions, context=context)
-        tokens = jnp.asarray(random_tokens(3, 17))
-        nothing, whole = network.read(network.memory(3, 0), tokens)
+    def test_pieces_are_the_whole(self, positions, context, room):
+        network = make(2, positions, context)
+        tokens = jnp.asarray(random_tokens(3, 18))
+        nothing, whole = read(network, network.memory(3, 0), tokens)
         assert nothing.keys.shape[2] == 0
-        assert nothing.count == 17
+        assert nothing.count == 18
         memory, pieces = network.memory(3, room), []
-        for piece in jnp.split(tokens, [7, 8, 15], axis=1):
-            memory, logits = network.read(memory, piece)
+        for piece in np.split(tokens, 3, axis=1):
+            memory, logits = read(network, memory, piece)
             pieces.append(logits)
-        assert memory.keys.shape == (2, 3, room if context is None else 5, HEADS, SIZE)
+        assert memory.keys.shape == (2, 3, room if context is None else 8, HEADS, SIZE)
         np.testing.assert_allclose(jnp.concatenate(pieces, axis=1), whole, atol=1e-5)
 
     @pytest.mark.parametrize("context", [None, 40])
-    def test_a_stream_gets_room_as_it_grows(self, context, key):
-        network = make(key, context=context)
+    def test_a_stream_gets_room_as_it_grows(self, context):
+        network = make(2, "relative", context)
         symbols = random_tokens(1, 70)[0] % 3
         state, rows = network.init(), []
         for symbol in symbols:
@@ -245,21 +256,20 @@ class TestMemory:
         np.testing.assert_allclose(rows, network.log_probs(symbols), atol=1e-5)
         assert state.memory.keys.shape[2] == (128 if context is None else 39)
 
-    def test_a_full_memory_is_a_window(self, key):
-        narrow = make(key, layers=1, context=4)
-        wide = make(key, layers=1)
+    def test_a_full_memory_is_a_window(self):
+        narrow = make(1, "relative", 4)
+        wide = make(1)
         tokens = jnp.asarray(random_tokens(2, 9))
-        _, windowed = narrow.read(narrow.memory(2, 0), tokens)
+        _, windowed = read(narrow, narrow.memory(2, 0), tokens)
         memory, rows = wide.memory(2, 3), []
-        read = jax.jit(type(wide).read)
         for time in range(9):
             memory, logits = read(wide, memory, tokens[:, time : time + 1])
             rows.append(logits)
         np.testing.assert_allclose(jnp.concatenate(rows, axis=1), windowed, atol=1e-5)
         assert wide.with_room(memory) is memory  # what is forgotten does not come back
 
-    def test_gradients_pass_through_memory_unless_stopped(self, key):
-        network = make(key, layers=1)
+    def test_gradients_pass_through_memory_unless_stopped(self):
+        network = make(1)
         tokens = jnp.asarray(random_tokens(2, 8))
 
         def second_half(embedding, stop):
@@ -268,5 +278,6 @@ class TestMemory:
             memory = jax.lax.stop_gradient(memory) if stop else memory
             return (network.read(memory, tokens[:, 4:])[1] ** 2).sum()
 
-        assert np.abs(jax.grad(second_half)(network.embedding, False)).max() > 1e-4
-        np.testing.assert_array_equal(jax.grad(second_half)(network.embedding, True), 0)
+        gradient = jax.jit(jax.grad(second_half), static_argnums=1)
+        assert np.abs(gradient(network.embedding, False)).max() > 1e-4
+        np.testing.assert_array_equal(gradient(network.embedding, True), 0)

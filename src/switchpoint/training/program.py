@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint._random import key_for
 from switchpoint.neural import Network
@@ -137,7 +137,7 @@ class Program:
             flat(symbols),
             flat(weights),
         )
-        finite = jnp.isfinite(losses) & jnp.isfinite(jax.vmap(optax.global_norm)(gradients))
+        finite = jnp.isfinite(losses) & jnp.isfinite(jax.vmap(optax.tree.norm)(gradients))
         directions, moments = jax.vmap(self._optimiser.update)(gradients, flat(state.moments))
         rates = flat(replicas.learning_rates) * rate_at(config, state.step)
         networks = jax.tree.map(
@@ -177,7 +177,7 @@ class Program:
 _LENGTH = 2**31 - 1  # beyond any number that `split` gives a key
 
 
-def _like(values: Float[Array, " member"], leaf: Array) -> Array:
+def _like(values: Shaped[Array, " member"], leaf: Array) -> Array:
     """One value per member, to go with a leaf of any number of axes."""
     return values.reshape(-1, *[1] * (leaf.ndim - 1))
 

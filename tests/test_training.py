@@ -1,0 +1,308 @@
+"""Training: the same numbers however a run is cut, and networks that learn what they can."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import switchpoint as sp
+from switchpoint.neural import network_from_name
+from switchpoint.training import TrainConfig, read_reports, train
+from switchpoint.training.loss import loss_and_gradient
+from switchpoint.training.optimiser import rate_at
+from switchpoint.training.program import Program
+from switchpoint.training.progress import PlainProgress
+
+jitted_loss = jax.jit(loss_and_gradient, static_argnames="chunk")
+
+SMALL = {
+    "model": "lstm",
+    "hidden": 8,
+    "readout": 0,
+    "length": 8,
+    "batch": 4,
+    "steps": 30,
+    "report_every": 10,
+    "validation": 10,
+    "learning_rate": 1e-2,
+}
+
+
+def small(**changes):
+    return TrainConfig(**{**SMALL, **changes})
+
+
+def weights(run):
+    return [np.asarray(leaf) for network in run.networks for leaf in jax.tree.leaves(network)]
+
+
+def assert_same(run, other):
+    assert run.reports == other.reports
+    for a, b in zip(weights(run), weights(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+class TestReproducible:
+    def test_the_same_configuration_gives_the_same_numbers(self):
+        assert_same(train(small()), train(small()))
+
+    def test_a_member_is_the_same_alone_and_among_others(self):
+        many = train(small(prior=["ptw", "lin"], seeds=2, learning_rate=[1e-2, 1e-3]))
+        alone = train(small(prior="lin", first_seed=1, learning_rate=1e-3))
+        which = [
+            member.index
+            for member in many.members
+            if (member.prior, member.seed, member.learning_rate) == ("lin", 1, 1e-3)
+        ]
+        together = jax.tree.leaves(many.networks[which[0]])
+        for a, b in zip(together, jax.tree.leaves(alone.networks[0]), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+        assert many.reports[-1].excess[which[0]] == pytest.approx(alone.reports[-1].excess[0])
+
+    def test_members_differ(self):
+        run = train(small(prior=["ptw", "lin"], seeds=2, learning_rate=[1e-2, 1e-3]))
+        first = [np.asarray(network.input.weight).tobytes() for network in run.networks]
+        assert len(set(first)) == 8
+
+
+RUN = """
+import sys, time, json
+from pathlib import Path
+from switchpoint import training
+from switchpoint.training import train as module, TrainConfig
+import switchpoint.training.train
+driver = sys.modules["switchpoint.training.train"]
+driver._TRIP_SECONDS, driver._CHECKPOINT_SECONDS = 0.0, 0.0  # a checkpoint after every step
+training.train(TrainConfig(**json.loads(sys.argv[2])), out=sys.argv[1])
+"""
+
+
+def start_run(directory, config):
+    environment = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
+    command = [sys.executable, "-c", RUN, str(directory), json.dumps(config)]
+    return subprocess.Popen(command, env=environment)
+
+
+class TestResuming:
+    def test_a_killed_run_goes_on_as_if_nothing_had_happened(self, tmp_path):
+        config = {**SMALL, "steps": 400, "report_every": 50, "seeds": 2}
+        whole = start_run(tmp_path / "whole", config)
+        cut = tmp_path / "cut"
+        killed_at = []
+        for wanted in (40, 210):
+            process = start_run(cut, config)
+            while process.poll() is None and latest(cut) < wanted:
+                time.sleep(0.005)
+            assert process.poll() is None
+            process.kill()
+            process.wait()
+            killed_at.append(latest(cut))
+        assert killed_at[0] < killed_at[1] < 400
+        assert start_run(cut, config).wait() == 0
+        assert whole.wait() == 0
+        for name in ("metrics.jsonl", "model.safetensors", "config.json"):
+            assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        reports = read_reports(cut / "metrics.jsonl")
+        assert [report.step for report in reports] == list(range(50, 401, 50))
+
+    def test_a_damaged_checkpoint_is_passed_over(self, tmp_path, capsys):
+        run = train(small(), out=tmp_path)
+        early = tmp_path / "checkpoints" / "step-000000030.safetensors"
+        late = tmp_path / "checkpoints" / "step-000000031.safetensors"
+        late.write_bytes(early.read_bytes()[:-9])
+        again = train(small(), out=tmp_path, progress=PlainProgress(sys.stdout))
+        assert_same(run, again)
+        out = capsys.readouterr().out
+        assert "passed over the checkpoint" in out
+        assert "going on from step 30 (step-000000030.safetensors)" in out
+
+    def test_another_configuration_is_refused_by_its_fields(self, tmp_path):
+        train(small(), out=tmp_path)
+        before = (tmp_path / "config.json").read_bytes()
+        with pytest.raises(ValueError, match="batch 4, not 5; hidden 8, not 9"):
+            train(small(batch=5, hidden=9), out=tmp_path)
+        assert (tmp_path / "config.json").read_bytes() == before
+
+    def test_an_interrupt_saves_and_the_run_goes_on(self, tmp_path, monkeypatch):
+        class Impatient(PlainProgress):
+            def tick(self, step, steps_per_second):
+                if step >= 7:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        driver = sys.modules["switchpoint.training.train"]
+        monkeypatch.setattr(driver, "_TRIP_SECONDS", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            train(small(), out=tmp_path, progress=Impatient(sys.stdout))
+        assert latest(tmp_path) == 7
+        assert_same(train(small(), out=tmp_path), train(small()))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_the_run_directory_holds_what_it_should(self, tmp_path):
+        run = train(small(prior=["ptw", "regular"], period=3), out=tmp_path, tensorboard=True)
+        assert run.path == tmp_path / "model.safetensors"
+        assert json.loads((tmp_path / "config.json").read_text())["period"] == 3
+        assert read_reports(tmp_path / "metrics.jsonl") == list(run.reports)
+        assert list((tmp_path / "tensorboard").iterdir())
+        card = sp.neural.read_card(tmp_path)
+        assert card["model"] == "lstm"
+        assert card["steps"] == 30
+        assert card["sources"]["regular"].startswith("Source(prior=RegularPeriodic(period=3)")
+        assert [member["seed"] for member in card["members"]] == [0, 0]
+        assert card["members"][1]["excess"] == run.reports[-1].excess[1]
+        assert set(card["versions"]) == {"switchpoint", "jax", "equinox", "optax"}
+        loaded = sp.load_members(tmp_path)
+        for a, b in zip(loaded, run.networks, strict=True):
+            assert eqx.tree_equal(a, b)
+
+
+def latest(directory):
+    """The step of the newest checkpoint in a run's directory."""
+    names = [path.name for path in (directory / "checkpoints").glob("step-*.safetensors")]
+    return max((int(name[5:14]) for name in names), default=-1)
+
+
+DEVICES = """
+import sys, json, numpy as np, jax
+from switchpoint.training import train, TrainConfig
+run = train(TrainConfig(**json.loads(sys.argv[1])))
+leaves = [np.asarray(x).ravel() for n in run.networks for x in jax.tree.leaves(n)]
+print(json.dumps([len(jax.devices()), [float(x) for x in np.concatenate(leaves)]]))
+"""
+
+
+def test_several_devices_give_the_numbers_of_one():
+    config = {**SMALL, "prior": ["ptw", "lin"], "seeds": 4}
+    found = []
+    for devices in (1, 4):
+        flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
+        environment = {
+            **os.environ,
+            "XLA_FLAGS": flags,
+            "PYTHONPATH": str(Path(sp.__file__).parents[1]),
+        }
+        command = [sys.executable, "-c", DEVICES, json.dumps(config)]
+        result = subprocess.run(command, env=environment, check=True, capture_output=True)
+        found.append(json.loads(result.stdout))
+    assert [devices for devices, _ in found] == [1, 4]
+    np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-6)
+
+
+def test_a_member_that_is_not_finite_is_frozen_and_the_others_go_on(capsys):
+    config = small(model="rnn", seeds=2, learning_rate=[1e-2, 1e30], clip=1e9)
+    run = train(config, progress=PlainProgress(sys.stdout))
+    assert run.reports[-1].frozen == (2, 3)
+    out = capsys.readouterr().out
+    assert out.count("is frozen: at step") == 2
+    assert "member ptw-seed1-lr1e+30 is frozen" in out
+    alone = train(small(model="rnn", seeds=2, learning_rate=1e-2, clip=1e9))
+    for a, b in zip(weights(alone), weights(run), strict=False):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    assert all(np.isfinite(leaf).all() for leaf in weights(run))  # as they were before
+
+
+class TestLoss:
+    def test_is_the_mean_code_length(self, key):
+        network = network_from_name("lstm", 3, 12, key, hidden=5)
+        symbols = jax.random.randint(key, (4, 12), 0, 3)
+        loss, _ = jitted_loss(network, symbols, jnp.full(12, 1 / 12))
+        bits = sp.code_length(symbols, network.log_probs(symbols))
+        assert float(loss) / np.log(2) == pytest.approx(float(bits.mean()), rel=1e-5)
+
+    @pytest.mark.parametrize("name", ["stack-lstm", "transformer"])
+    def test_truncation_keeps_the_loss_and_cuts_the_gradient(self, name, key):
+        options = {"layers": 1} if name == "transformer" else {"hidden": 5}
+        network = network_from_name(name, 2, 12, key, **options)
+        symbols = jax.random.randint(key, (4, 12), 0, 2)
+        even = jnp.full(12, 1 / 12)
+        whole, slope = jitted_loss(network, symbols, even)
+        cut, cut_slope = jitted_loss(network, symbols, even, chunk=4)
+        assert float(cut) == pytest.approx(float(whole), rel=1e-5)
+        # The last layer sees no other time than its own: its gradient is not cut.
+        last = (
+            (lambda n: n.output.weight)
+            if name == "transformer"
+            else (lambda n: n.output.layers[-1].weight)
+        )
+        np.testing.assert_allclose(last(cut_slope), last(slope), atol=1e-6)
+        differ = [
+            float(jnp.abs(a - b).max())
+            for a, b in zip(jax.tree.leaves(cut_slope), jax.tree.leaves(slope), strict=True)
+        ]
+        assert max(differ) > 1e-5
+
+    def test_a_chunk_of_the_whole_length_cuts_nothing(self, key):
+        network = network_from_name("lstm", 2, 12, key, hidden=5)
+        symbols = jax.random.randint(key, (4, 12), 0, 2)
+        whole = jitted_loss(network, symbols, jnp.full(12, 1 / 12))
+        assert eqx.tree_equal(whole, jitted_loss(network, symbols, jnp.full(12, 1 / 12), chunk=12))
+
+    def test_random_lengths_weigh_a_prefix(self):
+        program = Program(small(shortest=3))
+        keys = jax.random.split(jax.random.key(0), 500)
+        rows = np.asarray(jax.vmap(program._weights)(keys))
+        np.testing.assert_allclose(rows.sum(1), 1, atol=1e-6)
+        lengths = (rows > 0).sum(1)
+        assert np.array_equal(rows > 0, np.arange(8) < lengths[:, None])
+        assert set(lengths) == {3, 4, 5, 6, 7, 8}
+
+    def test_runs_with_chunks_and_random_lengths(self):
+        run = train(small(chunk=2, shortest=3, schedule="constant"))
+        assert np.isfinite(run.reports[-1].loss).all()
+
+
+def test_the_rate_rises_and_falls():
+    config = small(steps=100, warmup=10)
+    rates = np.asarray([float(rate_at(config, jnp.asarray(step))) for step in range(100)])
+    np.testing.assert_allclose(rates[:10], np.arange(1, 11) / 10, atol=1e-6)
+    done = (np.arange(10, 100) - 10) / 90
+    np.testing.assert_allclose(rates[10:], (1 + np.cos(np.pi * done)) / 2, atol=1e-6)
+    constant = small(steps=100, warmup=10, schedule="constant")
+    assert float(rate_at(constant, jnp.asarray(90))) == 1
+
+
+def test_one_step_is_adam_on_a_clipped_gradient():
+    config = small(steps=1, warmup=0, schedule="constant", clip=0.01, learning_rate=0.1)
+    program = Program(config)
+    start = program.start()
+    network = jax.tree.map(lambda leaf: leaf[0, 0], start.networks)
+    before = jax.tree.map(np.asarray, network)
+    key = jax.random.fold_in(program._replicas.keys[0, 0], 0)
+    symbols = config.source("ptw").sample(key, 4, 8).symbols
+    _, gradient = jitted_loss(network, symbols, jnp.full(8, 1 / 8))
+    norm = np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(gradient)))
+    assert norm > 0.01
+    after = jax.tree.map(lambda leaf: leaf[0, 0], program.advance(start, 1).networks)
+    for old, new, slope in zip(*map(jax.tree.leaves, (before, after, gradient)), strict=True):
+        clipped = np.asarray(slope) * 0.01 / norm
+        expected = old - 0.1 * clipped / (np.abs(clipped) + 1e-8)  # Adam's first step
+        np.testing.assert_allclose(new, expected, atol=2e-5)
+
+
+class TestBadInput:
+    def test_one_directory_one_process(self, tmp_path):
+        from switchpoint.training.lock import run_lock
+
+        with run_lock(tmp_path), pytest.raises(ValueError, match="another process is training"):
+            train(small(), out=tmp_path)
+
+    def test_events_need_a_directory(self):
+        with pytest.raises(ValueError, match="tensorboard needs a directory"):
+            train(small(), tensorboard=True)
+
+    def test_a_directory_that_cannot_be_made(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(ValueError, match="out cannot be made"):
+            train(small(), out=tmp_path / "file" / "run")
+
+    def test_best_of_an_unknown_prior(self):
+        with pytest.raises(ValueError, match="prior must be one of ptw, got 'lin'"):
+            train(small(steps=1)).best("lin")
