@@ -17,8 +17,9 @@ import pytest
 
 import switchpoint as sp
 from switchpoint import _files
-from switchpoint.cli import analysis, main
+from switchpoint.cli import main, work
 from switchpoint.cli.laws import densest, length_law
+from switchpoint.cli.options import pmf_numbers
 from switchpoint.cli.symbols import text_numbers
 
 LENGTH = 32  # always the same, so that one compilation serves all tests
@@ -254,6 +255,11 @@ def test_prior_reads_a_pmf(folder, capsys):
     assert "Renewal(pmf=(0.0, 0.25, 0.75))" in out
 
 
+def test_a_pmf_is_taken_as_it_stands(folder):
+    (folder / "pmf.txt").write_text("0.3333333 0.3333333; 0.3333333\n0")
+    assert pmf_numbers(folder / "pmf.txt") == (0.3333333,) * 3 + (0.0,)
+
+
 def test_length_law_of_a_start():
     law = length_law(sp.PTW(5), 8, LENGTH)
     np.testing.assert_allclose(law.pmf[[0, 1, 3, 7]], [1 / 8, 1 / 8, 1 / 4, 1 / 2], rtol=1e-6)
@@ -375,11 +381,16 @@ def test_bad_input_is_one_line_and_status_two(bad_files, capsys, arguments, mess
 
 
 def test_quadratic_work_has_a_limit(bits, capsys, monkeypatch):
-    monkeypatch.setattr(analysis, "LONGEST_QUADRATIC", LENGTH - 1)
-    status, _, err = run(capsys, "predict", bits, "--prior", "lin")
-    assert status == 2
-    assert "32 symbols are too many for LIN()" in err
-    assert "--prior ptw" in err
+    monkeypatch.setattr(work, "LONGEST_QUADRATIC", LENGTH - 1)
+    for arguments in (
+        ("predict", bits, "--prior", "lin"),
+        ("evaluate", "lin", "--length", LENGTH),
+        ("evaluate", "kt", "--on", "lin", "--length", LENGTH),
+    ):
+        status, _, err = run(capsys, *arguments)
+        assert status == 2
+        assert "32 symbols are too many for LIN()" in err
+        assert "ptw has no such limit" in err
     assert run(capsys, "predict", bits)[0] == 0
 
 
@@ -461,8 +472,9 @@ def test_a_folder_without_permission(folder, monkeypatch):
 
 def test_version_and_help(capsys):
     assert run(capsys, "--version")[1] == f"switchpoint {sp.__version__}\n"
-    assert "sample" in run(capsys)[1]
-    for command in ("sample", "predict", "prior"):
+    commands = ("sample", "predict", "train", "evaluate", "prior")
+    assert all(f" {command} " in run(capsys)[1] for command in commands)
+    for command in commands:
         status, out, _ = run(capsys, command, "--help")
         assert status == 0
         assert f"switchpoint {command} " in out.split("For example:")[1]

@@ -134,7 +134,7 @@ class TestResuming:
 
     def test_an_interrupt_saves_and_the_run_goes_on(self, tmp_path, monkeypatch):
         class Impatient(PlainProgress):
-            def tick(self, step, steps_per_second):
+            def tick(self, step, steps_per_second):  # noqa: ARG002
                 if step >= 7:
                     os.kill(os.getpid(), signal.SIGINT)
 

@@ -1,4 +1,4 @@
-"""The command line: `switchpoint sample`, `predict`, `evaluate` and `prior`."""
+"""The command line: `switchpoint sample`, `predict`, `train`, `evaluate` and `prior`."""
 
 from switchpoint.cli.main import main
 

@@ -1,88 +1,110 @@
-"""What the Bayes optimum says about one sequence, as arrays on the host."""
+"""What a predictor says about one sequence, as arrays on the host."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
+from switchpoint.cli.subjects import Subject
 from switchpoint.evaluation import code_length
-from switchpoint.exact import KT, bayes_optimal
-from switchpoint.priors import PTW, Prior
-from switchpoint.sources import Source
+from switchpoint.exact import KT, ForwardPredictor, Posterior, PTWPredictor
 
-LONGEST_QUADRATIC = 20_000
-"""The longest sequence for priors whose exact predictor takes work in n^2: all but PTW."""
+
+@dataclass(frozen=True)
+class Switching:
+    """What a source makes of the switching points of a sequence."""
+
+    filtered: Float[np.ndarray, " time"]
+    """P(a switch at t | x_<=t)."""
+    smoothed: Float[np.ndarray, " time"]
+    """P(a switch at t | all of x)."""
+    probs_smoothed: Float[np.ndarray, "time alphabet"]
+    """The expected distribution of x_t given all of x."""
+    best: Bool[np.ndarray, " time"]
+    """The switches of the most probable partition."""
+    best_log_prob: float
+
+    @property
+    def best_positions(self) -> list[int]:
+        """Where the most probable partition has its switching points."""
+        return [int(position) for position in np.flatnonzero(self.best)]
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Predictions and posterior of one sequence under a source."""
+    """Predictions of one sequence, and where its switching points are if that can be told."""
 
-    source: Source
+    subject: Subject
     symbols: Int[np.ndarray, " time"]
     probs: Float[np.ndarray, "time alphabet"]
     """P(x_t = k | x_<t): before the symbol is seen."""
-    probs_smoothed: Float[np.ndarray, "time alphabet"]
-    switch_filtered: Float[np.ndarray, " time"]
-    switch_smoothed: Float[np.ndarray, " time"]
-    map_switches: Bool[np.ndarray, " time"]
-    map_log_prob: float
     bits: float
-    """The realised code length of the sequence under the optimum."""
+    """The realised code length of the sequence."""
     kt_bits: float
     """The same under KT, which knows no switching points."""
-
-    @property
-    def map_positions(self) -> list[int]:
-        """Where the most probable partition has its switching points."""
-        return [int(position) for position in np.flatnonzero(self.map_switches)]
+    switching: Switching | None
+    """None where a network predicted, which has no posterior."""
 
     def summary(self) -> dict[str, Any]:
         """The few numbers that describe the whole, ready for JSON."""
-        return {
+        fields = {
             "symbols": len(self.symbols),
             "alphabet": self.probs.shape[1],
-            "prior": repr(self.source.prior),
-            "segment": repr(self.source.segment),
+            **self.subject.fields,
             "bits": self.bits,
             "bits_per_symbol": self.bits / len(self.symbols),
             "kt_bits": self.kt_bits,
             "kt_bits_per_symbol": self.kt_bits / len(self.symbols),
-            "map_switches": self.map_positions,
-            "map_log_prob": self.map_log_prob,
         }
+        if self.switching is not None:
+            fields["map_switches"] = self.switching.best_positions
+            fields["map_log_prob"] = self.switching.best_log_prob
+        return fields
 
 
-def check_work(prior: Prior, length: int) -> None:
-    """Raise a `ValueError` where the exact predictor would take too long."""
-    if length > LONGEST_QUADRATIC and not isinstance(prior, PTW):
-        raise ValueError(
-            f"{length} symbols are too many for {prior!r}, whose work grows with the square "
-            f"(at most {LONGEST_QUADRATIC}); --prior ptw has no such limit"
-        )
-
-
-def analyse(source: Source, symbols: Int[np.ndarray, " time"]) -> Analysis:
-    """Predict the sequence symbol by symbol, then look back at its switching points."""
-    optimum = bayes_optimal(source)
-    log_probs = optimum.log_probs(symbols)
-    kt_log_probs = KT(source.segment).log_probs(symbols)
-    posterior = optimum.posterior(symbols)
+def analyse(subject: Subject, symbols: Int[np.ndarray, " time"]) -> Analysis:
+    """Predict the sequence symbol by symbol; an exact predictor then looks back at it."""
+    predictor = subject.predictor
+    log_probs = predictor.log_probs(symbols)
+    probs = np.exp(np.asarray(log_probs))
+    _check_numbers(probs)
+    switching = None
+    if isinstance(predictor, PTWPredictor | ForwardPredictor):
+        switching = _on_host(predictor.posterior(symbols))
     return Analysis(
-        source=source,
+        subject=subject,
         symbols=symbols,
-        probs=np.exp(np.asarray(log_probs)),
-        probs_smoothed=np.asarray(posterior.probs_smoothed),
-        switch_filtered=np.asarray(posterior.switch_filtered),
-        switch_smoothed=np.asarray(posterior.switch_smoothed),
-        map_switches=np.asarray(posterior.map_switches),
-        map_log_prob=float(posterior.map_log_prob),
-        bits=_total(code_length(jnp.asarray(symbols), log_probs)),
-        kt_bits=_total(code_length(jnp.asarray(symbols), kt_log_probs)),
+        probs=probs,
+        bits=_total_bits(symbols, log_probs),
+        kt_bits=_total_bits(symbols, KT(subject.segment).log_probs(symbols)),
+        switching=switching,
     )
 
 
-def _total(bits: Any) -> float:
+def _check_numbers(probs: Float[np.ndarray, "time alphabet"]) -> None:
+    """Raise a `ValueError` where a network that ran too far from its training gave up."""
+    bad = np.isnan(probs).any(-1)
+    if bad.any():
+        raise ValueError(
+            f"the network's numbers overflow at position {int(np.argmax(bad))}: "
+            "it cannot predict this sequence"
+        )
+
+
+def _on_host(posterior: Posterior) -> Switching:
+    return Switching(
+        filtered=np.asarray(posterior.switch_filtered),
+        smoothed=np.asarray(posterior.switch_smoothed),
+        probs_smoothed=np.asarray(posterior.probs_smoothed),
+        best=np.asarray(posterior.map_switches),
+        best_log_prob=float(posterior.map_log_prob),
+    )
+
+
+def _total_bits(
+    symbols: Int[np.ndarray, " time"], log_probs: Float[Array, "time alphabet"]
+) -> float:
+    bits = code_length(jnp.asarray(symbols), log_probs)
     return float(np.sum(np.asarray(bits), dtype=np.float64))

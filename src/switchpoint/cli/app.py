@@ -9,6 +9,7 @@ from switchpoint.cli.evaluate import evaluate
 from switchpoint.cli.predict import predict
 from switchpoint.cli.prior import prior
 from switchpoint.cli.sample import sample
+from switchpoint.cli.train import train
 
 app = typer.Typer(
     name="switchpoint",
@@ -35,7 +36,7 @@ def switchpoint(
         ),
     ] = False,
 ) -> None:
-    """Sequences whose statistics jump at unknown times, and their exact Bayes optimum.
+    """Sequences whose statistics jump, their exact Bayes optimum, and networks that learn it.
 
     For example:
 
@@ -46,5 +47,6 @@ def switchpoint(
 
 app.command()(sample)
 app.command()(predict)
+app.command()(train)
 app.command()(evaluate)
 app.command()(prior)

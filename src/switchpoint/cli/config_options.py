@@ -34,7 +34,7 @@ def given_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that options were given for, with the values of the configuration's types."""
     given = {name: value for name, value in settings.items() if value not in (None, [], ())}
     if _FILE_FIELD in given:
-        given[_FILE_FIELD] = options._numbers(given[_FILE_FIELD])
+        given[_FILE_FIELD] = options.pmf_numbers(given[_FILE_FIELD])
     return given
 
 

@@ -1,13 +1,12 @@
-"""`switchpoint evaluate`: exact predictors on a source, in a table."""
+"""`switchpoint evaluate`: exact predictors and trained networks on a source, in a table."""
 
-import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import xarray as xr
-from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -15,11 +14,14 @@ from rich.text import Text
 
 from switchpoint import evaluation
 from switchpoint.cli import options
+from switchpoint.cli.ensembles import Ensemble, ensembles_of, split_label
 from switchpoint.cli.files import check_output
-from switchpoint.cli.summary import shortened
+from switchpoint.cli.regret_table import print_regrets
+from switchpoint.cli.work import check_work
 from switchpoint.evaluation.members import Entry
 from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
+from switchpoint.segments import segment_of
 from switchpoint.sources import Source
 
 _OPTIMUM = "optimum"
@@ -29,7 +31,11 @@ _NAMES = (*PRIOR_NAMES, "kt", "oracle", _OPTIMUM)
 def evaluate(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PREDICTOR", help=f"Any of {', '.join(_NAMES)}."),
+        typer.Argument(
+            metavar="PREDICTOR",
+            help=f"Any of {', '.join(_NAMES)}, or trained networks: the directory of a run or a "
+            ".safetensors file, as PATH or NAME=PATH.",
+        ),
     ] = None,
     on: Annotated[
         str, typer.Option(help=f"The source's law of segment lengths: {', '.join(PRIOR_NAMES)}.")
@@ -55,24 +61,29 @@ def evaluate(
     beta: options.Beta = None,
     concentration: options.Concentration = None,
 ) -> None:
-    """Measure how many bits exact predictors lose on a source, and which of them lose more.
+    """Measure how many bits predictors lose on a source, and which of them lose more.
 
     The regret of a sequence is what it costs beyond knowing the true distributions. All
     predictors see the same sequences; `optimum` is the Bayes optimum of the source and always
     among them, `oracle` is told the switching points. Errors are standard errors, that of the
-    excess from the differences on each sequence; bits/symbol is the code length. Prior
+    excess from the differences on each sequence; bits per symbol are the code length. Prior
     options hold wherever that prior occurs, as the source or as a predictor's.
+
+    Networks of a run are one predictor for each prior that they were trained on, `NAME[prior]`.
+    Its numbers are the means of its members; lowest and median are of the members' excess.
 
     For example:
 
-        switchpoint evaluate ptw lin kt oracle --on ptw --sequences 10000
+        switchpoint evaluate ptw lin kt runs/lstm --on ptw --sequences 10000
     """
-    wanted = list(dict.fromkeys([*(names or []), reference, _OPTIMUM]))
-    for name in wanted:
-        if name not in _NAMES:
-            raise ValueError(f"predictor must be one of {', '.join(_NAMES)}, got {name!r}")
     if on not in PRIOR_NAMES:
         raise ValueError(f"on must be one of {', '.join(PRIOR_NAMES)}, got {on!r}")
+    check_output(out, "out", (".nc",))
+    rows = _rows(names or [])
+    if reference not in rows and reference not in _NAMES:
+        raise ValueError(f"predictor must be one of {_listed(rows)}, got {reference!r}")
+    for name in (reference, _OPTIMUM):
+        rows.setdefault(name, None)
     given = {
         "depth": depth,
         "split": split,
@@ -81,18 +92,60 @@ def evaluate(
         "hazard": hazard,
         "pmf": pmf,
     }
-    priors = _priors({on, *wanted} - {"kt", "oracle", _OPTIMUM}, length, given)
-    source = Source(priors[on], options.segment_of_options(alphabet, alpha, beta, concentration))
-    check_output(out, "out", (".nc",))
-    dataset = _evaluated(
-        {name: _predictor(name, source, priors) for name in wanted}, source, length, sequences, seed
-    )
+    exact = [name for name, ensemble in rows.items() if ensemble is None]
+    priors = _priors({on, *exact} - {"kt", "oracle", _OPTIMUM}, length, given)
+    source = Source(priors[on], segment_of(alphabet, alpha, beta, concentration))
+    predictors = {
+        name: _exact(name, source, priors) if ensemble is None else ensemble.networks
+        for name, ensemble in rows.items()
+    }
+    dataset = _evaluated(predictors, source, length, sequences, seed)
+    ensembles = [ensemble for ensemble in rows.values() if ensemble is not None]
+    dataset.attrs["networks"] = {each.label: each.fields() for each in ensembles}
     if out is not None:
         evaluation.save(dataset, out)
     console = Console(file=sys.stdout, highlight=False)
-    _print_table(console, dataset, reference)
+    print_regrets(console, dataset, reference)
+    _print_networks(console, ensembles)
     if out is not None:
         console.print(f"{out}: the regret of every sequence", markup=False, soft_wrap=True)
+
+
+def _rows(names: Iterable[str]) -> dict[str, Ensemble | None]:
+    """The predictors by the names they have in the results; exact ones are None here."""
+    rows: dict[str, Ensemble | None] = {}
+    for name in dict.fromkeys(names):
+        if name in _NAMES:
+            rows[name] = None
+            continue
+        label, path = split_label(name)
+        if not Path(path).exists():
+            raise ValueError(
+                f"predictor must be one of {_listed()} or the path of trained networks, "
+                f"got {name!r}"
+            )
+        for ensemble in ensembles_of(label, path):
+            if ensemble.label in rows or ensemble.label in _NAMES:
+                raise ValueError(
+                    f"there is more than one predictor {ensemble.label}, give {path} another "
+                    f"name: NAME={path}"
+                )
+            rows[ensemble.label] = ensemble
+    return rows
+
+
+def _listed(more: Iterable[str] = ()) -> str:
+    return ", ".join(dict.fromkeys([*_NAMES, *more]))
+
+
+def _print_networks(console: Console, ensembles: list[Ensemble]) -> None:
+    """Print what each ensemble is made of."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold cyan", no_wrap=True)
+    for each in ensembles:
+        table.add_row(Text(each.label), Text(each.describe()))
+    if ensembles:
+        console.print(table)
 
 
 def _priors(names: set[str], length: int, given: dict[str, Any]) -> dict[str, Prior]:
@@ -108,10 +161,11 @@ def _priors(names: set[str], length: int, given: dict[str, Any]) -> dict[str, Pr
         own = {key: value for key, value in given.items() if PARAMETER_OWNERS[key] == name}
         pmf = own.pop("pmf", None)
         priors[name] = options.prior_of_options(name, length, pmf, **own)
+        check_work(priors[name], length)
     return priors
 
 
-def _predictor(name: str, source: Source, priors: dict[str, Prior]) -> Entry:
+def _exact(name: str, source: Source, priors: dict[str, Prior]) -> Entry:
     if name == "oracle":
         return KTOracle
     if name == "kt":
@@ -136,36 +190,3 @@ def _evaluated(
             seed,
             progress=lambda done, _: bar.update(task, completed=done),
         )
-
-
-def _print_table(console: Console, dataset: xr.Dataset, reference: str) -> None:
-    length, sequences = dataset.sizes["time"], dataset.sizes["sequence"]
-    console.print(shortened(dataset.attrs["prior"]), style="bold", markup=False)
-    table = Table(
-        title=f"{sequences:,} sequences of {length:,} symbols, seed {dataset.attrs['seed']}",
-        title_justify="left",
-        title_style="cyan",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    table.add_column("predictor")
-    headings = ("regret, bits", "error", f"excess over {reference}", "error", "bits/symbol")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    summary = evaluation.summarise(dataset, reference).isel(member=0)
-    for name in summary["predictor"].values:
-        row = summary.sel(predictor=name)
-        table.add_row(
-            Text(str(name)),
-            _number(row["regret"]),
-            _number(row["regret_error"]),
-            _number(row["excess"]),
-            _number(row["excess_error"]),
-            f"{float(row['code_length']) / length:.4f}",
-        )
-    console.print(table)
-
-
-def _number(value: xr.DataArray) -> str:
-    number = float(value)
-    return "-" if math.isnan(number) else f"{number:.3f}"

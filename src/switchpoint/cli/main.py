@@ -1,6 +1,5 @@
 """The entry point: runs a command, and says in one line what went wrong."""
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -11,10 +10,9 @@ import typer
 
 from switchpoint.cli.app import app
 
-# Typer brings its own command-line errors from 0.29 on, and click's before.
-_COMMAND_ERROR: Any = (
-    getattr(typer, "TyperException", None) or importlib.import_module("click").ClickException
-)
+# The base of all errors of the command line. It is click's or Typer's own, by Typer's version,
+# and has no name common to all of them, but this error always descends from it in two steps.
+_COMMAND_ERROR: Any = typer.BadParameter.__mro__[2]
 _BAD_INPUT = 2
 _BROKEN_PIPE = 1
 _INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""The options that commands share, and the prior and segment model they describe."""
+"""The options that commands share, and the prior they describe."""
 
 import re
 from pathlib import Path
@@ -9,18 +9,17 @@ import typer
 from switchpoint import _checks
 from switchpoint.cli.files import read_text
 from switchpoint.priors import Prior, prior_from_name
-from switchpoint.segments import Segment, segment_of
 
 _PRIOR = "Prior options"
 _SEGMENT = "Segment options"
 
-PriorName = Annotated[
-    str,
-    typer.Option(
-        "--prior",
-        help="The law of segment lengths: ptw, lin, regular, uniform, geometric or renewal.",
-        rich_help_panel=_PRIOR,
-    ),
+_PRIOR_HELP = "The law of segment lengths: ptw, lin, regular, uniform, geometric or renewal"
+_ALPHABET_HELP = "How many symbols there are"
+
+PriorName = Annotated[str, typer.Option("--prior", help=f"{_PRIOR_HELP}.", rich_help_panel=_PRIOR)]
+PriorNameIfGiven = Annotated[
+    str | None,
+    typer.Option("--prior", help=f"{_PRIOR_HELP}; ptw if not given.", rich_help_panel=_PRIOR),
 ]
 Depth = Annotated[
     int | None,
@@ -62,8 +61,10 @@ Pmf = Annotated[
         rich_help_panel=_PRIOR,
     ),
 ]
-Alphabet = Annotated[
-    int, typer.Option(help="How many symbols there are.", rich_help_panel=_SEGMENT)
+Alphabet = Annotated[int, typer.Option(help=f"{_ALPHABET_HELP}.", rich_help_panel=_SEGMENT)]
+AlphabetIfGiven = Annotated[
+    int | None,
+    typer.Option(help=f"{_ALPHABET_HELP}; 2 if not given.", rich_help_panel=_SEGMENT),
 ]
 Alpha = Annotated[
     float | None,
@@ -93,20 +94,16 @@ Plot = Annotated[
 def prior_of_options(name: str, length: int, pmf: Path | None, **parameters: Any) -> Prior:
     """The prior that the options describe, for sequences of `length`."""
     # Where the prior takes no pmf, the refusal names the file rather than what it holds.
-    law = _numbers(pmf) if pmf is not None and name == "renewal" else pmf
+    law = pmf_numbers(pmf) if pmf is not None and name == "renewal" else pmf
     return prior_from_name(name, length, pmf=law, **parameters)
 
 
-def segment_of_options(
-    alphabet: int, alpha: float | None, beta: float | None, concentration: float | None
-) -> Segment:
-    """The segment model that the options describe."""
-    return segment_of(alphabet, alpha, beta, concentration)
-
-
-def _numbers(path: Path) -> tuple[float, ...]:
+def pmf_numbers(path: Path) -> tuple[float, ...]:
+    """The probabilities in a text file as they stand there, which is as a law of lengths."""
     tokens = [token for token in re.split(r"[\s,;]+", read_text(path)) if token]
     try:
-        return _checks.distribution("pmf", [float(token) for token in tokens])
+        numbers = tuple(float(token) for token in tokens)
+        _checks.distribution("pmf", numbers)
     except ValueError as error:
         raise ValueError(f"{error} (in {path})") from error
+    return numbers

@@ -1,21 +1,27 @@
-"""`switchpoint predict`: the Bayes optimum on a file of symbols."""
+"""`switchpoint predict`: the Bayes optimum or a trained network on a file of symbols."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from switchpoint._files import replacing
 from switchpoint.cli import options
-from switchpoint.cli.analysis import Analysis, analyse, check_work
+from switchpoint.cli.analysis import Analysis, analyse
 from switchpoint.cli.files import check_output
 from switchpoint.cli.pictures import PICTURE_SUFFIXES, write_picture
 from switchpoint.cli.reading import read_symbols
 from switchpoint.cli.rows import FORMATS
+from switchpoint.cli.subjects import optimum_of, trained_network
 from switchpoint.cli.summary import print_summary, shortened
+from switchpoint.cli.work import check_work
+from switchpoint.segments import segment_of
 from switchpoint.sources import Source
+
+_LONGEST_TITLE = 115
 
 
 def predict(
@@ -27,7 +33,19 @@ def predict(
             "file; - is standard input.",
         ),
     ],
-    prior: options.PriorName = "ptw",
+    prior: options.PriorNameIfGiven = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="A trained network to predict with, instead of a prior's optimum: the directory "
+            "of a run or a .safetensors file.",
+        ),
+    ] = None,
+    member: Annotated[
+        int | None,
+        typer.Option(help="Which network of --model, from 0; the best if not given."),
+    ] = None,
     form: Annotated[
         str | None,
         typer.Option("--format", help="csv or json; by the ending of --out, or csv, if not given."),
@@ -49,38 +67,49 @@ def predict(
     longest: options.Longest = None,
     hazard: options.Hazard = None,
     pmf: options.Pmf = None,
-    alphabet: options.Alphabet = 2,
+    alphabet: options.AlphabetIfGiven = None,
     alpha: options.Alpha = None,
     beta: options.Beta = None,
     concentration: options.Concentration = None,
 ) -> None:
-    """Predict a sequence with the exact Bayes optimum, and find its switching points.
+    """Predict a sequence with the exact Bayes optimum, or with a trained network.
 
-    There is a row for each position t: the symbol, the probability of each symbol before it
-    was seen, and the probability of a switch at t given the symbols up to t
-    (switch_filtered) and given all of them (switch_smoothed).
+    There is a row for each position t: the symbol and the probability of each symbol before it
+    was seen. The optimum adds the probability of a switch at t given the symbols up to t
+    (switch_filtered) and given all of them (switch_smoothed); a network, chosen with --model,
+    says nothing about switches.
 
     For example:
 
         switchpoint predict bits.txt --prior lin --out rows.csv --plot rows.png
+        switchpoint predict bits.txt --model runs/lstm
     """
-    segment = options.segment_of_options(alphabet, alpha, beta, concentration)
     write_as = _format(form, out)
-    symbols = read_symbols(file, alphabet, column, row)
-    law = options.prior_of_options(
-        prior,
-        len(symbols),
-        pmf,
-        depth=depth,
-        split=split,
-        period=period,
-        longest=longest,
-        hazard=hazard,
-    )
-    check_work(law, len(symbols))
+    law: dict[str, Any] = {
+        "depth": depth,
+        "split": split,
+        "period": period,
+        "longest": longest,
+        "hazard": hazard,
+        "pmf": pmf,
+    }
+    parameters = {"alpha": alpha, "beta": beta, "concentration": concentration}
+    if model is not None:
+        _refuse_options({"prior": prior, **law, "alphabet": alphabet, **parameters})
+        subject = trained_network(model, member)
+        symbols = read_symbols(file, subject.predictor.alphabet, column, row)
+    elif member is not None:
+        raise ValueError(f"member is for the networks of --model, got {member} without it")
+    else:
+        segment = segment_of(2 if alphabet is None else alphabet, **parameters)
+        symbols = read_symbols(file, segment.alphabet, column, row)
+        name = "ptw" if prior is None else prior
+        believed = options.prior_of_options(name, len(symbols), **law)
+        check_work(believed, len(symbols))
+        subject = optimum_of(Source(believed, segment))
     check_output(out, "out", ())
     check_output(plot, "plot", PICTURE_SUFFIXES)
-    analysis = analyse(Source(law, segment), symbols)
+    analysis = analyse(subject, symbols)
     if out is not None:
         with replacing(out) as target:
             target.writelines(line.encode() for line in FORMATS[write_as](analysis))
@@ -91,6 +120,16 @@ def predict(
         sys.stdout.flush()
     stream = sys.stderr if out is None else sys.stdout
     print_summary(Console(file=stream, highlight=False), analysis)
+
+
+def _refuse_options(given: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` where an option was given that a trained network has no use for."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} cannot be given with --model: a trained network has an alphabet of its "
+                f"own and takes no prior, got {value}"
+            )
 
 
 def _format(form: str | None, out: Path | None) -> str:
@@ -104,14 +143,15 @@ def _format(form: str | None, out: Path | None) -> str:
 def _draw(path: Path, analysis: Analysis) -> None:
     from switchpoint.figures import prediction_figure  # only pictures pay for Matplotlib
 
+    switching = analysis.switching
     write_picture(
         path,
         prediction_figure(
             symbols=analysis.symbols,
             probs=analysis.probs,
-            probs_smoothed=analysis.probs_smoothed,
-            switch_smoothed=analysis.switch_smoothed,
-            map_switches=analysis.map_switches,
-            title=shortened(repr(analysis.source.prior)),
+            probs_smoothed=None if switching is None else switching.probs_smoothed,
+            switch_smoothed=None if switching is None else switching.smoothed,
+            map_switches=None if switching is None else switching.best,
+            title=shortened(analysis.subject.title, _LONGEST_TITLE),
         ),
     )

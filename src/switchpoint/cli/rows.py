@@ -4,13 +4,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+from jaxtyping import Float
 
 from switchpoint.cli.analysis import Analysis
 
 
 def csv_lines(analysis: Analysis) -> Iterator[str]:
     """A header, then a line for each position."""
-    yield ",".join(_names(analysis)) + "\n"
+    yield ",".join(["t", "symbol", *_columns(analysis)]) + "\n"
     for row in _rows(analysis):
         yield ",".join(row) + "\n"
 
@@ -18,7 +19,7 @@ def csv_lines(analysis: Analysis) -> Iterator[str]:
 def json_lines(analysis: Analysis) -> Iterator[str]:
     """One object of a `summary` and of `rows`, with a line for each position."""
     yield f'{{"summary": {json.dumps(analysis.summary(), allow_nan=False)},\n"rows": [\n'
-    names = [json.dumps(name) for name in _names(analysis)]
+    names = [json.dumps(name) for name in ["t", "symbol", *_columns(analysis)]]
     last = len(analysis.symbols) - 1
     for position, row in enumerate(_rows(analysis)):
         fields = ", ".join(f"{name}: {cell}" for name, cell in zip(names, row, strict=True))
@@ -30,14 +31,18 @@ FORMATS: Mapping[str, Callable[[Analysis], Iterator[str]]] = {"csv": csv_lines, 
 """The writers of rows, by the name of their format."""
 
 
-def _names(analysis: Analysis) -> list[str]:
-    probs = [f"p{k}" for k in range(analysis.probs.shape[1])]
-    return ["t", "symbol", *probs, "switch_filtered", "switch_smoothed"]
+def _columns(analysis: Analysis) -> dict[str, Float[np.ndarray, " time"]]:
+    """The probabilities at each position, by the name of their column."""
+    columns = {f"p{k}": probs for k, probs in enumerate(analysis.probs.T)}
+    if analysis.switching is not None:
+        columns["switch_filtered"] = analysis.switching.filtered
+        columns["switch_smoothed"] = analysis.switching.smoothed
+    return columns
 
 
 def _rows(analysis: Analysis) -> Iterator[list[str]]:
     """The cells of each position; they are numbers in CSV and in JSON alike."""
-    numbers = np.column_stack([analysis.probs, analysis.switch_filtered, analysis.switch_smoothed])
+    numbers = np.column_stack(list(_columns(analysis).values()))
     for position, (symbol, values) in enumerate(zip(analysis.symbols, numbers, strict=True)):
         # str of a NumPy float is the shortest text that reads back as the same float.
         yield [str(position), str(symbol), *map(str, values)]

@@ -16,6 +16,7 @@ from switchpoint._files import replacing
 from switchpoint.cli import options
 from switchpoint.cli.files import check_output
 from switchpoint.cli.tables import SAMPLE_COLUMNS
+from switchpoint.segments import segment_of
 from switchpoint.sources import Draw, Source
 
 
@@ -49,7 +50,7 @@ def sample(
 
         switchpoint sample --prior ptw --length 256 --batch 10 --out draws.npz
     """
-    segment = options.segment_of_options(alphabet, alpha, beta, concentration)
+    segment = segment_of(alphabet, alpha, beta, concentration)
     law = options.prior_of_options(
         prior,
         length,

@@ -61,6 +61,7 @@ def train(
 
         switchpoint train --prior ptw --prior lin --seeds 10 --out runs/lstm
     """
+    training.use_all_cores()
     given = given_settings(settings)
     plan = TrainConfig(**given) if config is None else read_toml(config, **given)
     console = Console(file=sys.stdout, highlight=False, quiet=quiet)

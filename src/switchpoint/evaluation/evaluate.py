@@ -1,6 +1,6 @@
 """The regret of any predictors on any source, as a labelled dataset."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import equinox as eqx
@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
 from switchpoint.evaluation.chunks import chunks
-from switchpoint.evaluation.members import Entry, runs_of
+from switchpoint.evaluation.members import Entry, Run, runs_of
 from switchpoint.evaluation.metrics import code_length, regret
 from switchpoint.evaluation.moments import Moments
 from switchpoint.sources import Draw, Source
@@ -41,6 +41,7 @@ def evaluate(
     - `regret` and `code_length` (predictor, member, sequence): sums over each sequence;
     - `regret_by_time` and `regret_by_time_error` (predictor, member, time): the mean over
       sequences, and its standard error;
+    - the coordinate `members` (predictor): how many members each predictor has;
     - with `keep="all"`, `regret_by_symbol` (predictor, member, sequence, time).
 
     `progress` is called with the number of sequences done and their total.
@@ -92,6 +93,7 @@ def evaluate(
         variables,
         coords={
             "predictor": list(predictors),
+            "members": ("predictor", _member_counts(runs), {"long_name": "number of members"}),
             "member": np.arange(places[1], dtype=np.int32),
             "sequence": np.arange(sequences, dtype=np.int32),
             "time": np.arange(length, dtype=np.int32),
@@ -106,6 +108,10 @@ def _bits(
     draw: Draw, log_probs: Float[Array, "batch time alphabet"]
 ) -> tuple[Float[Array, "batch time"], Float[Array, "batch time"]]:
     return regret(draw, log_probs), code_length(draw.symbols, log_probs)
+
+
+def _member_counts(runs: Sequence[Run]) -> Int[np.ndarray, " predictor"]:
+    return np.bincount([run.predictor_index for run in runs]).astype(np.int32)
 
 
 def _variable(name: str, values: np.ndarray, *dimensions: str) -> xr.Variable:

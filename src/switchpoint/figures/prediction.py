@@ -1,5 +1,6 @@
 """A sequence, what was predicted of it, and where it switched."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,53 +13,63 @@ from matplotlib.ticker import MaxNLocator
 from switchpoint.figures.style import BLUE, GREY, INK, ORANGE, legend_above, new_figure, styled
 
 _WIDTH = 10.0
+_ALONE, _SHARING, _SWITCHES = 3.6, 2.5, 1.6  # the heights of the panels
+_STROKES = ((BLUE, 1.0), (ORANGE, 1.8))  # the colour and width of each curve
 
 
 def prediction_figure(
     symbols: Int[np.ndarray, " time"],
     probs: Float[np.ndarray, "time alphabet"],
-    probs_smoothed: Float[np.ndarray, "time alphabet"],
-    switch_smoothed: Float[np.ndarray, " time"],
-    map_switches: Bool[np.ndarray, " time"],
     title: str,
+    probs_smoothed: Float[np.ndarray, "time alphabet"] | None = None,
+    switch_smoothed: Float[np.ndarray, " time"] | None = None,
+    map_switches: Bool[np.ndarray, " time"] | None = None,
 ) -> Figure:
     """The data with the predicted and smoothed probabilities, above the switching points.
 
-    Bits are drawn as curves of P(1), larger alphabets as maps of all probabilities.
+    Bits are drawn as curves of P(1), larger alphabets as maps of all probabilities. What
+    looks back at the whole sequence is drawn where it is given.
     """
+    kinds = {"predicted": probs}
+    if probs_smoothed is not None:
+        kinds["smoothed"] = probs_smoothed
+    bits = probs.shape[1] == 2
+    heights = [_ALONE] if bits or len(kinds) == 1 else [_SHARING] * len(kinds)
+    if switch_smoothed is not None:
+        heights.append(_SWITCHES)
     with styled():
-        if probs.shape[1] == 2:
-            figure = new_figure(_WIDTH, 5.2)
-            top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
-            _bits(top, symbols, probs[:, 1], probs_smoothed[:, 1])
-            above = [top]
+        figure = new_figure(_WIDTH, sum(heights))
+        grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
+        panels: list[Axes] = list(grid[:, 0])
+        if bits:
+            _bits(panels[0], symbols, kinds)
         else:
-            figure = new_figure(_WIDTH, 6.6)
-            *above, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1.4, 1.4, 1))
-            _map(above[0], symbols, probs, "predicted")
-            image = _map(above[1], symbols, probs_smoothed, "smoothed")
+            above = panels[: len(kinds)]
+            for axes, (name, values) in zip(above, kinds.items(), strict=True):
+                image = _map(axes, symbols, values, name)
             figure.colorbar(image, ax=above, label="probability", pad=0.01)
         figure.suptitle(title, x=0.01, ha="left")
-        _switches(bottom, above, switch_smoothed, map_switches)
-        bottom.set_xlim(-0.5, len(symbols) - 0.5)
-        bottom.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-        bottom.set_xlabel("position t")
+        if switch_smoothed is not None:
+            _switches(panels[-1], switch_smoothed)
+        if map_switches is not None:
+            _partition(panels, map_switches)
+        legend_above(panels[0], columns=4)
+        panels[-1].set_xlim(-0.5, len(symbols) - 0.5)
+        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        panels[-1].set_xlabel("position t")
     return figure
 
 
 def _bits(
-    axes: Axes,
-    symbols: Int[np.ndarray, " time"],
-    predicted: Float[np.ndarray, " time"],
-    smoothed: Float[np.ndarray, " time"],
+    axes: Axes, symbols: Int[np.ndarray, " time"], kinds: Mapping[str, Float[np.ndarray, "time 2"]]
 ) -> None:
     times = np.arange(len(symbols))
     tick: dict[str, Any] = {"linewidth": _thin(len(symbols)), "color": GREY, "alpha": 0.8}
     ones = symbols == 1
     axes.vlines(times[ones], 1.04, 1.10, label="data", **tick)
     axes.vlines(times[~ones], -0.10, -0.04, **tick)
-    axes.step(times, predicted, where="mid", color=BLUE, linewidth=1.0, label="predicted")
-    axes.step(times, smoothed, where="mid", color=ORANGE, linewidth=1.8, label="smoothed")
+    for (name, probs), (colour, width) in zip(kinds.items(), _STROKES, strict=False):
+        axes.step(times, probs[:, 1], where="mid", color=colour, linewidth=width, label=name)
     axes.set_ylim(-0.13, 1.13)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.set_ylabel("P(symbol is 1)")
@@ -89,21 +100,20 @@ def _map(
     return image
 
 
-def _switches(
-    axes: Axes,
-    above: list[Axes],
-    smoothed: Float[np.ndarray, " time"],
-    best: Bool[np.ndarray, " time"],
-) -> None:
-    """P(a switch at t | all data) below, and the best partition through all panels."""
+def _switches(axes: Axes, smoothed: Float[np.ndarray, " time"]) -> None:
+    """P(a switch at t | all data)."""
     times = np.arange(len(smoothed))
     axes.vlines(times, 0, smoothed, color=BLUE, linewidth=max(0.8, 1.5 * _thin(len(smoothed))))
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("P(switch at t)")
-    for place in (*above, axes):
+
+
+def _partition(panels: Sequence[Axes], best: Bool[np.ndarray, " time"]) -> None:
+    """The most probable partition, through all panels."""
+    for axes in panels:
         for number, switch in enumerate(np.flatnonzero(best)):
             # Between the last symbol before the switch and the first after it.
-            place.axvline(
+            axes.axvline(
                 switch - 0.5,
                 color=INK,
                 linestyle=(0, (4, 3)),
@@ -111,7 +121,6 @@ def _switches(
                 zorder=0.9,
                 label="most probable partition" if number == 0 else None,
             )
-    legend_above(above[0], columns=4)
 
 
 def _thin(count: int) -> float:

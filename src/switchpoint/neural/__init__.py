@@ -4,7 +4,7 @@ from switchpoint.neural.forgetful import Markov, Memoryless
 from switchpoint.neural.names import MODEL_OPTIONS, network_from_name
 from switchpoint.neural.network import Network
 from switchpoint.neural.recurrent import Recurrent
-from switchpoint.neural.storage import load, load_members, read_card, save_networks
+from switchpoint.neural.storage import best_member, load, load_members, read_card, save_networks
 from switchpoint.neural.transformer import Transformer
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Network",
     "Recurrent",
     "Transformer",
+    "best_member",
     "load",
     "load_members",
     "network_from_name",

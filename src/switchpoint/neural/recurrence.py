@@ -30,13 +30,14 @@ def _scan(
     cell: Cell, carry: Carry, drive: Float[Array, "time batch drive"]
 ) -> tuple[Carry, tuple[Float[Array, "time batch hidden"], Any]]:
     def step(
-        carry: Carry, drive: Float[Array, "batch drive"]
+        carry: Carry, parts: tuple[Float[Array, "batch _"], ...]
     ) -> tuple[Carry, tuple[Float[Array, "batch hidden"], Any]]:
-        after = cell.step(carry, drive)
+        after = cell.step(carry, parts)
         return after, (cell.output(after), cell.top(carry))
 
     # Launches dominate on a GPU, and several steps in one save some of them.
-    return lax.scan(step, carry, drive, unroll=1 if jax.default_backend() == "cpu" else 8)
+    unroll = 1 if jax.default_backend() == "cpu" else 8
+    return lax.scan(step, carry, cell.parts(drive), unroll=unroll)
 
 
 def _forward(cell: Cell, carry: Carry, drive: Float[Array, "time batch drive"]) -> Any:

@@ -45,9 +45,16 @@ class StackCell(Cell[StackCarry]):
     def start(self, batch: int) -> StackCarry:
         return StackCarry(self.inner.start(batch), jnp.zeros((batch, self.depth, self.width)))
 
-    def step(self, carry: StackCarry, drive: Float[Array, "batch drive"]) -> StackCarry:
+    def parts(self, drive: Float[Array, "*axes drive"]) -> tuple[Float[Array, "*axes _"], ...]:
         for_inner, for_stack = jnp.split(drive, [self.inner.drive_width], axis=-1)
-        inner = self.inner.step(carry.inner, self.top(carry) @ self.read + for_inner)
+        return (*self.inner.parts(for_inner), for_stack)
+
+    def step(self, carry: StackCarry, parts: tuple[Float[Array, "batch _"], ...]) -> StackCarry:
+        *for_inner, for_stack = parts
+        from_stack = self.inner.parts(self.top(carry) @ self.read)
+        inner = self.inner.step(
+            carry.inner, tuple(a + b for a, b in zip(for_inner, from_stack, strict=True))
+        )
         written = self.output(StackCarry(inner, carry.stack)) @ self.write + for_stack
         actions, value = jnp.split(written, [3], axis=-1)
         return StackCarry(inner, moved(carry.stack, jax.nn.softmax(actions), value))

@@ -41,7 +41,7 @@ def load(path: str | PathLike[str], member: int | None = None) -> Network:
     """
     card, networks = _read(path)
     if member is None:
-        return networks[_best(card["members"])]
+        return networks[best_member(card)]
     if not 0 <= member < len(networks):
         raise ValueError(f"member must be from 0 to {len(networks) - 1}, got {member}")
     return networks[member]
@@ -55,6 +55,17 @@ def load_members(path: str | PathLike[str]) -> list[Network]:
 def read_card(path: str | PathLike[str]) -> dict[str, Any]:
     """What a file of networks says about itself: architecture, sources, members, versions."""
     return _read(path)[0]
+
+
+def best_member(card: Mapping[str, Any]) -> int:
+    """The index of the member whose excess over the optimum was lowest when training ended.
+
+    Members that were not measured come last. Where a file has members of several priors, the
+    lowest of all may owe that to an easy prior.
+    """
+    excess = [member.get("excess") for member in card["members"]]
+    measured = [(value, index) for index, value in enumerate(excess) if value is not None]
+    return min(measured)[1] if measured else 0
 
 
 def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], list[Network]]:
@@ -102,9 +113,3 @@ def _named_leaves(network: Network) -> dict[str, Any]:
     """The leaves by their paths, such as `cell.weight`, in the order of the tree."""
     pairs, _ = jax.tree_util.tree_flatten_with_path(network)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in pairs}
-
-
-def _best(members: Sequence[Mapping[str, Any]]) -> int:
-    """The index of the lowest excess; members that have none come last."""
-    measured = [(m["excess"], i) for i, m in enumerate(members) if m.get("excess") is not None]
-    return min(measured)[1] if measured else 0

@@ -83,7 +83,9 @@ class Prior(eqx.Module):
         times = jnp.arange(1, length, dtype=jnp.int32)
         coins = uniform(key, (length - 1, batch))
         first = jnp.zeros(batch, jnp.int32)
-        _, later = lax.scan(step, first, (times, coins))
+        # A GPU spends its time on launches, and many steps in one launch cost as much as one.
+        unroll = 1 if jax.default_backend() == "cpu" else 32
+        _, later = lax.scan(step, first, (times, coins), unroll=unroll)
         return jnp.concatenate([first[None], later]).T
 
     def switch_probability(self, length: int) -> Float[np.ndarray, " time"]:

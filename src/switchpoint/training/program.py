@@ -53,6 +53,10 @@ class Program:
     Where there are several devices, each has an equal share of the replicas.
     """
 
+    config: TrainConfig
+    mesh: Mesh
+    """The devices that replicas are divided among."""
+
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
         self._sources = [config.source(prior) for prior in config.prior]
@@ -61,7 +65,7 @@ class Program:
         self._places = (len(config.prior), len(members) // len(config.prior))
         devices = jax.devices()
         share = max(d for d in range(1, len(devices) + 1) if self._places[1] % d == 0)
-        self._mesh = Mesh(np.asarray(devices[:share]), ("replica",))
+        self.mesh = Mesh(np.asarray(devices[:share]), ("replica",))
         self._seeds = [member.seed for member in members]
         keys = jnp.stack([key_for(seed, "training") for seed in self._seeds])
         rates = jnp.asarray([member.learning_rate for member in members])
@@ -97,7 +101,7 @@ class Program:
     def _placed(self, tree: Any) -> Any:
         """Arrays of members divided among the devices, all else on each of them."""
         return jax.tree.map(
-            lambda leaf, spec: jax.device_put(leaf, NamedSharding(self._mesh, spec)),
+            lambda leaf, spec: jax.device_put(leaf, NamedSharding(self.mesh, spec)),
             tree,
             _specs(tree),
         )
@@ -107,7 +111,7 @@ class Program:
         specs = _specs(state)
         run = jax.shard_map(
             self._run,
-            mesh=self._mesh,
+            mesh=self.mesh,
             in_specs=(specs, _specs(self._replicas), PartitionSpec()),
             out_specs=specs,
             check_vma=False,

@@ -86,7 +86,7 @@ def _run(
 ) -> TrainedEnsemble:
     members = config.members()
     program = Program(config)
-    validation = Validation(config)
+    validation = Validation(config, program.mesh)
     state, reports = _started(program, directory, progress)
     step = int(state.step)
     with contextlib.ExitStack() as stack:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
 from switchpoint._random import key_for
@@ -26,9 +27,21 @@ class Excess:
 
 
 class Validation:
-    """Sequences of each prior, with what the exact optimum says of them."""
+    """Sequences of each prior, with what the exact optimum says of them.
 
-    def __init__(self, config: TrainConfig) -> None:
+    The networks are measured where they are: each device has those of some replicas.
+    """
+
+    def __init__(self, config: TrainConfig, mesh: Mesh) -> None:
+        self._excess = jax.jit(
+            jax.shard_map(
+                _excess,
+                mesh=mesh,
+                in_specs=(PartitionSpec("replica"), PartitionSpec(), PartitionSpec()),
+                out_specs=PartitionSpec("replica"),
+                check_vma=False,
+            )
+        )
         self._tests: list[tuple[Draw, Float[Array, "sequence time alphabet"]]] = []
         for prior in config.prior:
             source = config.source(prior)
@@ -38,7 +51,7 @@ class Validation:
     def excess(self, networks: Network) -> Excess:
         """The excess of networks whose leaves have leading axes of priors and replicas."""
         rows = [
-            np.asarray(_excess(jax.tree.map(lambda leaf, i=i: leaf[i], networks), *test))
+            np.asarray(self._excess(jax.tree.map(lambda leaf, i=i: leaf[i], networks), *test))
             for i, test in enumerate(self._tests)
         ]
         bits = np.concatenate(rows).astype(np.float64)
@@ -47,7 +60,6 @@ class Validation:
             return Excess(bits.mean(-1), deviation / bits.shape[1] ** 0.5)
 
 
-@jax.jit
 def _excess(
     networks: Network, draw: Draw, optimum: Float[Array, "sequence time alphabet"]
 ) -> Float[Array, "replica sequence"]:

@@ -1,0 +1,356 @@
+"""Trained networks on the command line: as good as any other predictor, and refused as clearly."""
+
+import csv
+import io
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import switchpoint as sp
+from switchpoint import evaluation, neural
+from switchpoint.cli import main
+from switchpoint.cli.cards import network_name, trained_on
+
+LENGTH = 32  # always the same, so that one compilation serves all tests
+TRAINED = 16
+OPTIONS = {"hidden": 8, "readout": 1}
+SOURCES = {"ptw": "Source(prior=PTW(depth=4, split=0.5))", "lin": "Source(prior=LIN())"}
+EXCESS = [3.0, None, 1.5, 2.0, 4.0]
+PRIORS = ["ptw", "ptw", "ptw", "lin", "lin"]
+FROZEN = [False, True, False, False, False]
+
+
+def card(alphabet=2, members=5):
+    return {
+        "model": "lstm",
+        "alphabet": alphabet,
+        "length": TRAINED,
+        "options": OPTIONS,
+        "sources": SOURCES,
+        "members": [
+            {"prior": prior, "seed": index, "excess": excess, "frozen": frozen}
+            for index, (prior, excess, frozen) in enumerate(
+                zip(PRIORS, EXCESS, FROZEN, strict=True)
+            )
+        ][:members],
+    }
+
+
+def networks_of(about):
+    keys = jax.random.split(jax.random.key(5), len(about["members"]))
+    made = [
+        neural.network_from_name("lstm", about["alphabet"], TRAINED, key, **OPTIONS) for key in keys
+    ]
+    # Large weights, so that the members differ in all digits that are printed.
+    return [jax.tree.map(lambda leaf: 3 * leaf, network) for network in made]
+
+
+@pytest.fixture
+def run_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    (tmp_path / "lstm").mkdir()
+    path = tmp_path / "lstm" / "model.safetensors"
+    neural.save_networks(path, networks_of(card()), card())
+    return tmp_path / "lstm"
+
+
+@pytest.fixture
+def symbols(tmp_path):
+    draw = sp.Source(sp.PTW(5)).sample(jax.random.key(3), 1, LENGTH).symbols[0]
+    (tmp_path / "bits.txt").write_text("".join(map(str, np.asarray(draw).tolist())))
+    return np.asarray(draw)
+
+
+def run(capsys, *arguments):
+    """The status, stdout and stderr of a command."""
+    status = main([str(argument) for argument in arguments])
+    return status, *capsys.readouterr()
+
+
+def probs_in(text):
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert list(rows[0]) == ["t", "symbol", "p0", "p1"]
+    return np.array([[row["p0"], row["p1"]] for row in rows], np.float32)
+
+
+def flat(text):
+    """A text without the line breaks and frames that the terminal's width makes."""
+    return " ".join(text.replace("│", " ").split())
+
+
+# --- predict --------------------------------------------------------------------------------
+
+
+def test_predict_with_a_network(run_directory, symbols, capsys):
+    status, out, err = run(capsys, "predict", "bits.txt", "--model", run_directory)
+    assert status == 0
+    network = sp.load(run_directory)
+    expected = network.log_probs(symbols)
+    np.testing.assert_allclose(probs_in(out), np.exp(expected), rtol=1e-6)
+    state = network.init()
+    for prediction, symbol in zip(probs_in(out), symbols, strict=True):
+        np.testing.assert_allclose(prediction, np.exp(network.predict(state)), rtol=1e-4)
+        state = network.update(state, symbol)
+    bits = float(sp.code_length(symbols, expected).sum())
+    kt_bits = float(sp.code_length(symbols, sp.KT().log_probs(symbols)).sum())
+    summary = flat(err)
+    assert f"code length {bits:.2f} bits" in summary
+    assert f"plain KT {kt_bits:.2f} bits" in summary
+    assert "network lstm, hidden 8, readout 1 " in summary
+    assert "member 2 of 0..4, the best" in summary
+    assert "trained on PTW(depth=4, split=0.5), length 16 this sequence is longer" in summary
+    assert "switches" not in summary
+
+
+@pytest.mark.usefixtures("symbols")
+def test_a_member_may_be_chosen(run_directory, capsys):
+    file = run_directory / "model.safetensors"
+    arguments = ("predict", "bits.txt", "--model", file, "--member", 3, "--format", "json")
+    status, out, err = run(capsys, *arguments)
+    assert status == 0
+    answer = json.loads(out)
+    assert answer["rows"][0].keys() == {"t", "symbol", "p0", "p1"}
+    assert answer["summary"]["member"] == 3
+    assert answer["summary"]["network"] == "lstm, hidden 8, readout 1"
+    assert answer["summary"]["trained_on"] == "LIN()"
+    assert answer["summary"]["trained_length"] == TRAINED
+    assert "map_switches" not in answer["summary"]
+    assert "member 3 of 0..4 " in flat(err)
+    symbols = [row["symbol"] for row in answer["rows"]]
+    network = neural.load_members(file)[3]
+    np.testing.assert_allclose(
+        [[row["p0"], row["p1"]] for row in answer["rows"]],
+        np.exp(network.log_probs(symbols)),
+        rtol=1e-6,
+    )
+
+
+def test_a_short_sequence_gets_no_note(run_directory, tmp_path, capsys):
+    (tmp_path / "short.txt").write_text("01" * (TRAINED // 2))
+    status, _, err = run(capsys, "predict", "short.txt", "--model", run_directory)
+    assert status == 0
+    assert "longer" not in err
+
+
+@pytest.mark.usefixtures("run_directory")
+@pytest.mark.parametrize("alphabet", [2, 3])
+def test_a_picture_without_a_posterior(tmp_path, capsys, monkeypatch, alphabet):
+    figures = []
+    monkeypatch.setattr("switchpoint.cli.predict.write_picture", lambda _, fig: figures.append(fig))
+    about = card(alphabet, members=1)
+    neural.save_networks("one.safetensors", networks_of(about), about)
+    (tmp_path / "x.txt").write_text("01" * (LENGTH // 2))
+    arguments = ("--model", "one.safetensors", "--plot", "x.png", "--out", "x.csv")
+    assert run(capsys, "predict", "x.txt", *arguments)[0] == 0
+    (figure,) = figures
+    expected = ["P(symbol is 1)"] if alphabet == 2 else ["symbol, predicted", "probability"]
+    assert [axes.get_ylabel() for axes in figure.axes] == expected
+    assert figure.axes[0].get_xlabel() == "position t"
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert legend == (["data", "predicted"] if alphabet == 2 else ["data"])
+    assert figure.get_suptitle() == "lstm, hidden 8, readout 1, trained on PTW(depth=4, split=0.5)"
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    assert file.getvalue().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("run_directory", "symbols")
+def test_a_network_that_overflows_is_refused(capsys):
+    about = card(members=1)
+    network = jax.tree.map(lambda leaf: leaf * np.nan, networks_of(about)[0])
+    neural.save_networks("nan.safetensors", [network], about)
+    status, out, err = run(capsys, "predict", "bits.txt", "--model", "nan.safetensors")
+    assert (status, out) == (2, "")
+    assert "the network's numbers overflow at position 0" in err
+
+
+# --- cards ----------------------------------------------------------------------------------
+
+
+def test_what_a_card_says():
+    assert neural.best_member(card()) == 2
+    assert neural.best_member({"members": [{}, {}]}) == 0
+    assert network_name({"model": "memoryless", "options": {}}) == "memoryless"
+    options = {"layers": 2, "positions": "relative", "context": None}
+    name = network_name({"model": "transformer", "options": options})
+    assert name == "transformer, layers 2, positions relative"
+    assert trained_on(card(), 3) == "LIN()"
+    source = repr(sp.Source(sp.PTW(4), sp.Categorical(3)))
+    about = {"members": [{"prior": "ptw"}], "sources": {"ptw": source}}
+    assert trained_on(about, 0) == f"PTW(depth=4, split=0.5), {sp.Categorical(3)!r}"
+    assert trained_on({"members": [{"prior": "ptw"}]}, 0) == "ptw"
+    assert trained_on({"members": [{}]}, 0) == "an unknown source"
+
+
+# --- evaluate -------------------------------------------------------------------------------
+
+
+def table_of(text):
+    """The cells of each row of the printed table, by the name of the predictor."""
+    rows = [line.split() for line in text.splitlines()]
+    return {row[0]: row[1:] for row in rows if len(row) > 6 and row[1].isdigit()}
+
+
+def test_evaluate_runs(run_directory, capsys):
+    arguments = ("--length", LENGTH, "--sequences", 40, "--out", "results.nc")
+    status, out, err = run(capsys, "evaluate", "kt", "lstm", *arguments)
+    assert (status, err) == (0, "")
+    members = neural.load_members(run_directory)
+    ensembles = {"lstm[ptw]": [members[0], members[2]], "lstm[lin]": members[3:]}
+    optimum = sp.bayes_optimal(sp.Source(sp.PTW(5)))
+    expected = sp.evaluate(
+        {"kt": sp.KT(), **ensembles, "optimum": optimum}, sp.Source(sp.PTW(5)), LENGTH, 40
+    )
+    dataset = evaluation.load("results.nc")
+    np.testing.assert_array_equal(dataset["regret"], expected["regret"])
+    np.testing.assert_array_equal(dataset["code_length"], expected["code_length"])
+    assert dataset["members"].values.tolist() == [1, 2, 2, 1]
+    assert dataset.attrs["networks"]["lstm[ptw]"]["members"] == [0, 2]
+    assert dataset.attrs["networks"]["lstm[lin]"]["members"] == [3, 4]
+    assert dataset.attrs["networks"]["lstm[lin]"]["trained_on"] == "LIN()"
+
+    table = table_of(out)
+    assert list(table) == ["kt", "lstm[ptw]", "lstm[lin]", "optimum"]
+    regret = expected["regret"].values
+    best = regret[3, 0]
+    for index, name in ((1, "lstm[ptw]"), (2, "lstm[lin]")):
+        mean = regret[index].mean(0)
+        each = (regret[index] - best).mean(1)
+        bits = expected["code_length"].values[index].mean() / LENGTH
+        numbers = [
+            mean.mean(),
+            mean.std(ddof=1) / np.sqrt(40),
+            (mean - best).mean(),
+            (mean - best).std(ddof=1) / np.sqrt(40),
+            each.min(),
+            np.median(each),
+        ]
+        assert table[name] == ["2", *(f"{number:.3f}" for number in numbers), f"{bits:.4f}"]
+    assert table["kt"][:2] == ["1", f"{regret[0, 0].mean():.3f}"]
+    assert len(table["kt"]) == 6
+    assert "lstm[ptw] lstm, hidden 8, readout 1; trained on PTW(depth=4, split=0.5)" in flat(out)
+    assert flat(out).count("left out: 1") == 1
+
+
+def test_members_share_one_program():
+    networks = networks_of(card())
+    sp.evaluate({"one": networks[0]}, sp.Source(sp.PTW(5)), LENGTH, 40)
+    traced = []
+    listener = lambda event, _, **__: traced.append(event)  # noqa: E731
+    jax.monitoring.register_event_duration_secs_listener(listener)
+    try:
+        sp.evaluate({"five": networks}, sp.Source(sp.PTW(5)), LENGTH, 40)
+        assert traced == []
+        sp.evaluate({"five": networks}, sp.Source(sp.PTW(5)), LENGTH - 1, 40)
+        assert traced != []  # the listener would have heard
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listener)
+
+
+def test_labels_and_references(run_directory, capsys):
+    one, several = card(members=1), run_directory / "model.safetensors"
+    neural.save_networks("one.safetensors", networks_of(one), one)
+    arguments = ("one.safetensors", f"big={several}", "--reference", "big[lin]")
+    status, out, _ = run(capsys, "evaluate", *arguments, "--length", LENGTH, "--sequences", 40)
+    assert status == 0
+    assert list(table_of(out)) == ["one[ptw]", "big[ptw]", "big[lin]", "optimum"]
+    assert table_of(out)["big[lin]"][3:5] == ["0.000", "0.000"]
+
+
+@pytest.mark.usefixtures("run_directory")
+def test_a_network_without_a_prior_has_a_mere_label(capsys):
+    about = card(members=1) | {"members": [{}]}
+    neural.save_networks("mine.safetensors", networks_of(about), about)
+    arguments = ("--length", LENGTH, "--sequences", 40)
+    status, out, _ = run(capsys, "evaluate", "mine.safetensors", *arguments)
+    assert status == 0
+    assert "mine" in [line.split()[0] for line in out.splitlines() if line.strip()]
+    status, _, err = run(capsys, "evaluate", "kt=mine.safetensors", *arguments)
+    assert status == 2
+    assert "more than one predictor kt" in err
+
+
+def test_prediction_and_evaluation_agree(run_directory, capsys):
+    arguments = ("--length", LENGTH, "--sequences", 1, "--out", "results.nc")
+    assert run(capsys, "evaluate", "lstm", *arguments)[0] == 0
+    dataset = evaluation.load("results.nc")
+    key = jax.random.fold_in(jax.random.key(0), 0)
+    drawn = sp.Source(sp.PTW(5)).sample(key, dataset.attrs["chunk"], LENGTH).symbols[0]
+    np.save("drawn.npy", np.asarray(drawn))
+    arguments = ("--model", run_directory, "--member", 4, "--out", "rows.json")
+    assert run(capsys, "predict", "drawn.npy", *arguments)[0] == 0
+    with open("rows.json") as file:
+        bits = json.load(file)["summary"]["bits"]
+    expected = dataset["code_length"].sel(predictor="lstm[lin]", member=1, sequence=0)
+    assert bits == pytest.approx(float(expected), rel=1e-5)
+
+
+# --- bad input ------------------------------------------------------------------------------
+
+MODEL = ("predict", "bits.txt", "--model")
+BAD = {
+    "no such path": ((*MODEL, "none"), "there is no file or directory none"),
+    "no run": ((*MODEL, "."), "holds no trained network"),
+    "truncated": ((*MODEL, "cut.safetensors"), "cut.safetensors is no network of switchpoint"),
+    "foreign": ((*MODEL, "bits.txt"), "bits.txt is no network of switchpoint"),
+    "no such member": ((*MODEL, "lstm", "--member", 5), "member must be from 0 to 4, got 5"),
+    "a negative member": ((*MODEL, "lstm", "--member", -1), "member must be from 0 to 4, got -1"),
+    "a member of nothing": (("predict", "bits.txt", "--member", 0), "member is for the networks"),
+    "outside": (
+        ("predict", "letters.txt", "--model", "lstm"),
+        "symbol 2 at position 1 is outside the alphabet 0..1",
+    ),
+    **{
+        f"with {name}": (
+            (*MODEL, "lstm", f"--{name}", value),
+            f"{name} cannot be given with --model",
+        )
+        for name, value in {
+            "prior": "ptw",
+            "depth": 5,
+            "split": 0.5,
+            "period": 4,
+            "longest": 4,
+            "hazard": 0.1,
+            "pmf": "bits.txt",
+            "alphabet": 2,
+            "alpha": 0.5,
+            "beta": 0.5,
+            "concentration": 0.5,
+        }.items()
+    },
+    "evaluate nothing": (("evaluate", "none"), "or the path of trained networks, got 'none'"),
+    "evaluate no name": (("evaluate", "=lstm"), "a name must stand before ="),
+    "evaluate a truncated file": (
+        ("evaluate", "x=cut.safetensors"),
+        "cut.safetensors is no network of switchpoint",
+    ),
+    "evaluate one name twice": (
+        ("evaluate", "lstm", "lstm/model.safetensors"),
+        "there is more than one predictor lstm[ptw]",
+    ),
+    "evaluate an alphabet": (
+        ("evaluate", "lstm", "--alphabet", 3, "--length", LENGTH),
+        "predictor 'lstm[ptw]' must have the alphabet of the source, 3, got 2",
+    ),
+    "evaluate the frozen": (("evaluate", "frozen.safetensors"), "all members in frozen"),
+    "no such reference": (("evaluate", "lstm", "--reference", "lstm"), "lstm[ptw], lstm[lin], got"),
+}
+
+
+@pytest.mark.usefixtures("symbols")
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_line_and_status_two(run_directory, tmp_path, capsys, arguments, message):
+    whole = (run_directory / "model.safetensors").read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(whole[:-9])
+    (tmp_path / "letters.txt").write_text("0210")
+    frozen = card(members=1) | {"members": [{"prior": "ptw", "frozen": True}]}
+    neural.save_networks("frozen.safetensors", networks_of(frozen), frozen)
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("switchpoint: ")
+    assert err.count("\n") == 1
+    assert message in err
