@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from switchpoint.training import checkpoints as module
-from switchpoint.training.checkpoints import Checkpoints
+from switchpoint import _tensors
+from switchpoint.training.checkpoints import Checkpoints, Restored
 from switchpoint.training.lock import run_lock
 from switchpoint.training.metrics import MetricsFile, read_reports
 from switchpoint.training.report import Report
@@ -71,7 +71,7 @@ def test_the_last_few_are_kept_and_nothing_else(tmp_path):
 
 
 def test_nothing_to_restore(tmp_path):
-    assert restored(tmp_path / "new") == module.Restored(None, ())
+    assert restored(tmp_path / "new") == Restored(None, ())
 
 
 def test_any_flipped_bit_is_noticed(tmp_path):
@@ -95,10 +95,10 @@ def test_any_flipped_bit_is_noticed(tmp_path):
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "truncated"),
         (lambda path: path.write_bytes(b""), "truncated"),
         (lambda path: path.write_bytes(b"hello, world"), "no safetensors file"),
-        (lambda path: save_file({"a": np.ones(2)}, path), "not written by a training run"),
+        (lambda path: save_file({"a": np.ones(2)}, path), "not written by switchpoint"),
         (
             lambda path: save_file({}, path, {"switchpoint": json.dumps({"kind": "model"})}),
-            "not written by a training run",
+            "not written by switchpoint",
         ),
         (
             lambda path: shutil.copy(path.with_name("step-000000001.safetensors"), path),
@@ -142,8 +142,8 @@ def test_a_run_with_other_settings_is_refused(tmp_path):
 
 
 def test_saving_does_not_wait_but_for_the_one_before(tmp_path, monkeypatch):
-    gate, on_host = threading.Event(), module._on_host
-    monkeypatch.setattr(module, "_on_host", lambda array: gate.wait() and on_host(array))
+    gate, on_host = threading.Event(), _tensors._on_host
+    monkeypatch.setattr(_tensors, "_on_host", lambda array: gate.wait() and on_host(array))
     checkpoints = Checkpoints(tmp_path, CONFIG)
     checkpoints.save(1, state(1))
     assert names(tmp_path) == []  # it came back, and nothing is written
@@ -182,7 +182,7 @@ LIVES = """
 import os, random, signal, sys, time, traceback
 from pathlib import Path
 import numpy as np
-from switchpoint.training.checkpoints import Checkpoints
+from switchpoint.training.checkpoints import Checkpoints, Restored
 
 directory = Path(sys.argv[1])
 draw = random.Random(1)

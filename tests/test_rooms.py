@@ -17,6 +17,8 @@ ROOMS = [
     "evaluation",
     "training",
     "figures",
+    "report",
+    "experiments",
     "cli",
 ]
 EARLIER = {

@@ -1,4 +1,4 @@
-"""The command line: `switchpoint sample`, `predict`, `train`, `evaluate` and `prior`."""
+"""The command line: one command for each thing that `switchpoint` does."""
 
 from switchpoint.cli.main import main
 

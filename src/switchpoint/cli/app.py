@@ -8,6 +8,7 @@ from switchpoint import __version__
 from switchpoint.cli.evaluate import evaluate
 from switchpoint.cli.predict import predict
 from switchpoint.cli.prior import prior
+from switchpoint.cli.reproduce import figure, reproduce
 from switchpoint.cli.sample import sample
 from switchpoint.cli.train import train
 
@@ -50,3 +51,5 @@ app.command()(predict)
 app.command()(train)
 app.command()(evaluate)
 app.command()(prior)
+app.command()(reproduce)
+app.command()(figure)

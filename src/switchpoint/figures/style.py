@@ -8,6 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
@@ -16,9 +17,14 @@ ORANGE = "#D55E00"
 GREEN = "#009E73"
 PURPLE = "#CC79A7"
 YELLOW = "#E69F00"
+SKY = "#56B4E9"
+WINE = "#882255"
 GREY = "#7A7A7A"
 INK = "#2B2B2B"
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, YELLOW)
+
+WIDTH = 8.0
+"""How wide the figures of studies are, in inches, so that all have letters of one size."""
 
 _LEGEND_LINE = 1.4
 
@@ -40,6 +46,7 @@ _STYLE: dict[Any, Any] = {
     "grid.linewidth": 0.7,
     "legend.fontsize": 9,
     "legend.frameon": False,
+    "pdf.fonttype": 42,  # letters stay letters: to be searched and copied
     "lines.linewidth": 1.4,
     "text.color": INK,
     "xtick.color": INK,
@@ -47,6 +54,12 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "ytick.labelsize": 9,
 }
+
+
+def darker(colour: str) -> str:
+    """A colour as letters need it: light ones are hard to read on white."""
+    red, green, blue = to_rgb(colour)
+    return to_hex((0.7 * red, 0.7 * green, 0.7 * blue))
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from switchpoint import _checks
 from switchpoint.neural.cells import Cell, LSTMCell, RNNCell
 from switchpoint.neural.dense import Dense, Perceptron
+from switchpoint.neural.kernels.choice import fused
+from switchpoint.neural.kernels.recurrence import can_fuse, fused_recurrence
 from switchpoint.neural.network import Network
 from switchpoint.neural.recurrence import recurrence
 from switchpoint.neural.stack import StackCell
@@ -70,7 +72,11 @@ class Recurrent(Network[Any]):
         batch, time = tokens.shape
         # One-hot products, since their derivative is a product too, not a scatter; and all of
         # time and batch in one axis, since XLA's products on a CPU are quicker so.
-        drive = self.input(jax.nn.one_hot(tokens.T.reshape(-1), self.alphabet + 1))
-        memory, outputs = recurrence(self.cell, memory, drive.reshape(time, batch, -1))
+        if fused() and can_fuse(self.cell, self.alphabet + 1, time):
+            table = self.input.weight + self.input.bias
+            memory, outputs = fused_recurrence(self.cell, memory, table, tokens.T)
+        else:
+            drive = self.input(jax.nn.one_hot(tokens.T.reshape(-1), self.alphabet + 1))
+            memory, outputs = recurrence(self.cell, memory, drive.reshape(time, batch, -1))
         logits = self.output(outputs.reshape(-1, self.hidden))
         return memory, jnp.swapaxes(logits.reshape(time, batch, -1), 0, 1)

@@ -26,7 +26,7 @@ def use_all_cores() -> None:
     been chosen already, it changes nothing.
     """
     chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if chosen or jax.config.jax_num_cpu_devices > 0:
+    if chosen or jax.config.values["jax_num_cpu_devices"] > 0:
         return
     try:
         jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint._random import key_for
 from switchpoint.neural import Network
+from switchpoint.neural.kernels.choice import using
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.ensemble import over_members
 from switchpoint.training.loss import loss_and_gradient
@@ -57,8 +58,9 @@ class Program:
     mesh: Mesh
     """The devices that replicas are divided among."""
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, kernels: str = "auto") -> None:
         self.config = config
+        self._kernels = kernels
         self._sources = [config.source(prior) for prior in config.prior]
         self._optimiser = optimiser_of(config)
         members = config.members()
@@ -135,12 +137,13 @@ class Program:
         square = functools.partial(
             jax.tree.map, lambda leaf: leaf.reshape(*state.loss.shape, *leaf.shape[1:])
         )
-        losses, gradients = over_members(
-            functools.partial(loss_and_gradient, chunk=config.chunk),
-            flat(state.networks),
-            flat(symbols),
-            flat(weights),
-        )
+        with using(self._kernels):
+            losses, gradients = over_members(
+                functools.partial(loss_and_gradient, chunk=config.chunk),
+                flat(state.networks),
+                flat(symbols),
+                flat(weights),
+            )
         finite = jnp.isfinite(losses) & jnp.isfinite(jax.vmap(optax.tree.norm)(gradients))
         directions, moments = jax.vmap(self._optimiser.update)(gradients, flat(state.moments))
         rates = flat(replicas.learning_rates) * rate_at(config, state.step)

@@ -1,0 +1,158 @@
+"""`switchpoint reproduce` and `switchpoint figure`: the paper's studies and their pictures."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from switchpoint.cli.study_progress import duration, watcher_for
+from switchpoint.experiments import SCALES, STUDIES, Outcome, Scale, Study, load_result, state_of
+from switchpoint.experiments import reproduce as carry_out
+from switchpoint.experiments.drawn import Drawn
+from switchpoint.experiments.reproduce import chosen
+from switchpoint.training import use_all_cores
+
+_OUT = Path("report")
+
+
+def reproduce(
+    scale: Annotated[
+        str, typer.Option(help=f"How large the studies are: {', '.join(SCALES)}.")
+    ] = "quick",
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", file_okay=False, help="Where the report and all else goes."),
+    ] = _OUT,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STUDY", help="Carry out this study alone; may be repeated."),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--list", help="Print the studies with their cost and state, and end.")
+    ] = False,
+) -> None:
+    """Carry out the paper's studies, and write a report with every figure.
+
+    Networks are trained where a study needs them. What is done already is left as it is: the
+    same command goes on where an earlier one was stopped. `quick` is for any machine with two
+    cores, `full` is the paper's setting, for a GPU.
+
+    For example:
+
+        switchpoint reproduce --scale quick --out report
+    """
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+    size = SCALES[scale]
+    studies = chosen(only or None)
+    if size.hasty:
+        _compile_quickly()
+    use_all_cores()
+    console = Console(file=sys.stdout, highlight=False)
+    if show:
+        _print_studies(console, studies, size, out)
+        return
+    ahead = [study for study in studies if state_of(study, size, out) != "done"]
+    _print_plan(console, studies, ahead, size, out)
+    drawn = Drawn(out)
+    command = shlex.join(["switchpoint", "reproduce", "--scale", scale, "--out", str(out)])
+    expected = {study.name: size.seconds.get(study.name, 0.0) for study in ahead}
+    with watcher_for(sys.stderr, expected) as watcher:
+
+        def draw(outcome: Outcome) -> None:
+            if outcome.computed or not drawn.is_current(outcome.study.name):
+                watcher.doing(f"drawing {outcome.study.name}", 0.0)
+                drawn.draw(outcome.study.name, outcome.result)
+
+        carry_out(size, out, [study.name for study in studies], watcher, command, draw)
+    from switchpoint.report import write_report  # Matplotlib is slow to import
+
+    console.print(Text(f"{write_report(out)}: the report"), soft_wrap=True)
+
+
+def figure(
+    name: Annotated[str, typer.Argument(metavar="STUDY", help=f"One of {', '.join(STUDIES)}.")],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", file_okay=False, help="The directory of the report."),
+    ] = _OUT,
+) -> None:
+    """Draw the figures of one study again from its saved results; nothing is computed.
+
+    For example:
+
+        switchpoint figure on-distribution --out report
+    """
+    (study,) = chosen([name])
+    paths = Drawn(out).draw(study.name, load_result(out, study.name))
+    from switchpoint.report import write_report
+
+    console = Console(file=sys.stdout, highlight=False)
+    for path in (*paths, write_report(out)):
+        console.print(Text(str(path)), soft_wrap=True)
+
+
+def _compile_quickly() -> None:
+    """Ask for less effort in compiling for a CPU, where it would take longer than training.
+
+    The products of matrices, which most of the time goes to, are as fast. It must be said
+    before JAX is first used; what the user says wins.
+    """
+    given = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_optimization_level" not in given:
+        os.environ["XLA_FLAGS"] = f"{given} --xla_backend_optimization_level=1".strip()
+
+
+def _print_plan(
+    console: Console, studies: list[Study], ahead: list[Study], scale: Scale, out: Path
+) -> None:
+    """Print what will be done, how long it takes, and where it goes."""
+    names = ", ".join(study.name for study in ahead) or "nothing; all studies are done"
+    seconds = sum(scale.seconds.get(study.name, 0) for study in ahead)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold cyan", no_wrap=True)
+    table.add_column()
+    table.add_row(
+        "scale",
+        Text(
+            f"{scale.name}: sequences of {scale.length}, {scale.seeds} seeds, "
+            f"{scale.sequences:,} test sequences"
+        ),
+    )
+    table.add_row("to do", Text(names))
+    if len(ahead) < len(studies):
+        table.add_row("done", Text(f"{len(studies) - len(ahead)} of {len(studies)} studies"))
+    if ahead:
+        table.add_row("time", Text(f"about {duration(seconds)}"))
+    table.add_row("directory", Text(str(out)))
+    console.print(table)
+
+
+def _print_studies(console: Console, studies: list[Study], scale: Scale, out: Path) -> None:
+    """Print a table of the studies, with their cost and state."""
+    table = Table(
+        title=f"Studies at scale {scale.name}, in {out}",
+        title_justify="left",
+        title_style="cyan",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    table.add_column("study", no_wrap=True)
+    table.add_column("paper")
+    table.add_column("cost", justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for study in studies:
+        state = state_of(study, scale, out)
+        cost = f"about {duration(scale.seconds.get(study.name, 0))}"
+        if state == "done":
+            took = load_result(out, study.name).attrs["provenance"]
+            cost = duration(took["wall_seconds"] + took["training_seconds"])
+        table.add_row(Text(study.name), Text(study.paper), cost, state)
+    console.print(table)

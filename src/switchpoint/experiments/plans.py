@@ -1,0 +1,86 @@
+"""Which training runs the studies need, at a given scale."""
+
+from typing import Any
+
+from switchpoint.experiments.runs import TrainingRun
+from switchpoint.experiments.scales import SOURCES, Ablation, Scale
+from switchpoint.training import TrainConfig
+
+
+def main_run(scale: Scale, architecture: str) -> TrainingRun:
+    """One architecture on all sources, the networks that most studies share."""
+    settings = {"model": architecture, **scale.architectures[architecture]}
+    config = _config(settings, scale.length, scale.seeds, prior=SOURCES, period=scale.period)
+    return TrainingRun(architecture, config)
+
+
+def main_runs(scale: Scale) -> list[TrainingRun]:
+    """Every architecture on all sources."""
+    return [main_run(scale, architecture) for architecture in scale.architectures]
+
+
+def length_run(scale: Scale, architecture: str, length: int) -> TrainingRun:
+    """One architecture on PTW sequences of any length."""
+    if length == scale.length:
+        return main_run(scale, architecture)
+    settings = {"model": architecture, **scale.architectures[architecture]}
+    config = _config(settings, length, scale.seeds, prior="ptw")
+    return TrainingRun(f"{architecture}-length-{length}", config)
+
+
+def length_runs(scale: Scale) -> list[TrainingRun]:
+    """All that are compared over lengths."""
+    lengths = dict.fromkeys([scale.base_length, *scale.other_lengths])
+    return [length_run(scale, a, n) for a in scale.other_architectures for n in lengths]
+
+
+def ablation_run(scale: Scale, ablation: Ablation) -> TrainingRun:
+    """One configuration of the ablation study, trained on PTW.
+
+    Where it is that of a main study, and has no more seeds, it is that run.
+    """
+    config = _config(ablation.settings, scale.length, scale.ablation_seeds, prior="ptw")
+    if config.model in scale.architectures:
+        main = main_run(scale, config.model)
+        changed = set(config.differences(main.config))
+        if changed <= _ONLY_MORE and config.seeds <= main.config.seeds:
+            return main
+    return TrainingRun("ablation-" + ablation.name.replace(" ", "-"), config)
+
+
+def ablation_runs(scale: Scale) -> list[TrainingRun]:
+    """All configurations of the ablation study."""
+    return [ablation_run(scale, ablation) for ablation in scale.ablations]
+
+
+def memory_run(scale: Scale, order: int) -> TrainingRun:
+    """Networks that see the last `order` symbols, on all sources."""
+    settings: dict[str, Any] = (
+        {"model": "markov", "order": order} if order else {"model": "memoryless"}
+    )
+    config = _config(
+        {**settings, **scale.forgetful},
+        scale.length,
+        scale.seeds,
+        prior=SOURCES,
+        period=scale.period,
+    )
+    return TrainingRun(f"markov-{order}" if order else "memoryless", config)
+
+
+def memory_runs(scale: Scale) -> list[TrainingRun]:
+    """Networks that remember too little, for every order."""
+    return [memory_run(scale, order) for order in scale.orders]
+
+
+def no_runs(scale: Scale) -> list[TrainingRun]:
+    """What a study needs that trains nothing."""
+    del scale
+    return []
+
+
+_ONLY_MORE = {"prior", "period", "longest", "seeds"}  # what does not change a member on PTW
+
+
+def _config(settings: Any, length: int, seeds: int, **source: Any) -> TrainConfig:
+    return TrainConfig(**{**settings, "length": length, "seeds": seeds, **source})

@@ -1,0 +1,120 @@
+"""All studies, one after another; those that are done are left as they are."""
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import xarray as xr
+
+from switchpoint._files import replacing
+from switchpoint.experiments.findings import findings
+from switchpoint.experiments.results import Effort, finished, save_result
+from switchpoint.experiments.runs import Runs, is_complete
+from switchpoint.experiments.scales import Scale
+from switchpoint.experiments.studies import STUDIES, Study
+from switchpoint.experiments.watching import Watcher
+from switchpoint.experiments.work import Work
+from switchpoint.training.lock import run_lock
+
+State = Literal["done", "partly", "to do"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a study."""
+
+    study: Study
+    result: xr.Dataset
+    computed: bool
+    """Whether it was computed now; otherwise it had been done before."""
+
+
+def reproduce(
+    scale: Scale,
+    out: Path,
+    only: Iterable[str] | None = None,
+    watcher: Watcher | None = None,
+    command: str = "",
+    then: Callable[[Outcome], None] | None = None,
+) -> list[Outcome]:
+    """Carry out the studies of these names, or all, and save their results below `out`.
+
+    What an earlier call finished is not done again, and one that was stopped, even by
+    `kill -9`, is gone on with; the results are the same. `then` is called after each study.
+    """
+    watcher = Watcher() if watcher is None else watcher
+    outcomes = []
+    out.mkdir(parents=True, exist_ok=True)
+    with run_lock(out):
+        runs = Runs(out / "runs", watcher)
+        for study in chosen(only):
+            result = finished(out, study, scale)
+            computed = result is None
+            if result is None:
+                watcher.begin(study.name)
+                result = _carried_out(study, scale, out, runs, watcher, command)
+            outcome = Outcome(study, result, computed)
+            outcomes.append(outcome)
+            if then is not None:
+                then(outcome)
+        _save_findings(scale, out)
+    return outcomes
+
+
+def chosen(only: Iterable[str] | None) -> list[Study]:
+    """The studies of these names in their usual order, or all."""
+    wanted = set(STUDIES if only is None else only)
+    unknown = sorted(wanted - set(STUDIES))
+    if unknown:
+        raise ValueError(f"study must be one of {', '.join(STUDIES)}, got {unknown[0]!r}")
+    return [study for name, study in STUDIES.items() if name in wanted]
+
+
+def state_of(study: Study, scale: Scale, out: Path) -> State:
+    """How far a study is."""
+    if finished(out, study, scale) is not None:
+        return "done"
+    begun = _parts(out, study).exists() or any(
+        is_complete(out / "runs", run) or (out / "runs" / run.name / "checkpoints").exists()
+        for run in study.runs(scale)
+    )
+    return "partly" if begun else "to do"
+
+
+def _carried_out(
+    study: Study, scale: Scale, out: Path, runs: Runs, watcher: Watcher, command: str
+) -> xr.Dataset:
+    begun, trained = time.monotonic(), runs.seconds
+    parts = _parts(out, study)
+    work = Work(scale, runs, parts, study.description(scale), watcher)
+    result = study.compute(work)
+    training = runs.seconds - trained
+    seconds = time.monotonic() - begun - training
+    save_result(out, study, scale, result, Effort(seconds, training, command))
+    shutil.rmtree(parts, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another study may have begun
+        parts.parent.rmdir()
+    watcher.end(study.name, seconds + training)
+    saved = finished(out, study, scale)
+    if saved is None:
+        raise OSError(f"the result of {study.name} cannot be read back from {out}")
+    return saved
+
+
+def _parts(out: Path, study: Study) -> Path:
+    """Where a study that is not complete keeps its evaluations."""
+    return out / "parts" / study.name
+
+
+def _save_findings(scale: Scale, out: Path) -> None:
+    results = {name: finished(out, study, scale) for name, study in STUDIES.items()}
+    known = {name: result for name, result in results.items() if result is not None}
+    (out / "results").mkdir(exist_ok=True)
+    with replacing(out / "results" / "findings.json") as file:
+        text = json.dumps([finding.fields() for finding in findings(known)], indent=2)
+        file.write((text + "\n").encode())

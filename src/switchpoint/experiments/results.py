@@ -1,0 +1,82 @@
+"""Results in files: one for each study, with what it was made from."""
+
+import platform
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import xarray as xr
+
+from switchpoint import evaluation
+from switchpoint.experiments.scales import Scale
+from switchpoint.experiments.studies import Study
+
+
+def result_path(out: Path, study: str) -> Path:
+    """The file of a study's result."""
+    return out / "results" / f"{study}.nc"
+
+
+def load_result(out: Path, study: str) -> xr.Dataset:
+    """The saved result of a study."""
+    path = result_path(out, study)
+    if not path.exists():
+        raise ValueError(f"there is no result of {study} in {out}; switchpoint reproduce makes it")
+    return evaluation.load(path)
+
+
+def finished(out: Path, study: Study, scale: Scale) -> xr.Dataset | None:
+    """The saved result, where it is whole and of the study as it is described now."""
+    try:
+        found = load_result(out, study.name)
+    except ValueError:
+        return None
+    return found if found.attrs.get("description") == study.description(scale) else None
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a result took, and what asked for it."""
+
+    seconds: float
+    """Of wall time, training not counted."""
+    training_seconds: float
+    command: str
+
+
+def save_result(out: Path, study: Study, scale: Scale, result: xr.Dataset, effort: Effort) -> None:
+    """Write the result of a study, whole or not at all."""
+    path = result_path(out, study.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    about = {
+        "study": study.name,
+        "title": study.title,
+        "paper": study.paper,
+        "question": study.question,
+        "scale": scale.name,
+        "length": scale.length,
+        "sequences": scale.sequences,
+        "labels": scale.labels(),
+        "description": study.description(scale),
+        "provenance": _provenance(scale, effort),
+    }
+    evaluation.save(result.assign_attrs(about), path)
+
+
+def _provenance(scale: Scale, effort: Effort) -> dict[str, Any]:
+    from switchpoint import __version__  # known once all of the package is
+
+    return {
+        "switchpoint": __version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "device": jax.devices()[0].device_kind,
+        "seed": scale.seed,
+        "wall_seconds": round(effort.seconds, 3),
+        "training_seconds": round(effort.training_seconds, 3),
+        "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        "command": effort.command,
+    }

@@ -1,0 +1,123 @@
+"""The report: one file that opens from disk and holds every picture."""
+
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+import xarray as xr
+
+from switchpoint._files import replacing
+from switchpoint.evaluation import load
+from switchpoint.figures.studies import STUDIES
+from switchpoint.report.answer import answer_table, findings, lead
+from switchpoint.report.captions import study_captions
+from switchpoint.report.elements import paragraph, picture, section
+from switchpoint.report.provenance import provenance, scales
+
+_TITLE = "How near do meta-trained networks come to the Bayes optimum?"
+
+
+def write_report(directory: Path) -> Path:
+    """Write `directory/index.html` from the results and pictures in `directory`; its path.
+
+    Results are `results/<study>.nc` and pictures `figures/<figure>.png`. A study without
+    results is named as not run, a picture that is missing with the command that draws it.
+    """
+    results = {
+        name: load(path)
+        for name in STUDIES
+        if (path := directory / "results" / f"{name}.nc").exists()
+    }
+    parts = [
+        _opening(directory, results),
+        _contents(results),
+        *(_study(name, results.get(name), directory / "figures") for name in STUDIES),
+    ]
+    if results:
+        parts.append(section("made", "How this was made", provenance(results)))
+    path = directory / "index.html"
+    with replacing(path, "report") as file:
+        file.write(_page(results, "\n".join(parts)).encode())
+    return path
+
+
+def _page(results: dict[str, xr.Dataset], body: str) -> str:
+    style = files("switchpoint.report").joinpath("page.css").read_text(encoding="utf-8")
+    scale = f" Scale: {escape(scales(results))}." if results else ""
+    # The policy lets nothing be loaded from anywhere: all that is shown is in this file.
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{_TITLE}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+<h1>{_TITLE}</h1>
+<p class="quiet">Sequences switch at hidden times between biases; regret is what a predictor pays,
+in bits, beyond one that knows the bias.{scale}</p>
+</header>
+<main>
+{body}
+</main>
+<footer>Written by <code>switchpoint reproduce</code> from saved results.</footer>
+</body>
+</html>
+"""
+
+
+def _opening(directory: Path, results: dict[str, xr.Dataset]) -> str:
+    """The answer, before anything else."""
+    on = results.get("on-distribution")
+    parts = (
+        [lead(on), answer_table(on)]
+        if on is not None
+        else [paragraph("The study on-distribution, which answers this, was not run.", "missing")]
+    )
+    parts += ["<h3>What was found</h3>", findings(directory / "results" / "findings.json")]
+    return section("answer", "The answer", parts)
+
+
+def _contents(results: dict[str, xr.Dataset]) -> str:
+    """Links to the studies."""
+    links = "".join(
+        f'<li><a href="#{name}">{escape(_title(name, results.get(name)))}</a>'
+        f"{'' if name in results else ' (not run)'}</li>"
+        for name in STUDIES
+    )
+    if results:
+        links += '<li><a href="#made">How this was made</a></li>'
+    return f'<nav aria-label="Studies"><ul>{links}</ul></nav>'
+
+
+def _study(name: str, dataset: xr.Dataset | None, figures: Path) -> str:
+    title = _title(name, dataset)
+    if dataset is None:
+        command = f"<code>switchpoint reproduce --only {escape(name)}</code>"
+        return section(name, title, [f'<p class="missing">Not run: {command} runs it.</p>'])
+    parts = [
+        paragraph(str(dataset.attrs["question"])),
+        paragraph(f"In the paper: {dataset.attrs['paper']}.", "quiet"),
+    ]
+    for figure, caption in study_captions(name, dataset).items():
+        path = figures / f"{figure}.png"
+        if path.exists():
+            paper = f"The paper: {caption.paper}"
+            parts.append(picture(path, caption.alt, [caption.seen, paper]))
+        else:
+            command = f"<code>switchpoint figure {escape(name)}</code>"
+            parts.append(f'<p class="missing">{escape(figure)} is not drawn: {command}.</p>')
+    return section(name, title, parts)
+
+
+def _title(name: str, dataset: xr.Dataset | None) -> str:
+    if dataset is None:
+        return name.replace("-", " ").capitalize()
+    return str(dataset.attrs["title"])
