@@ -21,9 +21,7 @@ def loss_of(path, network, memory, tokens, target):
 
 
 @pytest.mark.parametrize("model", ["rnn", "lstm"])
-@pytest.mark.parametrize(
-    ("alphabet", "hidden", "batch", "time"), [(2, 32, 32, 9), (5, 48, 24, 3), (2, 16, 7, 2)]
-)
+@pytest.mark.parametrize(("alphabet", "hidden", "batch", "time"), [(2, 32, 32, 4), (5, 48, 7, 2)])
 def test_kernels_compute_what_the_plain_path_does(model, alphabet, hidden, batch, time):
     key = jax.random.key(0)
     network = network_from_name(model, alphabet, 20, key, hidden=hidden, readout=1)
@@ -52,9 +50,9 @@ def test_predictions_agree_over_a_long_sequence(model):
 
 
 def test_members_of_an_ensemble_go_through_the_kernels_together():
-    keys = jax.random.split(jax.random.key(0), 3)
+    keys = jax.random.split(jax.random.key(0), 2)
     networks = jax.vmap(lambda key: network_from_name("lstm", 2, 8, key, hidden=16))(keys)
-    symbols = jax.random.randint(keys[0], (3, 16, 8), 0, 2)
+    symbols = jax.random.randint(keys[0], (2, 16, 3), 0, 2)
 
     def gradients(path):
         def loss(network, symbols):

@@ -36,6 +36,7 @@ def _positions(layers: tuple[int, ...], more: Settings) -> Iterator[Ablation]:
 
 
 def _contexts(contexts: tuple[int, ...], more: Settings) -> Iterator[Ablation]:
+    yield Ablation("context", {"model": "transformer", **more})  # sees all
     for context in contexts:
         yield Ablation("context", {"model": "transformer", "context": context, **more})
 
@@ -113,8 +114,8 @@ QUICK = Scale(
         *_core(("rnn", "lstm"), (8, 32), (0,), _BRIEF),
         *_core(("lstm",), (32,), (1,), _BRIEF),
         *_stacks(("stack-lstm",), (1, 8), (1,), {**_BRIEF, "hidden": 32, "readout": 0}),
-        *_positions((1,), {**_TRANSFORMER, "steps": 300}),
-        *_contexts((4,), {**_TRANSFORMER, "steps": 300, "layers": 1}),
+        *_positions((1, 2), {**_TRANSFORMER, "steps": 300}),
+        *_contexts((4, 16), {**_TRANSFORMER, "steps": 300, "layers": 1}),
     ),
     ablation_seeds=1,
     prior_sequences=2_000,
@@ -131,7 +132,7 @@ QUICK = Scale(
         "off-distribution": 18,
         "longer-lengths": 22,
         "other-lengths": 28,
-        "ablations": 75,
+        "ablations": 120,
         "priors": 12,
         "regret-by-index": 3,
         "length-512": 6,

@@ -130,7 +130,8 @@ def _transformer(dataset: xr.Dataset) -> Figure:
         context = dataset.isel(configuration=_part(dataset, "context"))
         labels = _contexts(right, context)
         for axes in (left, right):
-            axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+            low, high = axes.get_ylim()
+            axes.set_ylim(min(0.0, low), 1.06 * high)
         figure.draw_without_rendering()
         labels_right(right, labels)
     return figure

@@ -95,10 +95,7 @@ def _forward_step(
 ) -> None:
     t = time[0]
     previous = (t + count - 1) % count
-    rows = pl.ds(pl.program_id(0) * tiles.rows, tiles.rows)
-    first = pl.program_id(1) * tiles.units
-    own = pl.ds(first, tiles.units)
-    columns = [pl.ds(gate * hidden + first, tiles.units) for gate in range(4)]
+    rows, own, columns = _part(tiles, hidden)
 
     def add(k: Any, sums: tuple[Any, ...]) -> tuple[Any, ...]:
         inner = pl.ds(k * tiles.inner, tiles.inner)
@@ -141,10 +138,7 @@ def _backward_step(
 ) -> None:
     t = time[0]
     previous = (t + count - 1) % count
-    rows = pl.ds(pl.program_id(0) * tiles.rows, tiles.rows)
-    first = pl.program_id(1) * tiles.units
-    own = pl.ds(first, tiles.units)
-    columns = [pl.ds(gate * hidden + first, tiles.units) for gate in range(4)]
+    rows, own, columns = _part(tiles, hidden)
     d_output = d_outputs[t, rows, own] + jnp.where(
         t == count - 1,
         d_output_last[rows, own],
@@ -167,6 +161,14 @@ def _backward_step(
     for slope, column in zip(slopes, columns, strict=True):
         d_sums[previous, rows, column] = slope.astype(WIDE)
     d_cell[rows, own] = d_after * forget
+
+
+def _part(tiles: Tiles, hidden: int) -> tuple[Any, Any, list[Any]]:
+    """What this program computes: the sequences, the units, and the units of each gate."""
+    rows = pl.ds(pl.program_id(0) * tiles.rows, tiles.rows)
+    first = pl.program_id(1) * tiles.units
+    columns = [pl.ds(gate * hidden + first, tiles.units) for gate in range(4)]
+    return rows, pl.ds(first, tiles.units), columns
 
 
 def chosen(table: Any, token: Any, column: Any) -> Any:
