@@ -51,7 +51,7 @@ def test_predictions_agree_over_a_long_sequence(model):
 
 def test_members_of_an_ensemble_go_through_the_kernels_together():
     keys = jax.random.split(jax.random.key(0), 2)
-    networks = jax.vmap(lambda key: network_from_name("lstm", 2, 8, key, hidden=16))(keys)
+    networks = jax.vmap(lambda key: network_from_name("rnn", 2, 8, key, hidden=16))(keys)
     symbols = jax.random.randint(keys[0], (2, 16, 3), 0, 2)
 
     def gradients(path):
@@ -67,7 +67,7 @@ def test_members_of_an_ensemble_go_through_the_kernels_together():
 
 
 def test_training_takes_the_path_it_is_told():
-    config = TrainConfig(model="lstm", hidden=16, readout=0, length=4, batch=16, steps=3)
+    config = TrainConfig(model="rnn", hidden=16, readout=0, length=4, batch=16, steps=3)
     ends = {}
     for path in ("plain", "fused"):
         program = Program(config, kernels=path)

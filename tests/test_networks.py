@@ -62,7 +62,7 @@ def numpy_logits(network, symbols):
 def test_recurrent_networks_are_their_definition(name):
     network = small(name, readout=2)
     symbols = np.random.default_rng(0).integers(0, 3, (2, 9))
-    logits = network.logits(jnp.asarray(symbols, jnp.int32))
+    logits = jax.jit(lambda rows: network.logits(rows))(jnp.asarray(symbols, jnp.int32))
     for row, expected in zip(logits, symbols, strict=True):
         np.testing.assert_allclose(row, numpy_logits(network, expected), atol=2e-6)
 
@@ -83,8 +83,8 @@ def test_weight_gradients_in_one_product_are_the_scan_s_own(name):
         last, (outputs, _) = _scan(cell, carry, drive)
         return last, outputs
 
-    ours = jax.grad(lambda *args: loss(recurrence, *args), (0, 1, 2))(cell, carry, drive)
-    true = jax.grad(lambda *args: loss(plain, *args), (0, 1, 2))(cell, carry, drive)
+    ours = jax.jit(jax.grad(lambda *args: loss(recurrence, *args), (0, 1, 2)))(cell, carry, drive)
+    true = jax.jit(jax.grad(lambda *args: loss(plain, *args), (0, 1, 2)))(cell, carry, drive)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(true), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     assert all(np.abs(leaf).max() > 1e-4 for leaf in jax.tree.leaves(true))

@@ -53,7 +53,7 @@ def assert_same(run, other):
 
 class TestReproducible:
     def test_the_same_configuration_gives_the_same_numbers(self):
-        assert_same(train(small(steps=15)), train(small(steps=15)))
+        assert_same(train(small()), train(small()))
 
     @pytest.fixture(scope="class")
     @staticmethod
@@ -71,6 +71,13 @@ class TestReproducible:
         for a, b in zip(together, jax.tree.leaves(alone.networks[0]), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6)
         assert many.reports[-1].excess[which[0]] == pytest.approx(alone.reports[-1].excess[0])
+
+    def test_the_best_is_of_the_prior_that_is_asked_for(self, many):
+        excess = many.reports[-1].excess
+        of_lin = [member.index for member in many.members if member.prior == "lin"]
+        assert many.best("lin") is many.networks[min(of_lin, key=lambda i: excess[i])]
+        with pytest.raises(ValueError, match="prior must be one of ptw, lin, got 'regular'"):
+            many.best("regular")
 
     def test_members_differ(self, many):
         first = [np.asarray(network.input.weight).tobytes() for network in many.networks]
@@ -182,7 +189,7 @@ print(json.dumps([len(jax.devices()), [float(x) for x in np.concatenate(leaves)]
 
 
 def test_several_devices_give_the_numbers_of_one():
-    config = {**SMALL, "prior": ["ptw", "lin"], "seeds": 4}
+    config = {**SMALL, "model": "rnn", "prior": ["ptw", "lin"], "seeds": 4, "steps": 10}
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
     environment = {
         **os.environ,
@@ -219,21 +226,18 @@ class TestLoss:
         bits = sp.code_length(symbols, network.log_probs(symbols))
         assert float(loss) / np.log(2) == pytest.approx(float(bits.mean()), rel=1e-5)
 
-    @pytest.mark.parametrize("name", ["stack-lstm", "transformer"])
-    def test_truncation_keeps_the_loss_and_cuts_the_gradient(self, name, key):
-        options = {"layers": 1} if name == "transformer" else {"hidden": 5}
-        network = network_from_name(name, 2, 12, key, **options)
+    def test_truncation_keeps_the_loss_and_cuts_the_gradient(self, key):
+        network = network_from_name("stack-rnn", 2, 12, key, hidden=5)
         symbols = jax.random.randint(key, (4, 12), 0, 2)
         even = jnp.full(12, 1 / 12)
         whole, slope = jitted_loss(network, symbols, even)
         cut, cut_slope = jitted_loss(network, symbols, even, chunk=4)
         assert float(cut) == pytest.approx(float(whole), rel=1e-5)
+
         # The last layer sees no other time than its own: its gradient is not cut.
-        last = (
-            (lambda n: n.output.weight)
-            if name == "transformer"
-            else (lambda n: n.output.layers[-1].weight)
-        )
+        def last(network):
+            return network.output.layers[-1].weight
+
         np.testing.assert_allclose(last(cut_slope), last(slope), atol=1e-6)
         differ = [
             float(jnp.abs(a - b).max())
@@ -304,7 +308,3 @@ class TestBadInput:
         (tmp_path / "file").write_text("")
         with pytest.raises(ValueError, match="out cannot be made"):
             train(small(), out=tmp_path / "file" / "run")
-
-    def test_best_of_an_unknown_prior(self):
-        with pytest.raises(ValueError, match="prior must be one of ptw, got 'lin'"):
-            train(small(steps=1)).best("lin")
