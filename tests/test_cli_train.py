@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from switchpoint import training
+from switchpoint.cli import main
 from switchpoint.cli.train import train
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.progress import Progress, SilentProgress
@@ -25,6 +26,10 @@ class Engine:
 
     def __init__(self):
         self.calls = []
+        self.has_all_cores = False
+
+    def use_all_cores(self):
+        self.has_all_cores = True
 
     def __call__(self, config, **others):
         self.calls.append((config, others))
@@ -47,6 +52,8 @@ def engine(monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "80")
     engine = Engine()
     monkeypatch.setattr(training, "train", engine)
+    # The real one would stay in force for the tests that come after.
+    monkeypatch.setattr(training, "use_all_cores", engine.use_all_cores)
     return engine
 
 
@@ -145,6 +152,13 @@ def test_options_win_over_the_file(engine, tmp_path):
     )
 
 
+def test_the_kernels_are_no_field(engine):
+    assert configured(engine, "--kernels", "plain") == TrainConfig()
+    assert engine.calls[-1][1]["kernels"] == "plain"
+    configured(engine)
+    assert engine.calls[-1][1]["kernels"] == "auto"
+
+
 # --- what is refused -------------------------------------------------------------------------
 
 
@@ -167,6 +181,32 @@ def test_faults_are_found_before_the_work(engine, tmp_path):
         assert message in caught.value.format_message()
     assert engine.calls == []
     assert not (tmp_path / "run").exists()
+
+
+def test_unknown_kernels_are_refused_in_one_line(engine, capsys):
+    assert main(["train", "--kernels", "fast", "--out", "run"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "switchpoint: kernels must be one of auto, fused, plain, got 'fast'\n"
+    assert engine.calls == []
+
+
+def test_a_run_that_lost_its_reports_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training, "use_all_cores", lambda: None)
+    settings = {"model": "memoryless", "length": 4, "batch": 2, "steps": 2, "validation": 2}
+    command = ["train", *map(str, arguments_for(settings)), "--out", "run", "--quiet"]
+    assert main(command) == 0
+    assert main(command) == 0  # it is complete, and that is no fault
+    capsys.readouterr()
+    Path("run/metrics.jsonl").write_text("")
+    assert main(command) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "switchpoint: run/metrics.jsonl must end with the report of step 2, where the run goes on, "
+        "got none\n"
+    )
 
 
 # --- what is shown ---------------------------------------------------------------------------
@@ -198,6 +238,7 @@ def test_quiet_prints_the_path_alone(engine, capsys):
     _, others = engine.calls[0]
     assert isinstance(others["progress"], SilentProgress)
     assert others["tensorboard"] is False
+    assert engine.has_all_cores
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -210,7 +251,8 @@ def test_help_explains_every_field(monkeypatch, capsys, width):
     for each in FIELDS:
         assert f" {option_of(each.name)} " in flat
         assert each.metadata["help"].rstrip(".") in flat
-    for default in ["[default: 256]", "[default: cosine]", "[default: by model]"]:
-        assert default in flat
+    assert re.search("--kernels PATH .* on a CPU .* slow.* agree to about 0.002", flat)
+    for default in ["256", "auto", "cosine", "by model"]:
+        assert f"[default: {default}]" in flat
     panels = [line.split()[1] for line in lines if line.startswith("╭")]
     assert panels == ["Options", "Network", "Source", "Members", "Optimisation", "Measurement"]

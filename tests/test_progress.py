@@ -14,6 +14,7 @@ from switchpoint.training.progress import (
     PlainProgress,
     RichProgress,
     SilentProgress,
+    _Pace,
     progress_for,
 )
 from switchpoint.training.report import Report
@@ -84,6 +85,18 @@ def test_time_left(steps_per_second, left):
     progress.tick(100, steps_per_second)
     progress.report(Report(100, *[(1.0,) * 8] * 3, ()))
     assert stream.getvalue().rstrip().endswith(f" | {left} left")
+
+
+def test_the_time_left_is_what_the_present_pace_takes_for_the_steps_to_come():
+    resumed = _Pace(members=8, step=100, last_step=2000)
+    for unknown in (0.0, math.inf, math.nan):
+        assert resumed.at(200, unknown).facts() == []
+    hasty = resumed.at(500, 100.0)  # of which 100 were done by an earlier process
+    assert hasty.facts() == ["100 steps/s", "800 seed-steps/s", "15 s left"]
+    assert hasty.at(500, 12.5).facts()[-1] == "2 min 0 s left"
+    assert hasty.at(400, 12.5).facts()[-1] == "2 min 0 s left"  # a step that is done stays done
+    assert hasty.at(2000, 12.5).facts()[-1] == "0 s left"
+    assert (resumed.done, hasty.done, hasty.at(2000, 12.5).done) == (0.05, 0.25, 1.0)
 
 
 def test_a_stream_without_the_sign_does_not_end_the_run():

@@ -1,5 +1,6 @@
 """Training: the same numbers however a run is cut, and networks that learn what they can."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from switchpoint.training import TrainConfig, read_reports, train
 from switchpoint.training.loss import loss_and_gradient
 from switchpoint.training.optimiser import rate_at
 from switchpoint.training.program import Program
-from switchpoint.training.progress import PlainProgress
+from switchpoint.training.progress import PlainProgress, SilentProgress
 
 jitted_loss = jax.jit(loss_and_gradient, static_argnames="chunk")
 
@@ -57,8 +58,9 @@ class TestReproducible:
 
     @pytest.fixture(scope="class")
     @staticmethod
-    def many():
-        return train(small(prior=["ptw", "lin"], seeds=2, learning_rate=[1e-2, 1e-3]))
+    def many(tmp_path_factory):
+        config = small(prior=["ptw", "lin"], seeds=2, learning_rate=[1e-2, 1e-3])
+        return train(config, out=tmp_path_factory.mktemp("many"))
 
     def test_a_member_is_the_same_alone_and_among_others(self, many):
         alone = train(small(prior="lin", first_seed=1, learning_rate=1e-3))
@@ -76,8 +78,16 @@ class TestReproducible:
         excess = many.reports[-1].excess
         of_lin = [member.index for member in many.members if member.prior == "lin"]
         assert many.best("lin") is many.networks[min(of_lin, key=lambda i: excess[i])]
+        for prior in (None, "ptw", "lin"):
+            assert eqx.tree_equal(sp.load(many.path, prior=prior), many.best(prior))
         with pytest.raises(ValueError, match="prior must be one of ptw, lin, got 'regular'"):
             many.best("regular")
+
+    def test_the_best_is_not_frozen(self, many):
+        first, second = sorted(range(8), key=lambda i: many.reports[-1].excess[i])[:2]
+        assert many.best() is many.networks[first]
+        report = dataclasses.replace(many.reports[-1], frozen=(first,))
+        assert dataclasses.replace(many, reports=(report,)).best() is many.networks[second]
 
     def test_members_differ(self, many):
         first = [np.asarray(network.input.weight).tobytes() for network in many.networks]
@@ -142,18 +152,40 @@ class TestResuming:
         assert (tmp_path / "config.json").read_bytes() == before
 
     def test_an_interrupt_saves_and_the_run_goes_on(self, tmp_path, monkeypatch):
-        class Impatient(PlainProgress):
-            def tick(self, step, steps_per_second):  # noqa: ARG002
-                if step >= 7:
-                    os.kill(os.getpid(), signal.SIGINT)
-
-        driver = sys.modules["switchpoint.training.train"]
-        monkeypatch.setattr(driver, "_TRIP_SECONDS", 0.0)
-        with pytest.raises(KeyboardInterrupt):
-            train(small(), out=tmp_path, progress=Impatient(sys.stdout))
+        interrupt(small(), 7, tmp_path, monkeypatch)
         assert latest(tmp_path) == 7
         assert_same(train(small(), out=tmp_path), train(small()))
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_a_run_that_lost_reports_does_not_go_on(self, tmp_path, monkeypatch):
+        interrupt(small(), 25, tmp_path, monkeypatch)
+        metrics = tmp_path / "metrics.jsonl"
+        first, second = metrics.read_bytes().splitlines(keepends=True)
+        needed = "metrics.jsonl must end with the report of step 20, where the run goes on, got "
+        for left, found in ((first, "that of step 10"), (b"", "none"), (None, "none")):
+            metrics.unlink() if left is None else metrics.write_bytes(left)
+            with pytest.raises(ValueError, match=needed + found):
+                train(small(), out=tmp_path)
+        metrics.write_bytes(first + second)
+        whole = train(small(), out=tmp_path)
+        assert [report.step for report in whole.reports] == [10, 20, 30]
+        metrics.write_bytes(first + second)  # and nothing is left to do
+        with pytest.raises(ValueError, match=r"the report of step 30, .* got that of step 20"):
+            train(small(), out=tmp_path)
+
+    def test_a_run_goes_on_with_the_other_kernels(self, tmp_path, monkeypatch):
+        config = small(model="rnn", hidden=16, length=4, batch=16, steps=6, report_every=3)
+        plain = train(config, kernels="plain")
+        interrupt(config, 4, tmp_path, monkeypatch, kernels="plain")
+        saved = (tmp_path / "config.json").read_bytes()
+        mixed = train(config, out=tmp_path, kernels="fused")
+        assert (tmp_path / "config.json").read_bytes() == saved
+        assert [report.step for report in mixed.reports] == [3, 6]
+        assert mixed.reports[0] == plain.reports[0]
+        difference = max(
+            np.abs(a - b).max() for a, b in zip(weights(mixed), weights(plain), strict=True)
+        )
+        assert 0 < difference < 0.02  # two steps were taken by kernels, from the same place
 
     def test_the_run_directory_holds_what_it_should(self, tmp_path):
         run = train(small(prior=["ptw", "regular"], period=3), out=tmp_path, tensorboard=True)
@@ -173,12 +205,45 @@ class TestResuming:
             assert eqx.tree_equal(a, b)
 
 
+def interrupt(config, step, directory, monkeypatch, **options):
+    """Begin a run, and press Ctrl-C when so many steps are done."""
+
+    class Impatient(SilentProgress):
+        def tick(self, done, steps_per_second):  # noqa: ARG002
+            if done == step:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    driver = sys.modules["switchpoint.training.train"]
+    monkeypatch.setattr(driver, "_TRIP_SECONDS", 0.0)  # a step is a trip
+    with pytest.raises(KeyboardInterrupt):
+        train(config, out=directory, progress=Impatient(), **options)
+
+
 def latest(directory):
     """The step of the newest checkpoint in a run's directory."""
     names = [path.name for path in (directory / "checkpoints").glob("step-*.safetensors")]
     return max((int(name[5:14]) for name in names), default=-1)
 
 
+def python(program, *arguments, flags):
+    """Start a program in a process of its own, with these flags of XLA."""
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {flags}",
+        "PYTHONPATH": str(Path(sp.__file__).parents[1]),
+    }
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+
+
+def printed(process):
+    """What a process printed as JSON before it ended well."""
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return json.loads(out)
+
+
+DEVICE_COUNT = "--xla_force_host_platform_device_count"
 DEVICES = """
 import sys, json, numpy as np, jax
 from switchpoint.training import train, TrainConfig
@@ -190,19 +255,30 @@ print(json.dumps([len(jax.devices()), [float(x) for x in np.concatenate(leaves)]
 
 def test_several_devices_give_the_numbers_of_one():
     config = {**SMALL, "model": "rnn", "prior": ["ptw", "lin"], "seeds": 4, "steps": 10}
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
-    environment = {
-        **os.environ,
-        "XLA_FLAGS": flags,
-        "PYTHONPATH": str(Path(sp.__file__).parents[1]),
-    }
-    command = [sys.executable, "-c", DEVICES, json.dumps(config)]
-    process = subprocess.run(command, env=environment, check=True, capture_output=True)
-    devices, found = json.loads(process.stdout)
-    assert devices == 4
-    assert len(jax.devices()) == 1
-    one = np.concatenate([leaf.ravel() for leaf in weights(train(TrainConfig(**config)))])
-    np.testing.assert_allclose(found, one, atol=1e-6)
+    processes = [
+        python(DEVICES, json.dumps(config), flags=f"{DEVICE_COUNT}={count}") for count in (1, 4)
+    ]
+    (one, numbers), (four, same_numbers) = map(printed, processes)
+    assert (one, four) == (1, 4)
+    np.testing.assert_allclose(same_numbers, numbers, atol=1e-6)
+
+
+CORES = """
+import os, sys, jax
+from switchpoint.training import use_all_cores
+os.cpu_count = lambda: 5  # on any machine
+if sys.argv[1] == "late":
+    jax.devices()
+use_all_cores()
+print(len(jax.devices("cpu")))
+"""
+
+
+def test_every_core_can_be_a_device():
+    early = python(CORES, "early", flags="")
+    chosen = python(CORES, "early", flags=f"{DEVICE_COUNT}=3")
+    late = python(CORES, "late", flags="")
+    assert [printed(process) for process in (early, chosen, late)] == [5, 3, 1]
 
 
 def test_a_member_that_is_not_finite_is_frozen_and_the_others_go_on(capsys):
@@ -299,6 +375,11 @@ class TestBadInput:
 
         with run_lock(tmp_path), pytest.raises(ValueError, match="another process is training"):
             train(small(), out=tmp_path)
+
+    def test_kernels_are_refused_before_there_are_files(self, tmp_path):
+        with pytest.raises(ValueError, match="kernels must be one of auto, fused, plain, got 'x'"):
+            train(small(), out=tmp_path / "run", kernels="x")
+        assert not (tmp_path / "run").exists()
 
     def test_events_need_a_directory(self):
         with pytest.raises(ValueError, match="tensorboard needs a directory"):

@@ -17,7 +17,9 @@ from rich.text import Text
 from switchpoint import training
 from switchpoint.cli.config_options import given_settings, with_an_option_for_every_field
 from switchpoint.cli.summary import shortened
+from switchpoint.neural.kernels.choice import PATHS
 from switchpoint.training.config import TrainConfig
+from switchpoint.training.fields import one_of
 from switchpoint.training.members import Member
 from switchpoint.training.progress import SilentProgress, progress_for
 from switchpoint.training.report import Report
@@ -43,6 +45,16 @@ def train(
             "option wins over it.",
         ),
     ] = None,
+    kernels: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="Which path computes: fused (GPU kernels, for the networks that have them; on a "
+            "CPU they are interpreted, which is slow), plain, or auto: fused on a GPU, plain "
+            "elsewhere. Predictions agree to about 0.002; checkpoints are the same, so that a run "
+            "may be continued with another path.",
+        ),
+    ] = "auto",
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write events for TensorBoard as well.")
     ] = False,
@@ -62,12 +74,13 @@ def train(
         switchpoint train --prior ptw --prior lin --seeds 10 --out runs/lstm
     """
     training.use_all_cores()
+    kernels = one_of(*PATHS)("kernels", kernels)
     given = given_settings(settings)
     plan = TrainConfig(**given) if config is None else read_toml(config, **given)
     console = Console(file=sys.stdout, highlight=False, quiet=quiet)
     _print_plan(console, plan, out)
     progress = SilentProgress() if quiet else progress_for(sys.stderr)
-    run = training.train(plan, out=out, progress=progress, tensorboard=tensorboard)
+    run = training.train(plan, out=out, progress=progress, tensorboard=tensorboard, kernels=kernels)
     _print_results(console, plan, run.members, run.reports[-1])
     count = len(run.members)
     networks = "the trained network" if count == 1 else f"the {count} trained networks"

@@ -7,7 +7,8 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from switchpoint.sources import Draw
 
-_BITS_PER_NAT = float(1 / np.log(2))
+BITS_PER_NAT = float(1 / np.log(2))
+"""What turns natural logarithms into bits."""
 
 
 def regret(
@@ -20,7 +21,7 @@ def regret(
     _same_shape("log_probs", log_probs, draw.probs.shape)
     # Where the truth gives a symbol no chance, its prediction costs nothing.
     expected = jnp.where(draw.probs > 0, draw.probs * log_probs, 0)
-    return jnp.sum(xlogy(draw.probs, draw.probs) - expected, axis=-1) * _BITS_PER_NAT
+    return jnp.sum(xlogy(draw.probs, draw.probs) - expected, axis=-1) * BITS_PER_NAT
 
 
 def cumulative_regret(
@@ -42,7 +43,7 @@ def excess_regret(
     _same_shape("log_probs", log_probs, draw.probs.shape)
     _same_shape("reference", reference, draw.probs.shape)
     expected = jnp.where(draw.probs > 0, draw.probs * (reference - log_probs), 0)
-    return jnp.sum(expected, axis=-1) * _BITS_PER_NAT
+    return jnp.sum(expected, axis=-1) * BITS_PER_NAT
 
 
 def code_length(
@@ -52,7 +53,7 @@ def code_length(
     symbols = jnp.asarray(symbols)
     _same_shape("log_probs", log_probs, (*symbols.shape, log_probs.shape[-1]))
     taken = jnp.take_along_axis(log_probs, symbols[..., None], axis=-1)[..., 0]
-    return -taken * _BITS_PER_NAT
+    return -taken * BITS_PER_NAT
 
 
 def _same_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:

@@ -1,12 +1,13 @@
 """Trained networks for the studies: trained once, shared by all that need them."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from switchpoint.experiments.watching import WatchedTraining, Watcher
-from switchpoint.neural import Network, load_members, read_card
+from switchpoint.neural import Network, best_member, load_members, read_card
 from switchpoint.training import TrainConfig, train
 
 
@@ -20,26 +21,22 @@ class TrainingRun:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The networks of a run."""
+    """The networks of a run, with the card that says what became of each."""
 
-    config: TrainConfig
     networks: Sequence[Network]
-    excess: Sequence[float | None]
-    """The excess of each on the validation sequences; None where it is not finite."""
-    frozen: Sequence[bool]
-    """Whether training stopped because a loss was not finite."""
+    card: Mapping[str, Any]
 
     def of(self, prior: str) -> list[Network | None]:
         """The networks trained on `prior`, one for each seed; None where training failed."""
-        return [None if self.frozen[i] else self.networks[i] for i in self._indices(prior)]
+        return [
+            None if member["frozen"] else network
+            for network, member in zip(self.networks, self.card["members"], strict=True)
+            if member["prior"] == prior
+        ]
 
     def best(self, prior: str) -> Network:
         """The one of them with the lowest excess on the validation sequences."""
-        measured = [(e, i) for i in self._indices(prior) if (e := self.excess[i]) is not None]
-        return self.networks[min(measured)[1] if measured else self._indices(prior)[0]]
-
-    def _indices(self, prior: str) -> list[int]:
-        return [m.index for m in self.config.members() if m.prior == prior]
+        return self.networks[best_member(self.card, prior)]
 
 
 class Runs:
@@ -57,10 +54,14 @@ class Runs:
         if run.name not in self._loaded:
             if not is_complete(self._directory, run):
                 begun = time.monotonic()
-                path = self._directory / run.name
-                train(run.config, out=path, progress=WatchedTraining(self._watcher, run.name))
+                train(
+                    run.config,
+                    out=self._directory / run.name,
+                    progress=WatchedTraining(self._watcher, run.name),
+                )
                 self.seconds += time.monotonic() - begun
-            self._loaded[run.name] = _loaded(self._directory / run.name, run.config)
+            path = self._directory / run.name
+            self._loaded[run.name] = Ensemble(load_members(path), read_card(path))
         return self._loaded[run.name]
 
 
@@ -71,13 +72,3 @@ def is_complete(directory: Path, run: TrainingRun) -> bool:
     except ValueError:
         return False
     return bool(card.get("config") == run.config.to_dict())
-
-
-def _loaded(path: Path, config: TrainConfig) -> Ensemble:
-    members = read_card(path)["members"]
-    return Ensemble(
-        config,
-        load_members(path),
-        [member["excess"] for member in members],
-        [member["frozen"] for member in members],
-    )

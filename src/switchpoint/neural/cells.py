@@ -6,7 +6,7 @@ of every weight (see `recurrence`).
 """
 
 from abc import abstractmethod
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -16,6 +16,19 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from switchpoint.neural.dense import fan_in_normal
 
 Carry = TypeVar("Carry")
+
+
+class Passage(NamedTuple):
+    """What is known of a run along time when the derivatives of the weights are formed."""
+
+    before: Float[Array, "time batch hidden"]
+    """The output before each step."""
+    after: Float[Array, "time batch hidden"]
+    """The output after each step."""
+    top: Float[Array, "time batch width"] | None
+    """What else each step multiplied, if anything."""
+    d_drive: Float[Array, "time batch drive"]
+    """The derivative of each step's drive."""
 
 
 class Cell(eqx.Module, Generic[Carry]):
@@ -50,18 +63,8 @@ class Cell(eqx.Module, Generic[Carry]):
         return None
 
     @abstractmethod
-    def gradient(
-        self,
-        before: Float[Array, "time batch hidden"],
-        after: Float[Array, "time batch hidden"],
-        top: Float[Array, "time batch width"] | None,
-        drive: Float[Array, "time batch drive"],
-    ) -> "Cell[Carry]":
-        """The derivatives of the weights, in their places.
-
-        `before` and `after` are the outputs before and after each step, `drive` is the
-        derivative of each step's drive.
-        """
+    def gradient(self, passage: Passage) -> "Cell[Carry]":
+        """The derivatives of the weights, in their places."""
 
 
 class RNNCell(Cell[Float[Array, "batch hidden"]]):
@@ -89,15 +92,9 @@ class RNNCell(Cell[Float[Array, "batch hidden"]]):
     def output(self, carry: Float[Array, "batch hidden"]) -> Float[Array, "batch hidden"]:
         return carry
 
-    def gradient(
-        self,
-        before: Float[Array, "time batch hidden"],
-        after: Float[Array, "time batch hidden"],
-        top: Float[Array, "time batch width"] | None,
-        drive: Float[Array, "time batch drive"],
-    ) -> "RNNCell":
-        del after, top
-        return eqx.tree_at(lambda cell: cell.weight, self, summed_outer(before, drive))
+    def gradient(self, passage: Passage) -> "RNNCell":
+        weight = summed_outer(passage.before, passage.d_drive)
+        return eqx.tree_at(lambda cell: cell.weight, self, weight)
 
 
 class LSTMCarry(eqx.Module):
@@ -138,15 +135,9 @@ class LSTMCell(Cell[LSTMCarry]):
     def output(self, carry: LSTMCarry) -> Float[Array, "batch hidden"]:
         return carry.output
 
-    def gradient(
-        self,
-        before: Float[Array, "time batch hidden"],
-        after: Float[Array, "time batch hidden"],
-        top: Float[Array, "time batch width"] | None,
-        drive: Float[Array, "time batch drive"],
-    ) -> "LSTMCell":
-        del after, top
-        return eqx.tree_at(lambda cell: cell.weight, self, summed_outer(before, drive))
+    def gradient(self, passage: Passage) -> "LSTMCell":
+        weight = summed_outer(passage.before, passage.d_drive)
+        return eqx.tree_at(lambda cell: cell.weight, self, weight)
 
 
 def summed_outer(

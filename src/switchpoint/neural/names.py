@@ -1,6 +1,6 @@
 """Networks by the short names that commands, configurations and files use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jaxtyping import PRNGKeyArray
@@ -26,18 +26,6 @@ MODEL_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 """The options of each network, and their defaults: the paper's choices."""
 
-_BUILDERS: Mapping[str, Callable[..., Network]] = {
-    "rnn": lambda alphabet, _, key, **options: Recurrent(alphabet, "rnn", key=key, **options),
-    "lstm": lambda alphabet, _, key, **options: Recurrent(alphabet, "lstm", key=key, **options),
-    "stack-rnn": lambda alphabet, _, key, **options: Recurrent(alphabet, "rnn", key=key, **options),
-    "stack-lstm": lambda alphabet, _, key, **options: Recurrent(
-        alphabet, "lstm", key=key, **options
-    ),
-    "transformer": lambda alphabet, _, key, **options: Transformer(alphabet, key=key, **options),
-    "memoryless": lambda alphabet, length, _: Memoryless(alphabet, length),
-    "markov": lambda alphabet, _, key, **options: Markov(alphabet, key=key, **options),
-}
-
 
 def network_from_name(
     name: str, alphabet: int, length: int, key: PRNGKeyArray, **options: Any
@@ -48,7 +36,14 @@ def network_from_name(
     """
     alphabet = _checks.positive_int("alphabet", alphabet)
     options = check_options(name, length, options)
-    return _BUILDERS[name](alphabet, length, key, **options)
+    match name:
+        case "memoryless":
+            return Memoryless(alphabet, length)
+        case "markov":
+            return Markov(alphabet, key=key, **options)
+        case "transformer":
+            return Transformer(alphabet, key=key, **options)
+    return Recurrent(alphabet, "lstm" if name.endswith("lstm") else "rnn", key=key, **options)
 
 
 def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[str, Any]:

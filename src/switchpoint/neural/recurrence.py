@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from switchpoint.neural.cells import Cell
+from switchpoint.neural.cells import Cell, Passage
 
 Carry = Any
 
@@ -53,7 +53,7 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
     cell, first, after, tops, pull_back = residuals
     d_carry, d_drive = pull_back(cotangent)
     before = jnp.concatenate([first[None], after[:-1]])
-    return cell.gradient(before, after, tops, d_drive), d_carry, d_drive
+    return cell.gradient(Passage(before, after, tops, d_drive)), d_carry, d_drive
 
 
 recurrence.defvjp(_forward, _backward)

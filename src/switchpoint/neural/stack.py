@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from switchpoint.neural.cells import Cell, LSTMCell, RNNCell, summed_outer
+from switchpoint.neural.cells import Cell, LSTMCell, Passage, RNNCell, summed_outer
 from switchpoint.neural.dense import fan_in_normal
 
 
@@ -52,10 +52,10 @@ class StackCell(Cell[StackCarry]):
     def step(self, carry: StackCarry, parts: tuple[Float[Array, "batch _"], ...]) -> StackCarry:
         *for_inner, for_stack = parts
         from_stack = self.inner.parts(self.top(carry) @ self.read)
-        inner = self.inner.step(
+        inner: Any = self.inner.step(
             carry.inner, tuple(a + b for a, b in zip(for_inner, from_stack, strict=True))
         )
-        written = self.output(StackCarry(inner, carry.stack)) @ self.write + for_stack
+        written = self.inner.output(inner) @ self.write + for_stack
         actions, value = jnp.split(written, [3], axis=-1)
         return StackCarry(inner, moved(carry.stack, jax.nn.softmax(actions), value))
 
@@ -65,22 +65,16 @@ class StackCell(Cell[StackCarry]):
     def top(self, carry: StackCarry) -> Float[Array, "batch width"]:
         return carry.stack[:, 0]
 
-    def gradient(
-        self,
-        before: Float[Array, "time batch hidden"],
-        after: Float[Array, "time batch hidden"],
-        top: Float[Array, "time batch width"] | None,
-        drive: Float[Array, "time batch drive"],
-    ) -> "StackCell":
-        assert top is not None
-        for_inner, for_stack = jnp.split(drive, [self.inner.drive_width], axis=-1)
+    def gradient(self, passage: Passage) -> "StackCell":
+        assert passage.top is not None
+        for_inner, for_stack = jnp.split(passage.d_drive, [self.inner.drive_width], axis=-1)
         return eqx.tree_at(
             lambda cell: (cell.inner, cell.read, cell.write),
             self,
             (
-                self.inner.gradient(before, after, None, for_inner),
-                summed_outer(top, for_inner),
-                summed_outer(after, for_stack),
+                self.inner.gradient(passage._replace(d_drive=for_inner)),
+                summed_outer(passage.top, for_inner),
+                summed_outer(passage.after, for_stack),
             ),
         )
 

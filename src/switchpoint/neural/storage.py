@@ -33,15 +33,17 @@ def save_networks(
     write_tensors(Path(path), {**card, "kind": _KIND}, arrays, "path")
 
 
-def load(path: str | PathLike[str], member: int | None = None) -> Network:
+def load(path: str | PathLike[str], member: int | None = None, prior: str | None = None) -> Network:
     """A network from a file or from the directory of a run.
 
-    Where there are several members, the one whose excess regret on the validation sequences
-    was lowest, or the one with the index `member`.
+    Where there are several members: the one with the index `member`, or the best of all, or the
+    best of those that were trained on `prior` (see `best_member`).
     """
     card, networks = _read(path)
     if member is None:
-        return networks[best_member(card)]
+        return networks[best_member(card, prior)]
+    if prior is not None:
+        raise ValueError(f"member and prior exclude each other, got {member} and {prior!r}")
     if not 0 <= member < len(networks):
         raise ValueError(f"member must be from 0 to {len(networks) - 1}, got {member}")
     return networks[member]
@@ -57,15 +59,25 @@ def read_card(path: str | PathLike[str]) -> dict[str, Any]:
     return _read(path)[0]
 
 
-def best_member(card: Mapping[str, Any]) -> int:
+def best_member(card: Mapping[str, Any], prior: str | None = None) -> int:
     """The index of the member whose excess over the optimum was lowest when training ended.
 
-    Members that were not measured come last. Where a file has members of several priors, the
-    lowest of all may owe that to an easy prior.
+    Of those that were trained on `prior`, or of all: then the lowest may owe that to an easy
+    prior. Members that were frozen or not measured come last.
     """
-    excess = [member.get("excess") for member in card["members"]]
-    measured = [(value, index) for index, value in enumerate(excess) if value is not None]
-    return min(measured)[1] if measured else 0
+    members = card["members"]
+    wanted = [i for i, each in enumerate(members) if prior in (None, each.get("prior"))]
+    if not wanted:
+        known = ", ".join(dict.fromkeys(str(each.get("prior")) for each in members))
+        raise ValueError(f"prior must be one of {known}, got {prior!r}")
+
+    def rank(index: int) -> tuple[bool, float]:
+        each = members[index]
+        excess = each.get("excess")
+        unfit = excess is None or each.get("frozen", False)
+        return unfit, 0.0 if excess is None else excess
+
+    return min(wanted, key=rank)
 
 
 def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], list[Network]]:

@@ -13,14 +13,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint._random import key_for
+from switchpoint.evaluation.metrics import BITS_PER_NAT
 from switchpoint.neural import Network
 from switchpoint.neural.kernels.choice import using
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.ensemble import over_members
 from switchpoint.training.loss import loss_and_gradient
 from switchpoint.training.optimiser import optimiser_of, rate_at
-
-_BITS_PER_NAT = float(1 / np.log(2))
 
 
 class TrainState(eqx.Module):
@@ -164,7 +163,7 @@ class Program:
             frozen_at=jnp.where(
                 square(going) | (state.frozen_at >= 0), state.frozen_at, state.step
             ),
-            loss=state.loss + square(losses) * _BITS_PER_NAT,
+            loss=state.loss + square(losses) * BITS_PER_NAT,
         )
 
     def _drawn(self, source: Any, keys: Any) -> Int[Array, "replica batch time"]:

@@ -16,11 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from switchpoint._files import replacing
-from switchpoint.neural import Network, save_networks
+from switchpoint.neural import Network, best_member, save_networks
+from switchpoint.neural.kernels.choice import PATHS
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.training.card import card_of
 from switchpoint.training.checkpoints import Checkpoints
 from switchpoint.training.config import TrainConfig
+from switchpoint.training.fields import one_of
 from switchpoint.training.lock import run_lock
 from switchpoint.training.members import Member
 from switchpoint.training.metrics import MetricsFile, read_reports
@@ -49,11 +51,7 @@ class TrainedEnsemble:
 
     def best(self, prior: str | None = None) -> Network:
         """The network with the lowest excess on the validation sequences, of one prior or all."""
-        of_prior = [m.index for m in self.members if prior in (None, m.prior)]
-        if not of_prior:
-            raise ValueError(f"prior must be one of {', '.join(self.config.prior)}, got {prior!r}")
-        excess = self.reports[-1].excess
-        return self.networks[min(of_prior, key=lambda i: (np.isnan(excess[i]), excess[i]))]
+        return self.networks[best_member(card_of(self.config, self.reports[-1]), prior)]
 
 
 def train(
@@ -61,31 +59,36 @@ def train(
     out: str | PathLike[str] | None = None,
     progress: Progress | None = None,
     tensorboard: bool = False,
+    kernels: str = "auto",
 ) -> TrainedEnsemble:
     """Train the ensemble that `config` describes, on data drawn as it goes.
 
     With a directory `out`, the run survives being killed: the same call goes on from the last
     checkpoint, and ends with the same networks and metrics as if nothing had happened.
+
+    `kernels` is the path that computes: `fused`, `plain`, or `auto`, which is `fused` on a GPU.
+    It is no part of what a run is: a run may go on with another path, and ends close by.
     """
+    kernels = one_of(*PATHS)("kernels", kernels)
     progress = SilentProgress() if progress is None else progress
     if out is None:
         if tensorboard:
             raise ValueError("tensorboard needs a directory: give out as well")
-        return _run(config, None, progress, tensorboard)
+        return _run(Program(config, kernels), None, progress, tensorboard)
     directory = Path(out)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"out cannot be made: {directory} ({error.strerror})") from error
     with run_lock(directory):
-        return _run(config, _RunDirectory(directory, config), progress, tensorboard)
+        program = Program(config, kernels)
+        return _run(program, _RunDirectory(directory, config), progress, tensorboard)
 
 
 def _run(
-    config: TrainConfig, directory: "_RunDirectory | None", progress: Progress, tensorboard: bool
+    program: Program, directory: "_RunDirectory | None", progress: Progress, tensorboard: bool
 ) -> TrainedEnsemble:
-    members = config.members()
-    program = Program(config)
+    config, members = program.config, program.config.members()
     validation = Validation(config, program.mesh)
     state, reports = _started(program, directory, progress)
     step = int(state.step)
@@ -159,6 +162,18 @@ class _RunDirectory:
         self.metrics.rewind(found.step)
         return found.step, found.arrays
 
+    def reports(self, step: int) -> list[Report]:
+        """The reports up to `step`, the last of which must not be missing."""
+        path, every = self.metrics.path, self._config.report_every
+        found = read_reports(path) if path.exists() else []
+        last = step if step == self._config.steps else step - step % every
+        if (found[-1].step if found else 0) != last:
+            raise ValueError(
+                f"{path} must end with the report of step {last}, where the run goes on, "
+                f"got {f'that of step {found[-1].step}' if found else 'none'}"
+            )
+        return found
+
     def save(self, step: int, state: TrainState) -> None:
         """Begin to write a checkpoint of a state, which may be donated meanwhile."""
         copies = jax.tree.map(jnp.copy, state)
@@ -176,8 +191,7 @@ def _started(
     if arrays is None:
         return program.start(), []
     state = program.restored([arrays[name] for name in sorted(arrays)])
-    metrics = directory.metrics.path
-    return state, read_reports(metrics) if metrics.exists() else []
+    return state, directory.reports(int(state.step))
 
 
 def _next_report(config: TrainConfig, step: int) -> int:
