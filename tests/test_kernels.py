@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 
 from switchpoint.neural import network_from_name
+from switchpoint.neural.kernels import launch
 from switchpoint.neural.kernels.choice import using
+from switchpoint.neural.kernels.recurrence import can_fuse
+from switchpoint.neural.kernels.waves import waves
+from switchpoint.neural.positions import sinusoids
 from switchpoint.training import TrainConfig
 from switchpoint.training.program import Program
+
+
+@pytest.fixture(autouse=True)
+def one_step_at_a_time(monkeypatch):
+    """Interpreted kernels take long to compile, and unrolled ones several times as long."""
+    monkeypatch.setattr(launch, "_UNROLL", 1)
 
 
 def loss_of(path, network, memory, tokens, target):
@@ -20,22 +30,89 @@ def loss_of(path, network, memory, tokens, target):
     return jax.jit(jax.value_and_grad(loss, (0, 1)))(network, memory)
 
 
-@pytest.mark.parametrize("model", ["rnn", "lstm"])
-@pytest.mark.parametrize(("alphabet", "hidden", "batch", "time"), [(2, 32, 32, 4), (5, 48, 7, 2)])
-def test_kernels_compute_what_the_plain_path_does(model, alphabet, hidden, batch, time):
-    key = jax.random.key(0)
-    network = network_from_name(model, alphabet, 20, key, hidden=hidden, readout=1)
+SMALL = {"alphabet": 2, "hidden": 32, "batch": 32, "time": 4}
+ODD = {"alphabet": 5, "hidden": 48, "batch": 7, "time": 2}
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "options"),
+    [
+        ("rnn", SMALL, {}),
+        ("rnn", ODD, {}),
+        ("lstm", SMALL, {}),
+        ("lstm", ODD, {}),
+        ("stack-rnn", SMALL, {"stack_depth": 1, "stack_width": 13}),
+        ("stack-lstm", {**ODD, "time": 5}, {"stack_depth": 3, "stack_width": 3}),
+    ],
+)
+def test_kernels_compute_what_the_plain_path_does(model, sizes, options):
+    key, key_memory = jax.random.split(jax.random.key(1))
+    alphabet, batch, time = sizes["alphabet"], sizes["batch"], sizes["time"]
+    network = network_from_name(
+        model, alphabet, 20, key, hidden=sizes["hidden"], readout=0, **options
+    )
     tokens = jax.random.randint(key, (batch, time), 0, alphabet + 1)
-    memory = jax.tree.map(lambda leaf: leaf + 0.3, network.memory(batch, 0))
+    memory = jax.tree.map(
+        lambda leaf: 0.3 + 0.3 * jax.random.normal(key_memory, leaf.shape), network.memory(batch, 0)
+    )
     target = jax.random.normal(key, (batch, time, alphabet))
     plain = loss_of("plain", network, memory, tokens, target)
     fused = loss_of("fused", network, memory, tokens, target)
     for a, b in zip(jax.tree.leaves(fused), jax.tree.leaves(plain), strict=True):
-        # bfloat16 has 8 bits, and a unit near 0 may be active on one path alone.
+        # bfloat16 has 8 bits, and a ReLU near 0 may be active on one path alone.
         assert np.linalg.norm(a - b) < 2e-2 * np.linalg.norm(b)
 
 
-@pytest.mark.parametrize("model", ["rnn", "lstm"])
+@pytest.mark.parametrize(
+    ("positions", "context", "batch", "time"),
+    [("relative", None, 3, 70), ("alibi", 5, 1, 20), ("sincos", None, 2, 3)],
+)
+def test_layers_of_a_transformer_compute_what_the_plain_path_does(positions, context, batch, time):
+    key = jax.random.key(0)
+    options = {"layers": 2, "positions": positions, "context": context}
+    network = network_from_name("transformer", 5, 90, key, **options)
+    # Scales and biases that are not 1 and 0, as after some training.
+    network = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(key, leaf.shape), network)
+    tokens = jax.random.randint(key, (batch, time), 0, 6)
+    target = jax.random.normal(key, (batch, time, 5))
+    memory = network.memory(batch, 0)
+
+    def gradients(path):
+        def loss(network):
+            with using(path):
+                _, logits = network.read(memory, tokens)
+            return jnp.sum(logits * target), logits
+
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))(network)
+
+    plain, fused = gradients("plain"), gradients("fused")
+    (_, logits), (_, found) = plain[0], fused[0]
+    assert 0 < np.abs(jax.nn.softmax(logits) - jax.nn.softmax(found)).max() < 2e-3
+    for a, b in zip(jax.tree.leaves(fused[1]), jax.tree.leaves(plain[1]), strict=True):
+        # Most of it are ReLUs near 0, active on one path alone.
+        assert np.linalg.norm(a - b) < 4e-2 * np.linalg.norm(b)
+
+
+def test_a_transformer_that_remembers_tokens_takes_the_plain_path():
+    network = network_from_name("transformer", 2, 9, jax.random.key(0), layers=1)
+    tokens = jax.random.randint(jax.random.key(1), (2, 4), 0, 3)
+    found = []
+    for path in ("plain", "fused"):
+        with using(path):
+            found.append(network.read(network.memory(2, 5), tokens)[1])
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(("time", "columns"), [(16, 16), (256, 32), (600, 64)])
+def test_sinusoids_of_distances_are_products(time, columns):
+    at_query, at_key = waves(time, 64)
+    assert at_key.shape == (time, columns)
+    distances = np.arange(time)[:, None] - np.arange(time)
+    expected = sinusoids(jnp.asarray(distances.ravel(), jnp.int32), 64).reshape(time, time, 64)
+    np.testing.assert_allclose(np.einsum("iwc,jc->ijw", at_query, at_key), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("model", ["rnn", "lstm", "stack-rnn", "stack-lstm"])
 def test_predictions_agree_over_a_long_sequence(model):
     network = network_from_name(model, 2, 256, jax.random.key(0), hidden=64)
     symbols = jax.random.randint(jax.random.key(1), (16, 256), 0, 2)
@@ -49,9 +126,28 @@ def test_predictions_agree_over_a_long_sequence(model):
     assert np.abs(found[0] - found[1]).max() > 0  # they are two paths
 
 
-def test_members_of_an_ensemble_go_through_the_kernels_together():
+@pytest.mark.parametrize(
+    ("depth", "width", "known"), [(8, 8, True), (8, 13, True), (8, 14, False), (17, 8, False)]
+)
+def test_only_stacks_of_a_moderate_size_have_kernels(depth, width, known):
+    def network(key):
+        return network_from_name("stack-rnn", 2, 20, key, stack_depth=depth, stack_width=width)
+
+    cell = jax.eval_shape(network, jax.random.key(0)).cell
+    assert can_fuse(cell, tokens=3, time=4) is known
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("rnn", {"hidden": 16}),
+        ("stack-rnn", {"hidden": 16, "stack_depth": 2, "stack_width": 4}),
+        ("transformer", {"layers": 1, "positions": "sincos"}),
+    ],
+)
+def test_members_of_an_ensemble_go_through_the_kernels_together(model, options):
     keys = jax.random.split(jax.random.key(0), 2)
-    networks = jax.vmap(lambda key: network_from_name("rnn", 2, 8, key, hidden=16))(keys)
+    networks = jax.vmap(lambda key: network_from_name(model, 2, 8, key, **options))(keys)
     symbols = jax.random.randint(keys[0], (2, 16, 3), 0, 2)
 
     def gradients(path):

@@ -14,13 +14,18 @@ POSITIONS = ("sincos", "alibi", "relative")
 """The kinds of position a Transformer may be given."""
 
 
+def frequencies(width: int) -> np.ndarray:
+    """10000^(-2k / width) for k = 0, ..., width / 2 - 1."""
+    return 10_000.0 ** (-2 * np.arange(width // 2) / width)
+
+
 def sinusoids(positions: Int[Array, " time"], width: int) -> Float[Array, "time width"]:
-    """sin(w p) for width / 2 frequencies w = 10000^(-2k / width), then cos(w p) for the same.
+    """sin(w p) for each of the frequencies w, then cos(w p) for the same.
 
     Exact to the last digits of the float type for any 32-bit position, known or not, negative
     or not. A product w p in float32 would be off by 2e-4 at p = 4096.
     """
-    turns = 10_000.0 ** (-2 * np.arange(width // 2) / width) / (2 * math.pi)
+    turns = frequencies(width) / (2 * math.pi)
     # Whole turns do not matter, and 32-bit products drop them: a turn is 2^32 steps. What the
     # rounding to steps leaves out is less than half a step per position.
     steps = np.round(turns * 2**32).astype(np.uint32)

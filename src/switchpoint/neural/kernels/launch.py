@@ -9,19 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array, Int
 
-from switchpoint.neural.kernels.choice import on_gpu
-
-NARROW = jnp.float16
-"""For outputs and gates: as fine as TF32 and half as long; they are not large."""
-WIDE = jnp.bfloat16
-"""For gradients, which may be very small."""
+from switchpoint.neural.kernels.call import call
 
 _UNROLL = 8
 
@@ -58,30 +50,21 @@ def run_steps(
     kernel: Callable[..., None],
     tiles: Tiles,
     grid: tuple[int, int],
-    constants: Sequence[Array],
-    buffers: Sequence[Array],
+    constants: Sequence[Any],
+    buffers: Sequence[Any],
     times: Int[Array, " time"],
     name: str,
-) -> tuple[Array, ...]:
+) -> tuple[Any, ...]:
     """The buffers after a launch of `kernel` for each of `times`, in this order.
 
-    The kernel gets the time, the constants, and the buffers, which it changes in place.
+    The kernel gets the time, the constants, and the buffers, which it changes in place. Each of
+    them may be a tree of arrays.
     """
-    first = 1 + len(constants)
-    call = pl.pallas_call(
-        partial(_with_buffers_once, kernel, first, len(buffers)),
-        out_shape=[jax.ShapeDtypeStruct(buffer.shape, buffer.dtype) for buffer in buffers],
-        grid=grid,
-        in_specs=[_anywhere() for _ in range(first + len(buffers))],
-        out_specs=[_anywhere() for _ in buffers],
-        input_output_aliases={first + i: i for i in range(len(buffers))},
-        compiler_params=plgpu.CompilerParams(num_warps=tiles.warps, num_stages=tiles.stages),
-        interpret=not on_gpu(),
-        name=name,
-    )
 
-    def step(buffers: tuple[Array, ...], time: Int[Array, ""]) -> tuple[tuple[Array, ...], None]:
-        return tuple(call(time[None], *constants, *buffers)), None
+    def step(buffers: tuple[Any, ...], time: Int[Array, ""]) -> tuple[tuple[Any, ...], None]:
+        read = (time[None], *constants)
+        found = call(kernel, name, grid, read, buffers, warps=tiles.warps, stages=tiles.stages)
+        return tuple(found), None
 
     return lax.scan(step, tuple(buffers), times, unroll=_UNROLL)[0]
 
@@ -92,41 +75,15 @@ def begun(first: Array, length: int, dtype: Any) -> Array:
     Step t reads the place before its own and writes its own; the place before the first is the
     last, which is written when nobody needs its first content any more.
     """
-    return pl.pallas_call(
-        partial(_copy_to, length - 1),
-        out_shape=jax.ShapeDtypeStruct((length, *first.shape), dtype),
-        grid=(first.shape[0],),
-        in_specs=[_anywhere()],
-        out_specs=_anywhere(),
-        interpret=not on_gpu(),
-        name="begin",
-    )(first)
-
-
-def unwritten(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """A buffer whose content is yet to be written, for each member that `like` belongs to."""
-    return pl.pallas_call(
-        lambda *_: None,
-        out_shape=jax.ShapeDtypeStruct(shape, dtype),
-        grid=(1,),
-        in_specs=[_anywhere()],
-        out_specs=_anywhere(),
-        interpret=not on_gpu(),
-        name="allocate",
-    )(like)
-
-
-def _with_buffers_once(
-    kernel: Callable[..., None], first: int, count: int, *references: Any
-) -> None:
-    """Call `kernel` with each buffer as the output that it is also the input of."""
-    kernel(*references[:first], *references[first + count :])
+    kernel = partial(_copy_to, length - 1)
+    made = [((length, *first.shape), dtype)]
+    return call(kernel, "begin", (first.shape[0],), (first,), made=made)[0]
 
 
 def _copy_to(place: int, first: Any, buffer: Any) -> None:
     row = pl.program_id(0)
-    buffer[place, row] = first[row].astype(buffer.dtype)
-
-
-def _anywhere() -> pl.BlockSpec:
-    return pl.BlockSpec(memory_space=pl.ANY)
+    width = first.shape[1]
+    size = _largest_divisor(width, 256)
+    for start in range(0, width, size):
+        columns = pl.ds(start, size)
+        buffer[place, row, columns] = first[row, columns].astype(buffer.dtype)

@@ -9,9 +9,12 @@ from jaxtyping import Array, Float, Int
 
 from switchpoint.neural.cells import Cell, LSTMCarry, LSTMCell, RNNCell
 from switchpoint.neural.kernels import lstm, rnn
-from switchpoint.neural.kernels.launch import WIDE
+from switchpoint.neural.kernels.call import WIDE
+from switchpoint.neural.kernels.stack import COLUMNS, MOST_VALUES, Stack, padded, value_first
+from switchpoint.neural.stack import StackCarry, StackCell, moved
 
 _MOST_TOKENS = 16  # the kernels look at every row of the table
+_MOST_ENTRIES = 16  # and at every entry of the stack
 
 
 def can_fuse(cell: Cell, tokens: int, time: int) -> bool:
@@ -19,11 +22,13 @@ def can_fuse(cell: Cell, tokens: int, time: int) -> bool:
 
     A single step would read and write the same place of its buffer.
     """
+    if isinstance(cell, StackCell):
+        fits = cell.width <= MOST_VALUES and cell.depth <= _MOST_ENTRIES
+        return fits and can_fuse(cell.inner, tokens, time)
     known = isinstance(cell, RNNCell | LSTMCell) and cell.hidden % 16 == 0
     return known and tokens <= _MOST_TOKENS and time > 1
 
 
-@jax.custom_vjp
 def fused_recurrence(
     cell: Cell,
     carry: Any,
@@ -31,43 +36,87 @@ def fused_recurrence(
     tokens: Int[Array, "time batch"],
 ) -> tuple[Any, Float[Array, "time batch hidden"]]:
     """The carry after the last step, and the output after each; `table` has each token's drive."""
-    return _forward(cell, carry, table, tokens)[0]
+    if not isinstance(cell, StackCell):
+        last, _, outputs = _fused(cell, carry, table, None, tokens)
+        return last, outputs
+    for_inner, for_stack = jnp.split(table, [cell.inner.drive_width], axis=-1)
+    stack = Stack(
+        padded(carry.stack).reshape(len(carry.stack), -1),
+        padded(cell.read.T).T,
+        value_first(cell.write),
+        value_first(for_stack),
+    )
+    inner, entries, outputs = _fused(cell.inner, carry.inner, for_inner, stack, tokens)
+    # The kernels move the stack at the beginning of a step, and after the last there is no more.
+    before = entries.reshape(*carry.stack.shape[:2], COLUMNS)[..., : cell.width]
+    written = outputs[-1] @ cell.write + jax.nn.one_hot(tokens[-1], len(table)) @ for_stack
+    actions, value = jnp.split(written, [3], axis=-1)
+    return StackCarry(inner, moved(before, jax.nn.softmax(actions), value)), outputs
+
+
+@jax.custom_vjp
+def _fused(
+    cell: Cell,
+    carry: Any,
+    table: Float[Array, "tokens drive"],
+    stack: Stack | None,
+    tokens: Int[Array, "time batch"],
+) -> tuple[Any, Any, Float[Array, "time batch hidden"]]:
+    """The carry after the last step, the stack that it read, and the output after each."""
+    return _forward(cell, carry, table, stack, tokens)[0]
 
 
 def _forward(
-    cell: Cell, carry: Any, table: Float[Array, "tokens drive"], tokens: Int[Array, "time batch"]
+    cell: Cell,
+    carry: Any,
+    table: Float[Array, "tokens drive"],
+    stack: Stack | None,
+    tokens: Int[Array, "time batch"],
 ) -> tuple[Any, Any]:
+    trace: rnn.Trace | lstm.Trace
     if isinstance(cell, LSTMCell):
-        last, trace = lstm.forward(cell.weight, table, tokens, carry.output, carry.cell)
+        last, trace = lstm.forward(cell.weight, table, tokens, carry.output, carry.cell, stack)
         outputs = trace.outputs.astype(table.dtype)
-        return (LSTMCarry(outputs[-1], last), outputs), (cell, carry, table, tokens, trace)
-    assert isinstance(cell, RNNCell)
-    narrow = rnn.forward(cell.weight, table, tokens, carry)
-    outputs = narrow.astype(table.dtype)
-    return (outputs[-1], outputs), (cell, carry, table, tokens, narrow)
+        end: Any = LSTMCarry(outputs[-1], last)
+    else:
+        assert isinstance(cell, RNNCell)
+        trace = rnn.forward(cell.weight, table, tokens, carry, stack)
+        outputs = trace.outputs.astype(table.dtype)
+        end = outputs[-1]
+    entries = None if trace.stack is None else trace.stack.stacks[-1]
+    return (end, entries, outputs), (cell, carry, table, stack, tokens, trace)
 
 
 def _backward(residuals: Any, cotangent: Any) -> Any:
-    cell, carry, table, tokens, trace = residuals
-    d_carry, d_outputs = cotangent
+    cell, carry, table, stack, tokens, trace = residuals
+    d_carry, d_entries, d_outputs = cotangent
     if isinstance(cell, LSTMCell):
-        outputs, first = trace.outputs, carry.output
-        d_cell, d_sums = lstm.backward(
-            cell.weight, trace, carry.cell, d_outputs, d_carry.output, d_carry.cell
-        )
+        first, d_last = carry.output, (d_carry.output, d_carry.cell, d_entries)
+        found: Any = lstm.backward(cell.weight, stack, trace, carry.cell, d_outputs, *d_last)
     else:
-        outputs, first = trace, carry
-        d_cell, d_sums = None, rnn.backward(cell.weight, trace, d_outputs, d_carry)
+        first = carry
+        found = rnn.backward(cell.weight, stack, trace, d_outputs, d_carry, d_entries)
     # The sums of step t lie beside the outputs of step t - 1, but those of the first step beside
     # the last outputs: there the product is put right.
-    of_first = d_sums[-1].astype(table.dtype)
-    wrong = first.astype(table.dtype) - outputs[-1].astype(table.dtype)
-    d_weight = _product(outputs.astype(WIDE), d_sums, table.dtype) + wrong.T @ of_first
-    hot = jax.nn.one_hot(jnp.roll(tokens, -1, axis=0), table.shape[0], dtype=WIDE)
-    d_table = _product(hot, d_sums, table.dtype)
+    outputs, of_first = trace.outputs.astype(WIDE), found.sums[-1].astype(table.dtype)
+    wrong = first.astype(table.dtype) - trace.outputs[-1].astype(table.dtype)
+    d_weight = _product(outputs, found.sums, table.dtype) + wrong.T @ of_first
+    hot = jax.nn.one_hot(jnp.roll(tokens, -1, axis=0), len(table), dtype=WIDE)
+    d_table = _product(hot, found.sums, table.dtype)
     d_first = of_first @ cell.weight.T
-    d_start = d_first if d_cell is None else LSTMCarry(d_first, d_cell)
-    return eqx.tree_at(lambda c: c.weight, cell, d_weight), d_start, d_table, None
+    d_start = LSTMCarry(d_first, found.cell) if isinstance(cell, LSTMCell) else d_first
+    d_stack = None
+    if stack is not None:
+        tops = jnp.roll(trace.stack.stacks[..., :COLUMNS].astype(WIDE), -1, axis=0)
+        hot = jax.nn.one_hot(tokens, len(table), dtype=WIDE)
+        d_stack = Stack(
+            found.stack.stacks[0].at[:, :COLUMNS].add(of_first @ stack.read.T),
+            _product(tops, found.sums, table.dtype),
+            _product(outputs, found.stack.written, table.dtype),
+            _product(hot, found.stack.written, table.dtype),
+        )
+    d_cell = eqx.tree_at(lambda c: c.weight, cell, d_weight)
+    return d_cell, d_start, d_table, d_stack, None
 
 
 def _product(
@@ -78,4 +127,4 @@ def _product(
     return jnp.dot(flat_left.T, right.reshape(-1, right.shape[-1]), preferred_element_type=dtype)
 
 
-fused_recurrence.defvjp(_forward, _backward)
+_fused.defvjp(_forward, _backward)

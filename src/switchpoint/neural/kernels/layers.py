@@ -1,0 +1,132 @@
+"""All layers of a Transformer by kernels: the same function as the plain path."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from switchpoint.neural.blocks import HEADS, WIDTH, Block
+from switchpoint.neural.kernels import attention, feed_forward, places, projection
+from switchpoint.neural.kernels.attention import PAIR, Sight
+from switchpoint.neural.kernels.call import NARROW, unwritten
+from switchpoint.neural.kernels.packing import Weights, narrowed, packed
+from switchpoint.neural.kernels.waves import waves
+
+
+class _Made(NamedTuple):
+    """What the layers make, and the backward pass needs."""
+
+    tokens: Float[Array, "layers rows width"]
+    query: Float[Array, "layers rows heads_pair"]
+    pair: Float[Array, "layers rows heads_pair"]
+    where: Float[Array, "layers rows heads_waves"] | None
+    means: Float[Array, "layers rows heads_pair"]
+    sizes: Float[Array, "layers heads rows"]
+
+
+def fused_layers(
+    blocks: Block, x: Float[Array, "batch time width"], positions: str, context: int | None
+) -> Float[Array, "batch time width"]:
+    """What the layers make of x, each of which sees the tokens so far, or a context of them."""
+    batch, time, width = x.shape
+    padded = _padded(time)
+    sight = Sight(
+        time=padded,
+        context=context,
+        waves=waves(padded, WIDTH).at_key.shape[1] if positions == "relative" else 0,
+        alibi=positions == "alibi",
+    )
+    rows = jnp.pad(x, ((0, 0), (0, padded - time), (0, 0))).reshape(-1, width)
+    made = _layers(sight, packed(blocks, sight), rows)
+    return made.reshape(batch, padded, width)[:, :time]
+
+
+def _padded(time: int) -> int:
+    """A length that can be cut: later tokens, which nobody sees, are added."""
+    if time > attention.LONGEST:
+        return -(-time // attention.LONGEST) * attention.LONGEST
+    return max(16, 1 << (time - 1).bit_length())
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _layers(
+    sight: Sight, weights: Weights, first: Float[Array, "rows width"]
+) -> Float[Array, "rows width"]:
+    return _forward(sight, weights, first)[0]
+
+
+def _forward(
+    sight: Sight, weights: Weights, first: Float[Array, "rows width"]
+) -> tuple[Float[Array, "rows width"], Any]:
+    project, asking, feed = narrowed(weights)
+    basis = _basis(sight)
+    layers = len(feed.mixing)
+
+    def step(made: _Made, layer: Any) -> tuple[_Made, None]:
+        tokens, query, pair, where, means, sizes = made
+        query, pair = projection.forward(layer, first, tokens, project, query, pair, sight.time)
+        if asking is not None:
+            assert where is not None
+            where = places.forward(layer, query, asking, where, sight)
+        means, sizes = attention.forward(layer, query, pair, where, basis, means, sizes, sight)
+        tokens = feed_forward.forward(layer, first, tokens, means, feed, sight.time)
+        return _Made(tokens, query, pair, where, means, sizes), None
+
+    forwards = jnp.arange(layers, dtype=jnp.int32)[:, None]
+    made, _ = lax.scan(step, _to_be_made(layers, first, sight), forwards)
+    return made.tokens[-1], (weights, first, made)
+
+
+def _backward(
+    sight: Sight, residuals: Any, d_last: Float[Array, "rows width"]
+) -> tuple[Weights, Float[Array, "rows width"]]:
+    weights, first, made = residuals
+    project, asking, feed = narrowed(weights)
+    basis = _basis(sight)
+    # Derivatives are proportional to those they come from, and of size one they fit in few bits.
+    size = jnp.maximum(jnp.max(jnp.abs(d_last)), jnp.finfo(jnp.float32).tiny)
+
+    def step(d_tokens: Any, layer: Any) -> tuple[Any, Weights]:
+        tokens, query, pair, where, means, sizes = made
+        d_tokens, d_means, d_feed = feed_forward.backward(
+            layer, first, tokens, means, feed, d_tokens, sight.time
+        )
+        slopes = attention.backward(layer, query, pair, where, basis, means, sizes, d_means, sight)
+        d_pair, d_query, d_asking = slopes[0], slopes[1], None
+        if asking is not None:
+            d_query, d_asking = places.backward(layer, query, asking, d_query, slopes[2], sight)
+        d_tokens, d_project = projection.backward(
+            layer, first, tokens, project, d_tokens, d_query, d_pair, sight.time
+        )
+        return d_tokens, Weights(d_project, d_asking, d_feed)
+
+    backwards = jnp.arange(len(feed.mixing) - 1, -1, -1, dtype=jnp.int32)[:, None]
+    d_first, d_weights = lax.scan(step, d_last / size, backwards)
+    return jax.tree.map(lambda leaf: leaf[::-1] * size, d_weights), d_first * size
+
+
+_layers.defvjp(_forward, _backward)
+
+
+def _basis(sight: Sight) -> Float[Array, "time waves"] | None:
+    return jnp.asarray(waves(sight.time, WIDTH).at_key, NARROW) if sight.waves else None
+
+
+def _to_be_made(layers: int, first: Float[Array, "rows width"], sight: Sight) -> _Made:
+    """The place for what the layers make."""
+    rows, width = first.shape
+
+    def place(name: str, columns: int, dtype: Any = NARROW) -> Array:
+        return unwritten(first, (layers, rows, columns), dtype, name)
+
+    return _Made(
+        tokens=place("tokens", width, jnp.float32),
+        query=place("query", HEADS * PAIR),
+        pair=place("pair", HEADS * PAIR),
+        where=place("where", HEADS * sight.waves) if sight.waves else None,
+        means=place("means", HEADS * PAIR),
+        sizes=unwritten(first, (layers, HEADS, rows), jnp.float32, "sizes"),
+    )

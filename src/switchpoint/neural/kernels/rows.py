@@ -1,0 +1,41 @@
+"""What kernels that take some rows of tokens have in common."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+
+def given(index: Any, first: Any, tokens: Any, rows: Any) -> Any:
+    """What layer `index` is given: `first`, or what the layer before it made."""
+    before = tokens[jnp.maximum(index - 1, 0), rows, :]
+    return jnp.where(index == 0, first[rows, :], before)
+
+
+def normalised(x: Any) -> tuple[Any, Any]:
+    """Rows with mean 0 and variance 1, and what they were multiplied by."""
+    centred = x - _mean(x)
+    scale = lax.rsqrt(_mean(centred * centred) + 1e-5)
+    return centred * scale, scale
+
+
+def normalised_backward(normal: Any, scale: Any, slope: Any) -> Any:
+    """The derivative of the rows from the derivative of the normalised ones."""
+    return scale * (slope - _mean(slope) - normal * _mean(slope * normal))
+
+
+def dot(left: Any, right: Any) -> Any:
+    """A product of narrow numbers, summed up in float32."""
+    return jnp.dot(left, right, preferred_element_type=jnp.float32)
+
+
+def product(
+    left: Float[Array, "rows left"], right: Float[Array, "rows right"]
+) -> Float[Array, "left right"]:
+    """The sum over rows of outer products, by XLA."""
+    return jnp.dot(left.T, right, preferred_element_type=jnp.float32)
+
+
+def _mean(x: Any) -> Any:
+    return (jnp.sum(x, axis=1) / x.shape[1])[:, None]
