@@ -48,7 +48,7 @@ SETTINGS: dict[str, float] = {  # what may differ between members; NaN is the re
     "warmup": math.nan,  # steps in which the rate rises from 0
     "clip": math.nan,  # the global norm of the gradient
     "b1": 0.9,
-    "b2": 0.999,
+    "b2": math.nan,
     "eps": 1e-8,
     "shape": 0,  # of the fall after the warm-up: 0 cosine, 1 linear, 2 constant, then linear
     "tail": 0.2,  # shape 2: the share of the steps after the warm-up in which the rate falls
@@ -80,7 +80,7 @@ def arguments() -> argparse.Namespace:
     add("--seeds", type=int, default=1)
     add("--first-seed", type=int, default=0)
     add("--length", type=int, default=256, help="also of the sequences measured on")
-    add("--batch", type=int, default=128)
+    add("--batch", type=int, help="the recipe's if not given")
     add("--steps", type=int, help="the recipe's if not given")
     add("--phases", help="LENGTH:STEPS:BATCH,... instead of --steps; the batch may be left out")
     add("--report", type=int, help="steps between reports; a tenth if not given")
@@ -92,6 +92,7 @@ def arguments() -> argparse.Namespace:
     if options.phases and options.steps:
         parser.error("--phases says how many steps there are: leave --steps out")
     steps = options.steps or RECIPES[options.model].steps
+    options.batch = options.batch or RECIPES[options.model].batch
     parts = [text.split(":") for text in (options.phases or f"{options.length}:{steps}").split(",")]
     options.phases = [tuple(map(int, [*part, options.batch][:3])) for part in parts]
     options.steps = sum(steps for _, steps, _ in options.phases)
@@ -122,7 +123,7 @@ def config_of(options: argparse.Namespace, length: int) -> TrainConfig:
 def members_of(options: argparse.Namespace, config: TrainConfig) -> list[dict[str, Any]]:
     """Prior, seed and settings of each member."""
     recipe = {"learning_rate": config.learning_rate[0], "warmup": config.warmup}
-    fixed = {**SETTINGS, **recipe, "clip": config.clip}
+    fixed = {**SETTINGS, **recipe, "clip": config.clip, "b2": config.b2}
     axes = [[(name, float(v)) for v in text.split(",")] for name, text in options.grid.items()]
     return [
         {"prior": prior, "seed": seed, **fixed, **dict(chosen)}

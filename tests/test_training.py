@@ -369,6 +369,29 @@ def test_one_step_is_adam_on_a_clipped_gradient():
         np.testing.assert_allclose(new, expected, atol=2e-5)
 
 
+def test_the_second_step_remembers_the_first_by_b2():
+    config = small(
+        steps=2, warmup=0, schedule="constant", clip=1e9, learning_rate=0.01, b2=0.6, seeds=1
+    )
+    program = Program(config)
+    state = program.start()
+    key = program._replicas.keys[0, 0]
+    slopes = []
+    for step in (0, 1):
+        network = jax.tree.map(lambda leaf: leaf[0, 0], state.networks)
+        symbols = config.source("ptw").sample(jax.random.fold_in(key, step), 4, 8).symbols
+        slopes.append(jitted_loss(network, symbols, jnp.full(8, 1 / 8))[1])
+        before = jax.tree.map(np.asarray, network)
+        state = program.advance(state, step + 1)
+    after = jax.tree.map(lambda leaf: leaf[0, 0], state.networks)
+    for old, new, first, second in zip(
+        *map(jax.tree.leaves, (before, after, *slopes)), strict=True
+    ):
+        mean = (0.1 * 0.9 * first + 0.1 * second) / (1 - 0.9**2)
+        square = (0.4 * 0.6 * first**2 + 0.4 * second**2) / (1 - 0.6**2)
+        np.testing.assert_allclose(new, old - 0.01 * mean / (np.sqrt(square) + 1e-8), atol=2e-5)
+
+
 class TestBadInput:
     def test_one_directory_one_process(self, tmp_path):
         from switchpoint.training.lock import run_lock

@@ -2,7 +2,8 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import PRNGKeyArray
@@ -180,7 +181,7 @@ class TrainConfig:
         metadata=about(OPTIMISATION, _checks.positive_int, "Optimiser steps."),
     )
     batch: int = field(
-        default=128,
+        default=FROM_RECIPE,
         metadata=about(OPTIMISATION, _checks.positive_int, "Fresh sequences in a step."),
     )
     schedule: str = field(
@@ -203,6 +204,14 @@ class TrainConfig:
         default=FROM_RECIPE,
         metadata=about(
             OPTIMISATION, _checks.positive_float, "Gradients are clipped to this global norm."
+        ),
+    )
+    b2: float = field(
+        default=FROM_RECIPE,
+        metadata=about(
+            OPTIMISATION,
+            partial(_checks.probability, below_one=True),
+            "Adam's b2, the decay of its mean of squared gradients.",
         ),
     )
     chunk: int | None = field(
@@ -322,16 +331,14 @@ class TrainConfig:
         return segment_of(self.alphabet, self.alpha, self.beta, self.concentration)
 
     def _follow_recipe(self) -> None:
-        recipe = RECIPES[self.model]
-        if self.learning_rate is FROM_RECIPE:
-            self._set(learning_rate=(recipe.learning_rate,))
-        if self.steps is FROM_RECIPE:
-            self._set(steps=recipe.steps)
-        if self.warmup is FROM_RECIPE:
-            # A run much shorter than the recipe's must not spend itself on warming up.
-            self._set(warmup=min(recipe.warmup, self.steps // 10))
-        if self.clip is FROM_RECIPE:
-            self._set(clip=recipe.clip)
+        recipe = asdict(RECIPES[self.model])
+        steps = recipe["steps"] if self.steps is FROM_RECIPE else self.steps
+        # A run much shorter than the recipe's must not spend itself on warming up.
+        recipe["warmup"] = min(recipe["warmup"], steps // 10)
+        recipe["learning_rate"] = (recipe["learning_rate"],)
+        for name, value in recipe.items():
+            if getattr(self, name) is FROM_RECIPE:
+                self._set(**{name: value})
 
     def _check_relations(self) -> None:
         _checks.seed(self.first_seed + self.seeds - 1)

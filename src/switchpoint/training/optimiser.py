@@ -9,7 +9,7 @@ from switchpoint.training.config import TrainConfig
 
 def optimiser_of(config: TrainConfig) -> optax.GradientTransformation:
     """Clipping by the global norm, then Adam's direction; the rate is multiplied afterwards."""
-    return optax.chain(optax.clip_by_global_norm(config.clip), optax.scale_by_adam())
+    return optax.chain(optax.clip_by_global_norm(config.clip), optax.scale_by_adam(b2=config.b2))
 
 
 def rate_at(config: TrainConfig, step: Int[Array, ""]) -> Float[Array, ""]:

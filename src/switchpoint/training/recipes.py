@@ -12,22 +12,28 @@ class Recipe:
     """The rate after the warm-up."""
     steps: int
     """How many optimiser steps there are."""
+    batch: int
+    """How many fresh sequences there are in a step."""
     warmup: int
     """Over how many of them the rate rises from 0."""
     clip: float
     """The global norm that gradients are clipped to."""
+    b2: float
+    """The decay of Adam's mean of squared gradients."""
 
 
-_LSTM = Recipe(learning_rate=1e-2, steps=12_000, warmup=200, clip=1.0)
-_RNN = Recipe(learning_rate=1e-3, steps=20_000, warmup=200, clip=1.0)
-_FORGETFUL = Recipe(learning_rate=1e-2, steps=2_000, warmup=100, clip=1.0)
+_LSTM = Recipe(learning_rate=1.5e-2, steps=12_000, batch=128, warmup=200, clip=1.0, b2=0.999)
+_RNN = Recipe(learning_rate=1e-3, steps=20_000, batch=128, warmup=200, clip=1.0, b2=0.999)
+_FORGETFUL = Recipe(learning_rate=1e-2, steps=2_000, batch=128, warmup=100, clip=1.0, b2=0.999)
 
 RECIPES: Mapping[str, Recipe] = {
     "rnn": _RNN,
     "lstm": _LSTM,
     "stack-rnn": _RNN,
     "stack-lstm": _LSTM,
-    "transformer": Recipe(learning_rate=1e-3, steps=20_000, warmup=500, clip=1.0),
+    "transformer": Recipe(
+        learning_rate=1e-3, steps=12_000, batch=32, warmup=500, clip=1.0, b2=0.99
+    ),
     "memoryless": _FORGETFUL,
     "markov": _FORGETFUL,
 }
