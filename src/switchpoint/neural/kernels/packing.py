@@ -40,7 +40,7 @@ def packed(blocks: Block, sight: Sight) -> Weights:
     if blocks.relative is not None:
         query_bias = query_bias + blocks.relative.content_bias
         differs = blocks.relative.position_bias - blocks.relative.content_bias
-        at_query = jnp.asarray(waves(sight.time, WIDTH).at_query)
+        at_query = waves(sight.time, WIDTH).at_query()
         matrix = jnp.einsum("lhws,twc->lthsc", blocks.relative.projection, at_query)
         asking = Asking(_with_zeros(differs * unit, -1), _with_zeros(matrix, -2))
     project = Projection(
