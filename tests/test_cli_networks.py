@@ -322,7 +322,7 @@ BAD = {
             "concentration": 0.5,
         }.items()
     },
-    "evaluate nothing": (("evaluate", "none"), "or the path of trained networks, got 'none'"),
+    "evaluate nothing": (("evaluate", "none"), "zoo or the path of trained networks, got 'none'"),
     "evaluate no name": (("evaluate", "=lstm"), "a name must stand before ="),
     "evaluate a truncated file": (
         ("evaluate", "x=cut.safetensors"),

@@ -26,6 +26,8 @@ from switchpoint.experiments import (
     state_of,
 )
 from switchpoint.experiments.findings import findings
+from switchpoint.experiments.plans import trials_of
+from switchpoint.experiments.runs import Runs
 from switchpoint.experiments.scales import SOURCES, Ablation
 
 SMALL = {"batch": 4, "steps": 4, "validation": 8}
@@ -70,9 +72,22 @@ class Log(Watcher):
             self.trained.add(text.removeprefix("training "))
 
 
+class Asked(Runs):
+    """Remembers what studies want to know of networks."""
+
+    def __init__(self, directory, watcher):
+        super().__init__(directory, watcher)
+        self.trials = {}
+
+    def measured(self, run, prior, trial, sequences):
+        known = self.trials.setdefault((run.name, prior), {})
+        known[trial] = max(sequences, known.get(trial, 0))
+
+
 def carried_out(out, only=None):
     log = Log()
-    reproduce(TINY, out, only, log)
+    log.asked = Asked(out / "runs", log)
+    reproduce(TINY, out, only, log, networks=log.asked)
     return log
 
 
@@ -88,7 +103,18 @@ def whole(tmp_path_factory):
     log = carried_out(out)
     assert log.begun == list(STUDIES)
     assert log.trained == {"lstm", "lstm-length-4", "memoryless"}  # the ablation is no other
+    check_trials(log.asked.trials)
     return out
+
+
+def check_trials(asked):
+    """What the studies asked is what pieces of training runs are measured on."""
+    runs = {run.name: run for study in STUDIES.values() for run in study.runs(TINY)}
+    assert asked == {
+        (name, prior): {trial.name: trial.sequences for trial in trials_of(TINY, run, prior)}
+        for name, run in runs.items()
+        for prior in run.config.prior
+    }
 
 
 def test_every_study_has_a_whole_result(whole):
@@ -208,7 +234,7 @@ from switchpoint.experiments import Watcher, reproduce
 
 class Killer(Watcher):
     def doing(self, text, done):
-        if text == "evaluating order 0 on lin":
+        if text == "evaluating memoryless of lin on lin 8":
             os.kill(os.getpid(), signal.SIGKILL)
 
 reproduce(test_reproduce.TINY, Path({out!r}), {only!r}, Killer())

@@ -102,6 +102,28 @@ def test_every_seed_has_a_dot_and_every_exact_predictor_a_name(studies):
     assert {"KT 23.80", "LIN 4.10"} == texts(figures["on-distribution-excess"].axes[0])
 
 
+def test_what_is_measured_here_stands_beside_recorded_seeds(studies):
+    dataset = studies["on-distribution"]
+    excess = dataset["excess_minimum"] + 0.01
+    here = dataset.assign(here_excess=excess, here_excess_error=0 * excess + 0.02)
+    for name, figure in study_figures("on-distribution", here).items():
+        (legend,) = figure.legends
+        labels = [text.get_text() for text in legend.get_texts()]
+        assert {"one seed, recorded", "zoo, measured here"} <= set(labels)
+        for axes, source in zip(figure.axes, SOURCES, strict=True):
+            diamonds = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+            own = dataset["exact_regret"].sel(source=source, exact="optimum")
+            base = 0.0 if name.endswith("excess") else float(own)
+            expected = excess.sel(source=source).values + base
+            np.testing.assert_allclose([each.get_ydata()[0] for each in diamonds], expected)
+    lengths = studies["longer-lengths"]
+    few = lengths["excess_mean"].where(lengths["length"] < 100)  # not measured beyond
+    marked = lengths.assign(here_excess=few, here_excess_error=0.1 * few)
+    (axes,) = study_figures("longer-lengths", marked)["longer-lengths"].axes
+    diamonds = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+    assert np.isfinite([line.get_ydata()[0] for line in diamonds]).sum() == 2 * len(NETWORKS)
+
+
 def test_off_distribution_and_its_matrix(studies, figures):
     dataset = studies["off-distribution"]
     found = figures["off-distribution"]

@@ -18,7 +18,6 @@ from switchpoint.exact import (
     PTWPredictor,
     bayes_optimal,
 )
-from switchpoint.neural import load, load_members
 from switchpoint.predictor import Predictor
 from switchpoint.priors import (
     LIN,
@@ -34,6 +33,7 @@ from switchpoint.priors import (
 from switchpoint.segments import Bernoulli, Categorical, Segment
 from switchpoint.sources import Draw, Source
 from switchpoint.training import TrainConfig, train
+from switchpoint.zoo import load, load_members
 
 try:
     __version__ = version("switchpoint")

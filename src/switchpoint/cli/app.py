@@ -11,6 +11,7 @@ from switchpoint.cli.prior import prior
 from switchpoint.cli.reproduce import figure, reproduce
 from switchpoint.cli.sample import sample
 from switchpoint.cli.train import train
+from switchpoint.cli.zoo import verify, zoo
 
 app = typer.Typer(
     name="switchpoint",
@@ -53,3 +54,5 @@ app.command()(evaluate)
 app.command()(prior)
 app.command()(reproduce)
 app.command()(figure)
+app.command()(zoo)
+app.command()(verify)

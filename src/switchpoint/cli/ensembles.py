@@ -9,6 +9,7 @@ from switchpoint import neural
 from switchpoint.cli.cards import network_name, trained_on
 from switchpoint.neural import Network
 from switchpoint.neural.storage import MODEL_FILE
+from switchpoint.zoo import NAMES, path_of
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,18 @@ class Ensemble:
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """The label and path in `NAME=PATH`; the label of a mere path is its last telling part."""
+    """The label and path in `NAME=PATH`; the label of a mere path is its last telling part.
+
+    A name of the zoo stands for the path of its file.
+    """
     label, equals, path = text.partition("=")
     if not equals or Path(text).exists():
+        if text in NAMES:
+            return text, str(path_of(text))
         return _label_of(Path(text).resolve()), text
     if not label:
         raise ValueError(f"a name must stand before =, got {text!r}")
-    return label, path
+    return label, str(path_of(path)) if path in NAMES else path
 
 
 def ensembles_of(label: str, path: str) -> list[Ensemble]:
@@ -59,9 +65,10 @@ def ensembles_of(label: str, path: str) -> list[Ensemble]:
     card, networks = neural.read_card(path), neural.load_members(path)
     members = card["members"]
     priors = dict.fromkeys(member.get("prior") for member in members)
+    alone = label in NAMES and len(priors) == 1  # the name says it already
     return [
         _ensemble(
-            label if prior is None else f"{label}[{prior}]",
+            label if prior is None or alone else f"{label}[{prior}]",
             path,
             card,
             networks,

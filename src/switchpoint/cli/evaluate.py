@@ -23,6 +23,7 @@ from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
 from switchpoint.segments import segment_of
 from switchpoint.sources import Source
+from switchpoint.zoo import near_names
 
 _OPTIMUM = "optimum"
 _NAMES = (*PRIOR_NAMES, "kt", "oracle", _OPTIMUM)
@@ -33,8 +34,8 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             metavar="PREDICTOR",
-            help=f"Any of {', '.join(_NAMES)}, or trained networks: the directory of a run or a "
-            ".safetensors file, as PATH or NAME=PATH.",
+            help=f"Any of {', '.join(_NAMES)}, or trained networks: a name that `switchpoint zoo` "
+            "lists, the directory of a run or a .safetensors file, as PATH or NAME=PATH.",
         ),
     ] = None,
     on: Annotated[
@@ -120,9 +121,10 @@ def _rows(names: Iterable[str]) -> dict[str, Ensemble | None]:
             continue
         label, path = split_label(name)
         if not Path(path).exists():
+            meant = near_names(path)
             raise ValueError(
-                f"predictor must be one of {_listed()} or the path of trained networks, "
-                f"got {name!r}"
+                f"predictor must be one of {_listed()}, a name of the zoo or the path of trained "
+                f"networks, got {name!r}{f'; {meant}' if meant else ''}"
             )
         for ensemble in ensembles_of(label, path):
             if ensemble.label in rows or ensemble.label in _NAMES:

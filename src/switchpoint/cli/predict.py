@@ -37,9 +37,9 @@ def predict(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH",
-            help="A trained network to predict with, instead of a prior's optimum: the directory "
-            "of a run or a .safetensors file.",
+            metavar="NAME|PATH",
+            help="A trained network to predict with, instead of a prior's optimum: a name that "
+            "`switchpoint zoo` lists, the directory of a run or a .safetensors file.",
         ),
     ] = None,
     member: Annotated[
@@ -82,7 +82,7 @@ def predict(
     For example:
 
         switchpoint predict bits.txt --prior lin --out rows.csv --plot rows.png
-        switchpoint predict bits.txt --model runs/lstm
+        switchpoint predict bits.txt --model lstm-ptw
     """
     write_as = _format(form, out)
     law: dict[str, Any] = {

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +43,9 @@ def reproduce(
 
     Networks are trained where a study needs them. What is done already is left as it is: the
     same command goes on where an earlier one was stopped. `quick` is for any machine with two
-    cores, `full` is the paper's setting, for a GPU.
+    cores, `full` is the paper's setting, for a GPU. `zoo` is the paper's setting for any machine:
+    it measures the networks of the zoo on it, on fewer sequences, beside the recorded results of
+    all seeds, and trains nothing; studies that have no recorded results are not run.
 
     For example:
 
@@ -52,15 +55,19 @@ def reproduce(
         raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
     size = SCALES[scale]
     studies = chosen(only or None)
+    if size.shipped is not None:
+        size.shipped.check(size.architectures)
     if size.hasty:
         _compile_quickly()
-    use_all_cores()
+    if size.shipped is None:
+        use_all_cores()
     console = Console(file=sys.stdout, highlight=False)
     if show:
         _print_studies(console, studies, size, out)
         return
-    ahead = [study for study in studies if state_of(study, size, out) != "done"]
-    _print_plan(console, studies, ahead, size, out)
+    states = {study.name: state_of(study, size, out) for study in studies}
+    ahead = [study for study in studies if states[study.name] in ("to do", "partly")]
+    _print_plan(console, states, ahead, size, out)
     drawn = Drawn(out)
     command = shlex.join(["switchpoint", "reproduce", "--scale", scale, "--out", str(out)])
     expected = {study.name: size.seconds.get(study.name, 0.0) for study in ahead}
@@ -74,6 +81,9 @@ def reproduce(
         carry_out(size, out, [study.name for study in studies], watcher, command, draw)
     from switchpoint.report import write_report  # Matplotlib is slow to import
 
+    left = [name for name, state in states.items() if state == "not run"]
+    if left:
+        console.print(f"not run, for want of recorded results: {', '.join(left)}", soft_wrap=True)
     console.print(Text(f"{write_report(out)}: the report"), soft_wrap=True)
 
 
@@ -111,7 +121,7 @@ def _compile_quickly() -> None:
 
 
 def _print_plan(
-    console: Console, studies: list[Study], ahead: list[Study], scale: Scale, out: Path
+    console: Console, states: Mapping[str, str], ahead: list[Study], scale: Scale, out: Path
 ) -> None:
     """Print what will be done, how long it takes, and where it goes."""
     names = ", ".join(study.name for study in ahead) or "nothing; all studies are done"
@@ -119,16 +129,18 @@ def _print_plan(
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold cyan", no_wrap=True)
     table.add_column()
+    networks = "networks of the zoo" if scale.shipped is not None else f"{scale.seeds} seeds"
     table.add_row(
         "scale",
         Text(
-            f"{scale.name}: sequences of {scale.length}, {scale.seeds} seeds, "
+            f"{scale.name}: sequences of {scale.length}, {networks}, "
             f"{scale.sequences:,} test sequences"
         ),
     )
     table.add_row("to do", Text(names))
-    if len(ahead) < len(studies):
-        table.add_row("done", Text(f"{len(studies) - len(ahead)} of {len(studies)} studies"))
+    done = [name for name, state in states.items() if state == "done"]
+    if done:
+        table.add_row("done", Text(f"{len(done)} of {len(states)} studies"))
     if ahead:
         table.add_row("time", Text(f"about {duration(seconds)}"))
     table.add_row("directory", Text(str(out)))
@@ -151,6 +163,8 @@ def _print_studies(console: Console, studies: list[Study], scale: Scale, out: Pa
     for study in studies:
         state = state_of(study, scale, out)
         cost = f"about {duration(scale.seconds.get(study.name, 0))}"
+        if state == "not run":
+            cost = "-"
         if state == "done":
             took = load_result(out, study.name).attrs["provenance"]
             cost = duration(took["wall_seconds"] + took["training_seconds"])

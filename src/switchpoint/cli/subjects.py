@@ -10,6 +10,7 @@ from switchpoint.exact import bayes_optimal
 from switchpoint.predictor import Predictor
 from switchpoint.segments import Segment, segment_of
 from switchpoint.sources import Source
+from switchpoint.zoo import path_of
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,11 @@ def optimum_of(source: Source) -> Subject:
 
 
 def trained_network(model: str, member: int | None) -> Subject:
-    """A network of a run or file: the member with this index, or the best one."""
-    card = neural.read_card(model)
+    """A network of the zoo, a run or a file: the member with this index, or the best one."""
+    path = path_of(model)
+    card = neural.read_card(path)
     index = neural.best_member(card) if member is None else member
-    network = neural.load(model, index)
+    network = neural.load(path, index)
     name, source, count = network_name(card), trained_on(card, index), len(card["members"])
     lines = {"network": name}
     if count > 1:

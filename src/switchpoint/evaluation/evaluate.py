@@ -11,7 +11,7 @@ import xarray as xr
 from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
-from switchpoint.evaluation.chunks import chunks
+from switchpoint.evaluation.chunks import CHUNK, chunks
 from switchpoint.evaluation.members import Entry, Run, runs_of
 from switchpoint.evaluation.metrics import code_length, regret
 from switchpoint.evaluation.moments import Moments
@@ -24,7 +24,7 @@ def evaluate(
     length: int,
     sequences: int,
     seed: int = 0,
-    chunk: int = 250,
+    chunk: int = CHUNK,
     keep: Literal["totals", "all"] = "totals",
     progress: Callable[[int, int], None] | None = None,
 ) -> xr.Dataset:

@@ -9,12 +9,7 @@ import xarray as xr
 from switchpoint.exact import bayes_optimal
 from switchpoint.experiments.plans import ablation_run
 from switchpoint.experiments.scales import Ablation
-from switchpoint.experiments.summaries import (
-    regret_and_excess,
-    seed_dimension,
-    stacked,
-    with_error,
-)
+from switchpoint.experiments.summaries import regret_and_excess, stacked, with_error
 from switchpoint.experiments.work import Work
 
 _NUMBERS = ("hidden", "readout", "stack_depth", "stack_width", "layers", "context")
@@ -42,14 +37,7 @@ def _tested(work: Work, ablation: Ablation) -> xr.DataArray:
     """The regret (seed, sequence) of one configuration."""
     scale = work.scale
     run = ablation_run(scale, ablation)
-    regret = work.regret(
-        ablation.name,
-        lambda: work.runs.ensemble(run).of("ptw")[: scale.ablation_seeds],
-        scale.source("ptw"),
-        scale.length,
-        scale.sequences,
-    )
-    return seed_dimension(regret)
+    return work.network_regret(run, "ptw", scale.trial("ptw"), scale.ablation_seeds)
 
 
 def _options(work: Work) -> dict[str, Any]:

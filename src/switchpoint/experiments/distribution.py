@@ -3,11 +3,10 @@
 import xarray as xr
 
 from switchpoint.experiments.plans import main_run
-from switchpoint.experiments.scales import SOURCES
+from switchpoint.experiments.scales import SOURCES, Trial
 from switchpoint.experiments.summaries import (
     of_exact,
     regret_and_excess,
-    seed_dimension,
     stacked,
     with_error,
 )
@@ -19,11 +18,12 @@ _OFF = ("kt", "oracle", "ptw", "lin", "regular", "uniform", "optimum")
 
 def on_distribution(work: Work) -> xr.Dataset:
     """Every architecture on its own source, beside exact predictors."""
-    exact = stacked({source: _exact(work, source, _ON) for source in SOURCES}, "source")
+    trials = {source: work.scale.trial(source) for source in SOURCES}
+    exact = stacked({source: _exact(work, trials[source], _ON) for source in SOURCES}, "source")
     optimum = exact.sel(exact="optimum", drop=True)
     rows = {
         source: stacked(
-            {a: _network(work, a, source, source) for a in work.scale.architectures},
+            {a: _network(work, a, source, trials[source]) for a in work.scale.architectures},
             "architecture",
         )
         for source in SOURCES
@@ -34,13 +34,19 @@ def on_distribution(work: Work) -> xr.Dataset:
 
 def off_distribution(work: Work) -> xr.Dataset:
     """Every architecture trained on each source and tested on each, beside exact predictors."""
-    exact = stacked({source: _exact(work, source, _OFF) for source in SOURCES}, "test_source")
+    trials = {source: work.scale.off_trial(source) for source in SOURCES}
+    exact = stacked(
+        {source: _exact(work, trials[source], _OFF) for source in SOURCES}, "test_source"
+    )
     optimum = exact.sel(exact="optimum", drop=True)
     rows = {
         trained: stacked(
             {
                 tested: stacked(
-                    {a: _network(work, a, trained, tested) for a in work.scale.architectures},
+                    {
+                        a: _network(work, a, trained, trials[tested])
+                        for a in work.scale.architectures
+                    },
                     "architecture",
                 )
                 for tested in SOURCES
@@ -58,28 +64,20 @@ def off_distribution(work: Work) -> xr.Dataset:
     return xr.Dataset({**networks, **of_exact(exact, optimum)})
 
 
-def _exact(work: Work, tested: str, names: tuple[str, ...]) -> xr.DataArray:
+def _exact(work: Work, trial: Trial, names: tuple[str, ...]) -> xr.DataArray:
     """The regret (exact, sequence) of exact predictors."""
     scale = work.scale
-    source = scale.source(tested)
+    source = scale.source(trial.source)
     regret = work.regret(
-        f"exact predictors on {tested}",
-        lambda: [exact_predictor(name, scale, source, scale.length) for name in names],
+        f"exact predictors on {trial.name}",
+        lambda: [exact_predictor(name, scale, source, trial.length) for name in names],
         source,
-        scale.length,
-        scale.sequences,
+        trial.length,
+        trial.sequences,
     )
     return regret.rename(member="exact").assign_coords(exact=list(names))
 
 
-def _network(work: Work, architecture: str, trained: str, tested: str) -> xr.DataArray:
+def _network(work: Work, architecture: str, trained: str, trial: Trial) -> xr.DataArray:
     """The regret (seed, sequence) of networks trained on one source, on another or the same."""
-    scale = work.scale
-    regret = work.regret(
-        f"{architecture} of {trained} on {tested}",
-        lambda: work.runs.ensemble(main_run(scale, architecture)).of(trained),
-        scale.source(tested),
-        scale.length,
-        scale.sequences,
-    )
-    return seed_dimension(regret)
+    return work.network_regret(main_run(work.scale, architecture), trained, trial)

@@ -1,23 +1,28 @@
 """Networks on other lengths than they were trained on."""
 
+from collections.abc import Sequence
+
 import xarray as xr
 
 from switchpoint.exact import bayes_optimal
-from switchpoint.experiments.plans import length_run, main_run
-from switchpoint.experiments.runs import TrainingRun
-from switchpoint.experiments.summaries import of_seeds, seed_dimension, stacked, with_error
+from switchpoint.experiments.plans import length_run, length_trials, longer_trials, main_run
+from switchpoint.experiments.scales import Trial
+from switchpoint.experiments.summaries import of_seeds, stacked, with_error
 from switchpoint.experiments.work import Work
 
 
 def longer_lengths(work: Work) -> xr.Dataset:
     """Networks trained on PTW, on longer sequences of the PTW that fits them."""
     scale = work.scale
-    lengths, sequences = scale.longer_lengths, scale.longer_sequences
-    optimum = _optimum(work, lengths, sequences)
+    trials = longer_trials(scale)
+    optimum = _optimum(work, trials)
     excess = stacked(
         {
             architecture: stacked(
-                {n: _tested(work, main_run(scale, architecture), n, sequences) for n in lengths},
+                {
+                    trial.length: work.network_regret(main_run(scale, architecture), "ptw", trial)
+                    for trial in trials
+                },
                 "length",
             )
             for architecture in scale.architectures
@@ -30,20 +35,20 @@ def longer_lengths(work: Work) -> xr.Dataset:
 def other_lengths(work: Work) -> xr.Dataset:
     """Networks on the length they were trained on, and those of one length on all."""
     scale = work.scale
-    lengths, sequences = scale.other_lengths, scale.other_sequences
-    optimum = _optimum(work, lengths, sequences)
+    trials = length_trials(scale)
+    optimum = _optimum(work, trials)
+
+    def tested(architecture: str, trained: int, trial: Trial) -> xr.DataArray:
+        return work.network_regret(length_run(scale, architecture, trained), "ptw", trial)
 
     def regret(own: bool) -> xr.DataArray:
         rows = {
             architecture: stacked(
                 {
-                    n: _tested(
-                        work,
-                        length_run(scale, architecture, n if own else scale.base_length),
-                        n,
-                        sequences,
+                    trial.length: tested(
+                        architecture, trial.length if own else scale.base_length, trial
                     )
-                    for n in lengths
+                    for trial in trials
                 },
                 "length",
             )
@@ -55,27 +60,19 @@ def other_lengths(work: Work) -> xr.Dataset:
     return result.assign_attrs(base_length=scale.base_length)
 
 
-def _tested(work: Work, run: TrainingRun, length: int, sequences: int) -> xr.DataArray:
-    """The regret (seed, sequence) of the networks of a run that were trained on PTW."""
-    regret = work.regret(
-        f"{run.name} on length {length}",
-        lambda: work.runs.ensemble(run).of("ptw"),
-        work.scale.source("ptw", length),
-        length,
-        sequences,
-    )
-    return seed_dimension(regret)
-
-
-def _optimum(work: Work, lengths: tuple[int, ...], sequences: int) -> xr.DataArray:
+def _optimum(work: Work, trials: Sequence[Trial]) -> xr.DataArray:
     """The regret (length, sequence) of the PTW that fits each length."""
-    return stacked({length: _optimum_of(work, length, sequences) for length in lengths}, "length")
+    return stacked({trial.length: _optimum_of(work, trial) for trial in trials}, "length")
 
 
-def _optimum_of(work: Work, length: int, sequences: int) -> xr.DataArray:
-    source = work.scale.source("ptw", length)
+def _optimum_of(work: Work, trial: Trial) -> xr.DataArray:
+    source = work.scale.source(trial.source, trial.length)
     regret = work.regret(
-        f"optimum on length {length}", lambda: [bayes_optimal(source)], source, length, sequences
+        f"optimum on {trial.name}",
+        lambda: [bayes_optimal(source)],
+        source,
+        trial.length,
+        trial.sequences,
     )
     return regret.isel(member=0)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from switchpoint.experiments.runs import TrainingRun
-from switchpoint.experiments.scales import SOURCES, Ablation, Scale
+from switchpoint.experiments.scales import SOURCES, Ablation, Scale, Trial
 from switchpoint.training import TrainConfig
 
 
@@ -77,6 +77,40 @@ def no_runs(scale: Scale) -> list[TrainingRun]:
     """What a study needs that trains nothing."""
     del scale
     return []
+
+
+def longer_trials(scale: Scale) -> list[Trial]:
+    """The lengths that networks are tested on beyond that of their training."""
+    return [Trial("ptw", length, scale.longer_sequences) for length in scale.longer_lengths]
+
+
+def length_trials(scale: Scale) -> list[Trial]:
+    """The lengths that networks of other lengths are compared on."""
+    return [Trial("ptw", length, scale.other_sequences) for length in scale.other_lengths]
+
+
+def trials_of(scale: Scale, run: TrainingRun, prior: str) -> list[Trial]:
+    """All that the studies want to know of the networks of a run that were trained on `prior`.
+
+    Where one trial has the first sequences of another, it is left out.
+    """
+    wanted: list[Trial] = []
+    if run in main_runs(scale):
+        wanted += [scale.trial(prior), *(scale.off_trial(source) for source in SOURCES)]
+        wanted += longer_trials(scale) if prior == "ptw" else []
+    if prior == "ptw" and run in length_runs(scale):
+        base = run.config.length == scale.base_length
+        wanted += [t for t in length_trials(scale) if base or t.length == run.config.length]
+    if prior == "ptw" and run in ablation_runs(scale):
+        wanted.append(scale.trial("ptw"))
+    if run in memory_runs(scale):
+        wanted.append(scale.trial(prior))
+    longest: dict[str, Trial] = {}
+    for trial in wanted:
+        known = longest.setdefault(trial.name, trial)
+        if trial.sequences > known.sequences:
+            longest[trial.name] = trial
+    return list(longest.values())
 
 
 _ONLY_MORE = {"prior", "period", "longest", "seeds"}  # what does not change a member on PTW

@@ -7,12 +7,7 @@ from switchpoint.exact import bayes_optimal
 from switchpoint.exact.windows import window_regret
 from switchpoint.experiments.plans import memory_run
 from switchpoint.experiments.scales import SOURCES
-from switchpoint.experiments.summaries import (
-    regret_and_excess,
-    seed_dimension,
-    stacked,
-    with_error,
-)
+from switchpoint.experiments.summaries import regret_and_excess, stacked, with_error
 from switchpoint.experiments.work import Work
 
 
@@ -43,15 +38,7 @@ def memory(work: Work) -> xr.Dataset:
 
 
 def _tested(work: Work, order: int, name: str) -> xr.DataArray:
-    scale = work.scale
-    regret = work.regret(
-        f"order {order} on {name}",
-        lambda: work.runs.ensemble(memory_run(scale, order)).of(name),
-        scale.source(name),
-        scale.length,
-        scale.sequences,
-    )
-    return seed_dimension(regret)
+    return work.network_regret(memory_run(work.scale, order), name, work.scale.trial(name))
 
 
 def _optimum(work: Work, name: str) -> xr.DataArray:

@@ -13,15 +13,18 @@ import xarray as xr
 
 from switchpoint._files import replacing
 from switchpoint.experiments.findings import findings
+from switchpoint.experiments.from_shipped import can_be_made, result_of
+from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.results import Effort, finished, save_result
-from switchpoint.experiments.runs import Runs, is_complete
+from switchpoint.experiments.runs import Networks, Runs, is_complete
 from switchpoint.experiments.scales import Scale
+from switchpoint.experiments.shipped import ShippedNetworks
 from switchpoint.experiments.studies import STUDIES, Study
 from switchpoint.experiments.watching import Watcher
 from switchpoint.experiments.work import Work
 from switchpoint.training.lock import run_lock
 
-State = Literal["done", "partly", "to do"]
+State = Literal["done", "partly", "to do", "not run"]
 
 
 @dataclass(frozen=True)
@@ -41,18 +44,23 @@ def reproduce(
     watcher: Watcher | None = None,
     command: str = "",
     then: Callable[[Outcome], None] | None = None,
+    networks: Networks | None = None,
 ) -> list[Outcome]:
     """Carry out the studies of these names, or all, and save their results below `out`.
 
     What an earlier call finished is not done again, and one that was stopped, even by
     `kill -9`, is gone on with; the results are the same. `then` is called after each study.
+    Networks are trained below `out`, or are the shipped ones where the scale says so, unless
+    others are given. Studies that a shipped scale has nothing for are left out.
     """
     watcher = Watcher() if watcher is None else watcher
     outcomes = []
     out.mkdir(parents=True, exist_ok=True)
     with run_lock(out):
-        runs = Runs(out / "runs", watcher)
+        runs = _networks(scale, out, watcher) if networks is None else networks
         for study in chosen(only):
+            if not can_be_made(study, scale):
+                continue
             result = finished(out, study, scale)
             computed = result is None
             if result is None:
@@ -76,26 +84,37 @@ def chosen(only: Iterable[str] | None) -> list[Study]:
 
 
 def state_of(study: Study, scale: Scale, out: Path) -> State:
-    """How far a study is."""
+    """How far a study is; `not run` is one that nothing was shipped for."""
+    if not can_be_made(study, scale):
+        return "not run"
     if finished(out, study, scale) is not None:
         return "done"
     begun = _parts(out, study).exists() or any(
         is_complete(out / "runs", run) or (out / "runs" / run.name / "checkpoints").exists()
         for run in study.runs(scale)
+        if scale.shipped is None
     )
     return "partly" if begun else "to do"
 
 
+def _networks(scale: Scale, out: Path, watcher: Watcher) -> Networks:
+    if scale.shipped is None:
+        return Runs(out / "runs", watcher)
+    scale.shipped.check(scale.architectures)
+    return ShippedNetworks(scale.shipped)
+
+
 def _carried_out(
-    study: Study, scale: Scale, out: Path, runs: Runs, watcher: Watcher, command: str
+    study: Study, scale: Scale, out: Path, runs: Networks, watcher: Watcher, command: str
 ) -> xr.Dataset:
     begun, trained = time.monotonic(), runs.seconds
     parts = _parts(out, study)
-    work = Work(scale, runs, parts, study.description(scale), watcher)
-    result = study.compute(work)
+    work = Work(scale, runs, Kept(parts, study.description(scale)), watcher)
+    result = result_of(study, work)
     training = runs.seconds - trained
     seconds = time.monotonic() - begun - training
-    save_result(out, study, scale, result, Effort(seconds, training, command))
+    effort = Effort(seconds, training, command, runs.provenance(study.runs(scale)))
+    save_result(out, study, scale, result, effort)
     shutil.rmtree(parts, ignore_errors=True)
     with contextlib.suppress(OSError):  # another study may have begun
         parts.parent.rmdir()

@@ -1,15 +1,15 @@
 """Results in files: one for each study, with what it was made from."""
 
-import platform
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import xarray as xr
 
 from switchpoint import evaluation
+from switchpoint._provenance import made_with
 from switchpoint.experiments.scales import Scale
 from switchpoint.experiments.studies import Study
 
@@ -44,6 +44,8 @@ class Effort:
     """Of wall time, training not counted."""
     training_seconds: float
     command: str
+    networks: Mapping[str, Any]
+    """What made the networks, where that was not this process."""
 
 
 def save_result(out: Path, study: Study, scale: Scale, result: xr.Dataset, effort: Effort) -> None:
@@ -51,13 +53,14 @@ def save_result(out: Path, study: Study, scale: Scale, result: xr.Dataset, effor
     path = result_path(out, study.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     about = {
+        "sequences": scale.sequences,
+        **result.attrs,
         "study": study.name,
         "title": study.title,
         "paper": study.paper,
         "question": study.question,
         "scale": scale.name,
         "length": scale.length,
-        "sequences": scale.sequences,
         "labels": scale.labels(),
         "description": study.description(scale),
         "provenance": _provenance(scale, effort),
@@ -66,17 +69,12 @@ def save_result(out: Path, study: Study, scale: Scale, result: xr.Dataset, effor
 
 
 def _provenance(scale: Scale, effort: Effort) -> dict[str, Any]:
-    from switchpoint import __version__  # known once all of the package is
-
     return {
-        "switchpoint": __version__,
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "device": jax.devices()[0].device_kind,
+        **made_with(),
         "seed": scale.seed,
         "wall_seconds": round(effort.seconds, 3),
         "training_seconds": round(effort.training_seconds, 3),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         "command": effort.command,
+        **({"networks": dict(effort.networks)} if effort.networks else {}),
     }

@@ -1,10 +1,13 @@
 """Trained networks for the studies: trained once, shared by all that need them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import xarray as xr
 
 from switchpoint.experiments.watching import WatchedTraining, Watcher
 from switchpoint.neural import Network, best_member, load_members, read_card
@@ -39,18 +42,44 @@ class Ensemble:
         return self.networks[best_member(self.card, prior)]
 
 
-class Runs:
+class Networks(ABC):
+    """Where studies get trained networks from, and what has been measured of them before."""
+
+    seconds: float = 0.0
+    """How long training has taken so far."""
+
+    @abstractmethod
+    def ensemble(self, run: TrainingRun) -> Ensemble:
+        """The networks of a run."""
+
+    @abstractmethod
+    def measured(
+        self, run: TrainingRun, prior: str, trial: str, sequences: int
+    ) -> xr.DataArray | None:
+        """The regret (seed, sequence) on the trial of this name, if it is known already."""
+
+    @abstractmethod
+    def provenance(self, runs: Iterable[TrainingRun]) -> dict[str, Any]:
+        """What made these networks where and in what time, by names; empty where it is us."""
+
+
+class Runs(Networks):
     """The training runs below one directory; a run that is not complete is trained first."""
 
     def __init__(self, directory: Path, watcher: Watcher) -> None:
         self._directory = directory
         self._watcher = watcher
         self._loaded: dict[str, Ensemble] = {}
-        self.seconds = 0.0
-        """How long training has taken so far."""
+
+    def measured(self, run: TrainingRun, prior: str, trial: str, sequences: int) -> None:
+        """Nothing: studies measure these networks."""
+
+    def provenance(self, runs: Iterable[TrainingRun]) -> dict[str, Any]:
+        """Nothing more than what is known of this process."""
+        del runs
+        return {}
 
     def ensemble(self, run: TrainingRun) -> Ensemble:
-        """The networks of a run, trained now if they have not been."""
         if run.name not in self._loaded:
             if not is_complete(self._directory, run):
                 begun = time.monotonic()

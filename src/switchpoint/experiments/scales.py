@@ -4,14 +4,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from switchpoint.experiments.shipped import Shipped
 from switchpoint.priors import prior_from_name
 from switchpoint.sources import Source
+from switchpoint.zoo.names import SOURCES
 
-SOURCES = ("ptw", "lin", "regular", "uniform")
-"""The sources of the paper, by the names of their priors."""
+__all__ = ["SOURCES", "Ablation", "Scale", "Settings", "Trial"]
 
 Settings = Mapping[str, Any]
 """Fields of a training configuration."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What networks are tested on."""
+
+    source: str
+    length: int
+    sequences: int
+
+    @property
+    def name(self) -> str:
+        """The source and the length, such as `ptw 256`; fewer sequences are the first of more."""
+        return f"{self.source} {self.length}"
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,8 @@ class Scale:
     """How many networks of each architecture are trained on each source."""
     sequences: int
     """How many test sequences there are, where nothing else is said."""
+    off_sequences: int | None = None
+    """How many there are where networks of all sources meet, if that is another number."""
     architectures: Mapping[str, Settings]
     """The networks of the main studies, each with what it is trained with beyond its recipe."""
     longer_lengths: tuple[int, ...]
@@ -73,6 +90,8 @@ class Scale:
     """Whether programs run so briefly that less effort should go into compiling them."""
     seed: int = 0
     """What test sequences are drawn with; those of training and validation have other keys."""
+    shipped: Shipped | None = None
+    """The networks and recorded results that studies rest on, where nothing is trained."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """What each study is expected to take, with the training that it is the first to need."""
 
@@ -81,6 +100,14 @@ class Scale:
         parameters = {"period": self.period} if name == "regular" else {}
         return Source(prior_from_name(name, length or self.length, **parameters))
 
+    def trial(self, source: str) -> Trial:
+        """A source at the usual length, with the usual number of sequences."""
+        return Trial(source, self.length, self.sequences)
+
+    def off_trial(self, source: str) -> Trial:
+        """The same, for networks of all sources."""
+        return Trial(source, self.length, self.off_sequences or self.sequences)
+
     def labels(self) -> dict[str, str]:
         """What each source is called in figures."""
         depth = (self.length - 1).bit_length()
@@ -88,11 +115,12 @@ class Scale:
         return dict(zip(SOURCES, names, strict=True))
 
     def described(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """The fields of these names, in the types that JSON has."""
+        """The fields of these names that have a value, in the types that JSON has."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
-            each.name: _plain(getattr(self, each.name))
-            for each in fields(self)
-            if each.name in names
+            name: _plain(value)
+            for name, value in values.items()
+            if name in names and value is not None
         }
 
 

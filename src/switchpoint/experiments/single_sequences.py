@@ -51,7 +51,9 @@ def twice_the_length(work: Work) -> xr.Dataset:
         name: work.runs.ensemble(main_run(scale, name)).best("ptw") for name in scale.architectures
     }
     draw = source.sample(key_for(0, "example"), _CANDIDATES, length)
-    one = _followed(draw, _without_switch(draw), {"optimum": optimum, **networks})
+    row = _without_switch(draw)
+    only = jax.tree.map(lambda leaf: leaf[row : row + 1], draw)
+    one = _followed(only, 0, {"optimum": optimum, **networks})
     many = work.evaluate(
         "many sequences",
         {"optimum": optimum, **networks},

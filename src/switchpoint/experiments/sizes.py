@@ -1,8 +1,10 @@
 """The scales that studies can be carried out at."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from switchpoint.experiments.scales import Ablation, Scale, Settings
+from switchpoint.experiments.shipped import Shipped
 
 _RECURRENT = ("rnn", "lstm", "stack-rnn", "stack-lstm")
 
@@ -84,11 +86,13 @@ FULL = Scale(
 )
 """The paper's setting, for a GPU; networks are trained by the recipes of their models."""
 
-_SMALL: Settings = {"batch": 32, "validation": 250, "report_every": 10_000}
+# Every setting of its own: recipes are for the paper's size, and change when better ones are found.
+_ADAM: Settings = {"clip": 1.0, "b2": 0.999}
+_SMALL: Settings = {**_ADAM, "batch": 32, "validation": 250, "report_every": 10_000}
 _CELL: Settings = {**_SMALL, "hidden": 48, "readout": 0}
 _STACK: Settings = {**_CELL, "stack_depth": 8, "stack_width": 8}
 _TRANSFORMER: Settings = {**_SMALL, "batch": 8, "learning_rate": 2e-3}
-_BRIEF: Settings = {**_SMALL, "steps": 300}
+_BRIEF: Settings = {**_SMALL, "steps": 300, "learning_rate": 3e-3}
 
 QUICK = Scale(
     name="quick",
@@ -99,7 +103,7 @@ QUICK = Scale(
     sequences=1_000,
     architectures={
         "rnn": {**_CELL, "steps": 1500, "learning_rate": 3e-3},
-        "lstm": {**_CELL, "steps": 1800},
+        "lstm": {**_CELL, "steps": 1800, "learning_rate": 1e-2},
         "stack-rnn": {**_STACK, "steps": 1000, "learning_rate": 3e-3},
         "stack-lstm": {**_STACK, "steps": 1000, "learning_rate": 5e-3},
         "transformer": {**_TRANSFORMER, "layers": 2, "steps": 1000},
@@ -123,7 +127,7 @@ QUICK = Scale(
     most_switches=64,
     heat_sequences=250,
     orders=(0, 1, 2, 4, 8),
-    forgetful={**_SMALL, "batch": 16, "steps": 500},
+    forgetful={**_SMALL, "batch": 16, "steps": 500, "learning_rate": 1e-2},
     bound_order=10,
     seconds={
         "trajectory": 55,
@@ -141,5 +145,31 @@ QUICK = Scale(
 )
 """Small networks on short sequences: all studies in minutes on two cores."""
 
-SCALES: Mapping[str, Scale] = {scale.name: scale for scale in (QUICK, FULL)}
+ZOO = replace(
+    FULL,
+    name="zoo",
+    seeds=1,
+    sequences=250,
+    off_sequences=50,
+    longer_lengths=(256, 512, 1024),  # a Transformer takes seconds for one of 4096
+    longer_sequences=50,
+    heat_sequences=250,
+    shipped=Shipped(),
+    seconds={
+        "trajectory": 20,
+        "mean-regret": 2,
+        "on-distribution": 90,
+        "off-distribution": 70,
+        "longer-lengths": 75,
+        "other-lengths": 1,
+        "ablations": 1,
+        "priors": 10,
+        "regret-by-index": 20,
+        "length-512": 65,
+        "memory": 1,
+    },
+)
+"""The paper's setting with networks that were trained before, for any machine."""
+
+SCALES: Mapping[str, Scale] = {scale.name: scale for scale in (QUICK, FULL, ZOO)}
 """All scales by name."""

@@ -39,11 +39,10 @@ class Study:
 
     def description(self, scale: Scale) -> dict[str, Any]:
         """Everything that decides the numbers, in the types that JSON has."""
-        return {
-            "study": self.name,
-            "scale": scale.described((*_ALWAYS, *self.sizes)),
-            "runs": {run.name: run.config.to_dict() for run in self.runs(scale)},
-        }
+        sizes = {"study": self.name, "scale": scale.described((*_ALWAYS, *self.sizes))}
+        if scale.shipped is not None:
+            return {**sizes, "shipped": scale.shipped.description()}
+        return {**sizes, "runs": {run.name: run.config.to_dict() for run in self.runs(scale)}}
 
 
 def _lstm_run(scale: Scale) -> list[TrainingRun]:
@@ -84,7 +83,7 @@ _ALL = (
         paper="Figure 4 and appendix C",
         question="What do networks lose on sources that they were not trained on?",
         compute=off_distribution,
-        sizes=("sequences",),
+        sizes=("sequences", "off_sequences"),
         runs=plans.main_runs,
     ),
     Study(

@@ -55,12 +55,6 @@ def stacked(rows: Mapping[Any, xr.DataArray], dimension: str) -> xr.DataArray:
     return joined.assign_coords({dimension: list(rows)})
 
 
-def seed_dimension(regret: xr.DataArray) -> xr.DataArray:
-    """(member, sequence) of one ensemble as (seed, sequence)."""
-    named = regret.rename(member="seed")
-    return named.assign_coords(seed=np.arange(named.sizes["seed"], dtype=np.int32))
-
-
 def _error(values: xr.DataArray) -> xr.DataArray:
     count = values.sizes["sequence"]
     if count < 2:

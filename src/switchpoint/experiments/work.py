@@ -1,7 +1,6 @@
 """What a study works with: its scale, trained networks, and the evaluations made so far."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,9 @@ import xarray as xr
 from switchpoint import evaluation
 from switchpoint.evaluation.members import Entry, Member
 from switchpoint.exact import KT, KTOracle, bayes_optimal
-from switchpoint.experiments.runs import Runs
-from switchpoint.experiments.scales import Scale
+from switchpoint.experiments.kept import Kept
+from switchpoint.experiments.runs import Networks, TrainingRun
+from switchpoint.experiments.scales import Scale, Trial
 from switchpoint.experiments.watching import Watcher
 from switchpoint.sources import Source
 
@@ -19,23 +19,34 @@ from switchpoint.sources import Source
 class Work:
     """Evaluations for one study, each kept in a file until the study is complete.
 
-    An interrupted study thus goes on with the evaluation it was at; `description` guards
-    against files of a study that was described in another way.
+    An interrupted study thus goes on with the evaluation it was at.
     """
 
-    def __init__(
-        self,
-        scale: Scale,
-        runs: Runs,
-        parts: Path,
-        description: Mapping[str, Any],
-        watcher: Watcher,
-    ) -> None:
+    def __init__(self, scale: Scale, runs: Networks, parts: Kept, watcher: Watcher) -> None:
         self.scale = scale
         self.runs = runs
         self._parts = parts
-        self._description = description
         self._watcher = watcher
+
+    def network_regret(
+        self, run: TrainingRun, prior: str, trial: Trial, seeds: int | None = None
+    ) -> xr.DataArray:
+        """The regret (seed, sequence) of the networks of a run that were trained on `prior`.
+
+        Of the first `seeds` of them, or of all.
+        """
+        known = self.runs.measured(run, prior, trial.name, trial.sequences)
+        if known is not None:
+            return known.isel(seed=slice(seeds))
+        regret = self.regret(
+            f"{run.name} of {prior} on {trial.name}",
+            lambda: self.runs.ensemble(run).of(prior)[:seeds],
+            self.scale.source(trial.source, trial.length),
+            trial.length,
+            trial.sequences,
+        )
+        named = regret.rename(member="seed")
+        return named.assign_coords(seed=np.arange(named.sizes["seed"], dtype=np.int32))
 
     def regret(
         self,
@@ -61,7 +72,7 @@ class Work:
                 blank[[int(i) for i in known]] = found.isel(member=0).values
             return xr.Dataset({"regret": blank})
 
-        return self._kept(part, measure)["regret"]
+        return self._parts.get(part, measure)["regret"]
 
     def evaluate(
         self,
@@ -84,19 +95,6 @@ class Work:
             progress=lambda done, total: self._watcher.doing(text, done / total),
             **options,
         )
-
-    def _kept(self, part: str, measure: Callable[[], xr.Dataset]) -> xr.Dataset:
-        path = self._parts / f"{part.replace(' ', '-')}.nc"
-        try:
-            found = evaluation.load(path)
-            if found.attrs == self._description:
-                return found
-        except ValueError:
-            pass  # not there yet, or not whole
-        made = measure().assign_attrs(self._description)
-        self._parts.mkdir(parents=True, exist_ok=True)
-        evaluation.save(made, path)
-        return made
 
 
 def exact_predictor(name: str, scale: Scale, source: Source, length: int) -> Member:

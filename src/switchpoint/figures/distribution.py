@@ -10,12 +10,19 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from switchpoint.figures.identity import colour_of, line_of, name_of, source_name
-from switchpoint.figures.marks import exact_lines, labels_right, plain_numbers, seed_dots
+from switchpoint.figures.marks import (
+    exact_lines,
+    labels_right,
+    measured_here,
+    plain_numbers,
+    seed_dots,
+)
 from switchpoint.figures.style import GREY, INK, WIDTH, new_figure, styled
 
 Panel = tuple[xr.Dataset, str]
 """What a panel shows, and its title."""
 
+_BESIDE = 0.4  # of a column: where the network stands that was measured here
 _EXACT = ("kt", "oracle", "ptw", "lin", "optimum")
 _PAPER_PAIRS = (
     ("ptw", "uniform"),
@@ -55,7 +62,7 @@ def draw_off_distribution(dataset: xr.Dataset) -> dict[str, Figure]:
 def _panels(panels: Sequence[Panel]) -> Figure:
     """The regret of every seed, among lines of the exact predictors."""
     with styled():
-        figure, used = _grid(len(panels))
+        figure, used = _grid(panels)
         labels = []
         for axes, (one, title) in zip(used, panels, strict=True):
             _columns(axes, one, "regret")
@@ -76,7 +83,7 @@ def _panels(panels: Sequence[Panel]) -> Figure:
 def _excess_panels(panels: Sequence[Panel]) -> Figure:
     """The regret above the exact optimum, on a logarithmic scale, which shows how near it is."""
     with styled():
-        figure, used = _grid(len(panels))
+        figure, used = _grid(panels)
         for axes, (one, title) in zip(used, panels, strict=True):
             _columns(axes, one, "excess")
             axes.set_title(title)
@@ -102,14 +109,15 @@ def _excess_panels(panels: Sequence[Panel]) -> Figure:
     return figure
 
 
-def _grid(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure of two columns with a key on top, and its first `count` axes."""
+def _grid(panels: Sequence[Panel]) -> tuple[Figure, list[Axes]]:
+    """A figure of two columns with a key on top, and axes for the panels."""
+    count = len(panels)
     rows = (count + 1) // 2
     figure = new_figure(WIDTH, 3.1 * rows + 0.4)
     grid = figure.subplots(rows, 2, squeeze=False)
     for axes in grid.flat[count:]:
         axes.set_axis_off()
-    _key(figure)
+    _key(figure, any("here_excess" in one for one, _ in panels))
     return figure, list(grid.flat[:count])
 
 
@@ -126,6 +134,12 @@ def _columns(axes: Axes, one: xr.Dataset, kind: str) -> None:
             float(column[f"{kind}_minimum"]),
             float(column[f"{kind}_median"]),
         )
+        if "here_excess" in column:
+            # The regret of a few sequences depends on which they are, the excess hardly does.
+            base = column["exact_regret"].sel(exact="optimum") if kind == "regret" else 0.0
+            value, error = column["here_excess"] + base, column["here_excess_error"]
+            place_beside, log = place + _BESIDE, kind == "excess"
+            measured_here(axes, place_beside, architecture, float(value), float(error), log)
     axes.set_xlim(-0.6, len(architectures) - 0.4)
     axes.set_xticks(
         range(len(architectures)),
@@ -137,14 +151,16 @@ def _columns(axes: Axes, one: xr.Dataset, kind: str) -> None:
     axes.grid(False, axis="x")
 
 
-def _key(figure: Figure) -> None:
-    figure.legend(
-        handles=[
-            Line2D([], [], marker="o", linestyle="", color=GREY, markersize=5, label="one seed"),
-            Line2D([], [], marker="v", linestyle="", color=INK, markersize=5, label="minimum"),
-            Line2D([], [], color=INK, linewidth=1.6, label="median"),
-            Line2D([], [], color=GREY, linestyle=(0, (5, 2)), label="exact predictor"),
-        ],
-        loc="outside upper left",
-        ncols=4,
-    )
+def _key(figure: Figure, here: bool) -> None:
+    one_seed = "one seed, recorded" if here else "one seed"
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=GREY, markersize=5, label=one_seed),
+        Line2D([], [], marker="v", linestyle="", color=INK, markersize=5, label="minimum"),
+        Line2D([], [], color=INK, linewidth=1.6, label="median"),
+        Line2D([], [], color=GREY, linestyle=(0, (5, 2)), label="exact predictor"),
+    ]
+    if here:
+        diamond = Line2D([], [], marker="D", linestyle="", markersize=5, label="zoo, measured here")
+        diamond.set(markerfacecolor="white", markeredgecolor=INK)
+        handles.append(diamond)
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))

@@ -7,7 +7,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from switchpoint.figures.identity import colour_of, marker_of, name_of
-from switchpoint.figures.marks import Label, band, labels_right, plain_numbers, powers_axis
+from switchpoint.figures.marks import (
+    Label,
+    band,
+    labels_right,
+    measured_here,
+    plain_numbers,
+    powers_axis,
+)
 from switchpoint.figures.style import GREY, WIDTH, new_figure, styled
 
 _WIDE_RANGE = 30.0
@@ -68,6 +75,12 @@ def _banded(axes: Axes, dataset: xr.Dataset, architecture: str) -> Label:
     style = {"marker": marker_of(architecture), "markersize": 4.5}
     middle, width = one["excess_mean"].values, one["excess_deviation"].values
     band(axes, one["length"].values, middle, width, architecture, **style)
+    if "here_excess" in one:
+        for length in one["length"].values:
+            at = one.sel(length=length)
+            value, error = float(at["here_excess"]), float(at["here_excess_error"])
+            log = axes.get_yscale() == "log"
+            measured_here(axes, float(length), architecture, value, error, log)
     return _end(middle, architecture)
 
 

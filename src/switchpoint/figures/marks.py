@@ -140,6 +140,31 @@ def seed_dots(
     axes.plot([place], [minimum], "v", markersize=4.5, color=INK, zorder=4)
 
 
+def measured_here(
+    axes: Axes, place: float, architecture: str, value: float, error: float, log: bool
+) -> None:
+    """A diamond with a bar of two standard errors, beside dots that were recorded elsewhere.
+
+    Where the scale is, or will be, logarithmic, a bar to below zero goes down to the edge.
+    """
+    down = min(2 * error, (1 - 1e-6) * value) if log and value > 0 else 2 * error
+    axes.errorbar(
+        [place],
+        [value],
+        yerr=[[down], [2 * error]],
+        marker="D",
+        markersize=5,
+        markerfacecolor="white",
+        markeredgecolor=darker(colour_of(architecture)),
+        markeredgewidth=1.3,
+        ecolor=darker(colour_of(architecture)),
+        elinewidth=1.1,
+        capsize=2,
+        linestyle="",
+        zorder=5,
+    )
+
+
 def band(
     axes: Axes,
     at: np.ndarray,

@@ -116,7 +116,11 @@ def _networks(card: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list
             )
     structure = jax.tree.structure(shapes)
     return [
-        jax.tree.unflatten(structure, [jnp.asarray(arrays[name][index]) for name in expected])
+        jax.tree.unflatten(
+            structure,
+            # Weights may be kept in fewer bits than they are computed with.
+            [jnp.asarray(arrays[name][index], leaf.dtype) for name, leaf in expected.items()],
+        )
         for index in range(len(members))
     ]
 

@@ -11,6 +11,7 @@ import xarray as xr
 from switchpoint.figures.identity import name_of, source_name, with_subscripts
 from switchpoint.report.elements import paragraph, row_head, whole_table
 from switchpoint.report.numbers import bits, listed, percent, with_error
+from switchpoint.report.origin import origin
 
 _STEPS = (0.01, 0.03, 0.10, 0.30)  # shares of the optimum's regret where the colour changes
 _SAME = 1e-5  # a share below which two ways to compute the same predictor may differ
@@ -78,6 +79,7 @@ def answer_table(dataset: xr.Dataset) -> str:
     )
     return "\n".join(
         [
+            *origin(dataset),
             whole_table(head, "\n".join(rows), "Excess regret by network and source", "answer"),
             f'<ul class="key" aria-label="Colours: distance to the optimum">{key}</ul>',
             paragraph(note, "quiet"),
@@ -122,8 +124,17 @@ def _network_cell(one: xr.Dataset) -> str:
     least, median = bits(float(one["excess_minimum"])), bits(float(one["excess_median"]))
     return (
         f'<td class="near-{_step(share)}"><strong>{value}</strong>'
-        f"<small>min {least} · median {median}</small><small>{_distance(share)}</small></td>"
+        f"<small>min {least} · median {median}</small><small>{_distance(share)}</small>"
+        f"{_here(one)}</td>"
     )
+
+
+def _here(one: xr.Dataset) -> str:
+    """The network of the zoo as it was measured on this machine, where it was."""
+    if "here_excess" not in one:
+        return ""
+    value = with_error(float(one["here_excess"]), float(one["here_excess_error"]))
+    return f"<small>zoo, here: {value}</small>"
 
 
 def _exact_cell(one: xr.Dataset, optimum: float) -> str:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 import xarray as xr
 
@@ -18,19 +19,11 @@ def provenance(results: Mapping[str, xr.Dataset]) -> list[str]:
         float(record["wall_seconds"]) + float(record["training_seconds"])
         for record in made.values()
     )
-    rows = [
-        [
-            name,
-            str(results[name].attrs["scale"]),
-            duration(float(record["training_seconds"])),
-            duration(float(record["wall_seconds"])),
-            str(record["device"]),
-            f"switchpoint {record['switchpoint']}, jax {record['jax']}, Python {record['python']}",
-            str(record["platform"]),
-            str(record["seed"]),
-        ]
-        for name, record in made.items()
-    ]
+    rows = [_row(name, str(results[name].attrs["scale"]), record) for name, record in made.items()]
+    for name, dataset in results.items():
+        recorded = dataset.attrs.get("recorded")
+        if recorded is not None:
+            rows.append(_row(f"{name}, recorded", recorded["scale"], recorded["provenance"]))
     head = ["study", "scale", "training", "the rest", "device", "versions", "platform", "seed"]
     commands_html = escape("\n".join(commands))
     return [
@@ -41,8 +34,46 @@ def provenance(results: Mapping[str, xr.Dataset]) -> list[str]:
             " the results behind them in results/ as netCDF."
         ),
         table(head, rows, "How each study was made"),
+        *_networks(results),
         *(_configuration(name, dataset) for name, dataset in results.items()),
     ]
+
+
+def _row(name: str, scale: str, record: Mapping[str, Any]) -> list[str]:
+    commit = f" ({str(record['commit'])[:8]})" if record.get("commit") else ""
+    return [
+        name,
+        scale,
+        duration(float(record["training_seconds"])),
+        duration(float(record["wall_seconds"])),
+        str(record["device"]),
+        f"switchpoint {record['switchpoint']}{commit}, jax {record['jax']}, "
+        f"Python {record['python']}",
+        str(record["platform"]),
+        str(record["seed"]),
+    ]
+
+
+def _networks(results: Mapping[str, xr.Dataset]) -> list[str]:
+    """A table of what trained the networks, where that was done before."""
+    made: dict[str, Mapping[str, Any]] = {}
+    for dataset in results.values():
+        made |= dataset.attrs["provenance"].get("networks", {})
+        made |= dataset.attrs.get("recorded", {}).get("provenance", {}).get("networks", {})
+    rows = [
+        [
+            name,
+            str(record["members"]),
+            duration(float(record["training_seconds"])),
+            str(record["device"]),
+            f"{str(record.get('commit') or 'unknown')[:8]}, jax {record['jax']}",
+            str(record["finished"]),
+        ]
+        for name, record in made.items()
+        if record
+    ]
+    head = ["networks", "members", "training", "device", "commit", "finished"]
+    return [table(head, rows, "What trained the networks")] if rows else []
 
 
 def scales(results: Mapping[str, xr.Dataset]) -> str:

@@ -12,6 +12,7 @@ from switchpoint.figures.studies import STUDIES
 from switchpoint.report.answer import answer_table, findings, lead
 from switchpoint.report.captions import study_captions
 from switchpoint.report.elements import paragraph, picture, section
+from switchpoint.report.origin import origin
 from switchpoint.report.provenance import provenance, scales
 
 _TITLE = "How near do meta-trained networks come to the Bayes optimum?"
@@ -28,11 +29,11 @@ def write_report(directory: Path) -> Path:
         for name in STUDIES
         if (path := directory / "results" / f"{name}.nc").exists()
     }
-    parts = [
-        _opening(directory, results),
-        _contents(results),
-        *(_study(name, results.get(name), directory / "figures") for name in STUDIES),
-    ]
+    figures = directory / "figures"
+    parts = [_opening(directory, results), _contents(results)]
+    for name in STUDIES:
+        known = results.get(name)
+        parts.append(_not_run(name, results) if known is None else _study(name, known, figures))
     if results:
         parts.append(section("made", "How this was made", provenance(results)))
     path = directory / "index.html"
@@ -97,14 +98,23 @@ def _contents(results: dict[str, xr.Dataset]) -> str:
     return f'<nav aria-label="Studies"><ul>{links}</ul></nav>'
 
 
-def _study(name: str, dataset: xr.Dataset | None, figures: Path) -> str:
-    title = _title(name, dataset)
-    if dataset is None:
+def _not_run(name: str, results: dict[str, xr.Dataset]) -> str:
+    """What is said of a study that has no results; they are not filled in from anywhere."""
+    if scales(results) == "zoo":
+        command = f"<code>switchpoint reproduce --scale full --only {escape(name)}</code>"
+        words = f"Not run: no results of it are recorded. {command} runs it, on a GPU."
+    else:
         command = f"<code>switchpoint reproduce --only {escape(name)}</code>"
-        return section(name, title, [f'<p class="missing">Not run: {command} runs it.</p>'])
+        words = f"Not run: {command} runs it."
+    return section(name, _title(name, None), [f'<p class="missing">{words}</p>'])
+
+
+def _study(name: str, dataset: xr.Dataset, figures: Path) -> str:
+    title = _title(name, dataset)
     parts = [
         paragraph(str(dataset.attrs["question"])),
         paragraph(f"In the paper: {dataset.attrs['paper']}.", "quiet"),
+        *origin(dataset),
     ]
     for figure, caption in study_captions(name, dataset).items():
         path = figures / f"{figure}.png"

@@ -1,0 +1,177 @@
+"""`switchpoint zoo` and `switchpoint verify`: the networks of the zoo, and whether they hold."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import Progress, TaskID
+from rich.table import Table
+from rich.text import Text
+
+from switchpoint import _checks
+from switchpoint.priors import LIN, PTW, Prior, RandomUniform, RegularPeriodic
+from switchpoint.zoo import NAMES, Check, Zoo
+from switchpoint.zoo import verify as check
+from switchpoint.zoo.scoring import source_of
+
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--zoo",
+        metavar="DIR",
+        file_okay=False,
+        help="The directory of another zoo than the one that comes with the package.",
+    ),
+]
+_EMPTY = "there are no networks in the zoo yet"
+
+
+def zoo(directory: Directory = None) -> None:
+    """Show the trained networks that come with the package.
+
+    Each can be used by its name wherever a trained network can: `sp.load("lstm-ptw")`,
+    `switchpoint predict FILE --model lstm-ptw`, `switchpoint evaluate lstm-ptw`. Excess is the
+    regret of a whole sequence in bits beyond that of the exact optimum, with its standard error,
+    on test sequences of the source that the network was trained on.
+    """
+    found = Zoo(directory)
+    console = Console(file=sys.stdout, highlight=False)
+    names = found.names()
+    if not names:
+        console.print(f"{_EMPTY[0].upper()}{_EMPTY[1:]}.")
+        return
+    table = _table("Networks of the zoo")
+    table.add_column("name", no_wrap=True)
+    table.add_column("source", overflow="fold")
+    for heading in ("parameters", "excess, bits", "MiB"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name in names:
+        card = found.card(name)
+        test, size = card["test"], found.entries[name].size
+        parameters = sum(leaf.size for leaf in jax.tree.leaves(found.network(name)))
+        table.add_row(
+            Text(name),
+            Text(_source(source_of(card).prior)),
+            f"{parameters:,}",
+            _with_error(test["excess"], test["excess_error"]),
+            f"{size / 2**20:.2f}",
+        )
+    console.print(table)
+    total = sum(found.entries[name].size for name in names)
+    console.print(f"{len(names)} of {len(NAMES)} networks, {total / 2**20:.1f} MiB in all")
+
+
+def verify(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Networks of the zoo; all of them if not given."),
+    ] = None,
+    sequences: Annotated[
+        int, typer.Option(help="How many test sequences each network is measured on.")
+    ] = 500,
+    directory: Directory = None,
+) -> None:
+    """Measure networks of the zoo on this machine, and compare with what their cards say.
+
+    A network passes where its excess regret differs from that on its card by no more than the
+    tolerance on the card and three standard errors of this measurement. The exit status is 1
+    where one fails. With 500 sequences all twenty take a few minutes on two cores; more
+    sequences take longer and find smaller differences.
+
+    For example:
+
+        switchpoint verify lstm-ptw transformer-lin --sequences 2000
+    """
+    found = Zoo(directory)
+    sequences = _checks.positive_int("sequences", sequences)
+    if sequences < 2:
+        raise ValueError(f"sequences must be at least 2, for an error, got {sequences}")
+    wanted = list(dict.fromkeys(names or found.names()))
+    if not wanted:
+        raise ValueError(f"{_EMPTY}: nothing can be verified")
+    for name in wanted:
+        if name not in found.entries:
+            found.path(name)  # says why not
+    results = _checked(found, wanted, sequences)
+    table = _table(f"Excess regret in bits, on {sequences:,} sequences")
+    table.add_column("name", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for heading in ("on its card", "measured here", "difference", "allowed"):
+        table.add_column(heading, justify="right", overflow="fold")
+    for name, result in results.items():
+        table.add_row(Text(name), *_cells(result))
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(table)
+    for each in results.values():
+        if isinstance(each, str):
+            console.print(each, markup=False, soft_wrap=True)
+    failed = [n for n, each in results.items() if _verdict(each) == "fail"]
+    if failed:
+        console.print(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}", markup=False)
+        raise typer.Exit(1)
+    console.print(f"all {len(results)} passed" if len(results) > 1 else "passed")
+
+
+def _source(prior: Prior) -> str:
+    """A prior as the paper writes it."""
+    match prior:
+        case PTW():
+            return f"PTW_{prior.depth}"
+        case RegularPeriodic():
+            return f"Regular({prior.period})"
+        case RandomUniform():
+            return f"Random Uniform({prior.longest})"
+    return "LIN" if isinstance(prior, LIN) else repr(prior)
+
+
+def _checked(found: Zoo, names: list[str], sequences: int) -> dict[str, Check | str]:
+    """What became of each network, or why it could not be measured; with progress."""
+    console = Console(file=sys.stderr)
+    results: dict[str, Check | str] = {}
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
+        every = bars.add_task("networks", total=len(names))
+        one = bars.add_task("", total=sequences)
+        for name in names:
+            bars.reset(one, description=name)
+            try:
+                results[name] = check(found, name, sequences, _teller(bars, one))
+            except ValueError as error:
+                results[name] = str(error)
+            bars.advance(every)
+            if not console.is_terminal:
+                print(f"{name}: {_verdict(results[name])}", file=sys.stderr, flush=True)
+    return results
+
+
+def _teller(bars: Progress, task: TaskID) -> Any:
+    return lambda done, _: bars.update(task, completed=done)
+
+
+def _cells(result: Check | str) -> tuple[Any, ...]:
+    if isinstance(result, str):
+        return Text("fail", "red"), "-", "-", "-", "-"
+    return (
+        Text(_verdict(result), "green" if result.passed else "red"),
+        _with_error(result.claimed, result.claimed_error),
+        _with_error(result.measured, result.measured_error),
+        f"{result.measured - result.claimed:+.3f}",
+        f"{result.allowed:.3f}",
+    )
+
+
+def _verdict(result: Check | str) -> str:
+    return "pass" if isinstance(result, Check) and result.passed else "fail"
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.3f} ± {error:.3f}"
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title, title_justify="left", title_style="cyan", box=box.SIMPLE_HEAD, pad_edge=False
+    )

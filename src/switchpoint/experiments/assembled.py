@@ -1,0 +1,95 @@
+"""Networks and measurements from the files that pieces of training runs left."""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from switchpoint import evaluation
+from switchpoint.experiments.pieces import piece_card, piece_of, seeds_of, variable_name
+from switchpoint.experiments.runs import Ensemble, Networks, TrainingRun
+from switchpoint.neural import Network, load_members, read_card
+
+
+class Pieces(Networks):
+    """The pieces in one directory, as if their runs had been trained whole."""
+
+    def __init__(self, directory: Path, test_seed: int) -> None:
+        self._cards = {path: piece_card(path) for path in sorted(directory.glob("*.nc"))}
+        for path, card in self._cards.items():
+            if card["test_seed"] != test_seed:
+                raise ValueError(f"{path} must be measured with the seed {test_seed}")
+        self._load = cache(evaluation.load)
+
+    def check(self, run: TrainingRun) -> None:
+        """Raise a `ValueError` that names what is missing of a run."""
+        for prior in run.config.prior:
+            there: set[int] = set()
+            for _, card in self._of(run, prior):
+                first = card["config"]["first_seed"]
+                there |= set(range(first, first + card["config"]["seeds"]))
+            missing = [seed for seed in seeds_of(run) if seed not in there]
+            if missing:
+                raise ValueError(
+                    f"of {run.name} on {prior} there is no piece with "
+                    f"seed{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
+                )
+
+    def measured(
+        self, run: TrainingRun, prior: str, trial: str, sequences: int
+    ) -> xr.DataArray | None:
+        """The regret of all seeds, put together from the pieces."""
+        self.check(run)
+        name = variable_name(prior, trial)
+        found = {}
+        for path, _ in self._of(run, prior):
+            dataset = self._load(path)
+            if name not in dataset:
+                raise ValueError(f"{path} has no measurement {name}")
+            regret = dataset[name]
+            (dimension,) = set(regret.dims) - {"seed"}
+            regret = regret.rename({dimension: "sequence"}).astype(float)
+            if regret.sizes["sequence"] < sequences:
+                raise ValueError(f"{path} must have {sequences} sequences of {name}")
+            for seed in regret["seed"].values:
+                found[int(seed)] = regret.sel(seed=[seed]).isel(sequence=slice(sequences))
+        return xr.concat([found[seed] for seed in seeds_of(run)], "seed")
+
+    def ensemble(self, run: TrainingRun) -> Ensemble:
+        self.check(run)
+        networks: dict[tuple[str, int], tuple[Network, dict[str, Any]]] = {}
+        for path in dict.fromkeys(p for prior in run.config.prior for p, _ in self._of(run, prior)):
+            for file in sorted(path.parent.glob(f"{path.stem}.*.safetensors")):
+                for network, member in zip(
+                    load_members(file), read_card(file)["members"], strict=True
+                ):
+                    networks[member["prior"], member["seed"]] = network, member
+        order = [(prior, seed) for prior in run.config.prior for seed in seeds_of(run)]
+        for prior, seed in order:
+            if (prior, seed) not in networks:
+                raise ValueError(f"the network of {run.name} on {prior}, seed {seed}, is missing")
+        pairs = [networks[each] for each in order]
+        return Ensemble([network for network, _ in pairs], {"members": [card for _, card in pairs]})
+
+    def provenance(self, runs: Iterable[TrainingRun]) -> dict[str, Any]:
+        return {
+            path.stem: card["provenance"]
+            for run in runs
+            for prior in run.config.prior
+            for path, card in self._of(run, prior)
+        }
+
+    def _of(self, run: TrainingRun, prior: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """The pieces of a run that have this prior; one of another configuration is refused."""
+        for path, card in self._cards.items():
+            config = card["config"]
+            if card["run"] == run.name and prior in config["prior"]:
+                first = config["first_seed"]
+                seeds = range(first, first + config["seeds"])
+                if piece_of(run, config["prior"], seeds).config.to_dict() != config:
+                    raise ValueError(
+                        f"{path} is of another configuration of {run.name} than this scale has"
+                    )
+                yield path, card

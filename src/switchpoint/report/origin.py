@@ -1,0 +1,48 @@
+"""Where numbers come from that were not, or not all, computed on this machine."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import xarray as xr
+
+from switchpoint.report.elements import paragraph
+from switchpoint.report.numbers import listed
+
+
+def origin(dataset: xr.Dataset) -> list[str]:
+    """A paragraph that tells recorded numbers from measured ones; none where all were made here."""
+    recorded = dataset.attrs.get("recorded")
+    if recorded is None:
+        if "networks" not in dataset.attrs["provenance"]:
+            return []
+        made = _made(dataset.attrs["provenance"])
+        return [paragraph(f"Computed here with networks that were trained before: {made}.")]
+    where = f"{recorded['sequences']:,} sequences, {_made(recorded['provenance'])}"
+    if recorded["here_sequences"] is None:
+        return [paragraph(f"Recorded results, not computed on this machine: {where}.")]
+    return [
+        paragraph(
+            f"Dots, bands and numbers of all seeds are recorded results ({where}). Diamonds are "
+            f"the networks of the zoo, measured on this machine on {recorded['here_sequences']:,} "
+            "sequences: their excess over the optimum there, with two standard errors, drawn above "
+            "the recorded optimum."
+        )
+    ]
+
+
+def _made(provenance: Mapping[str, Any]) -> str:
+    """The device, the day and the commit of what made results, or the networks behind them."""
+    parts = [provenance]
+    if "networks" in provenance:
+        parts = [each for each in provenance["networks"].values() if each]
+    if not parts:
+        return "where and when is not known"
+    devices = listed(sorted({str(each["device"]) for each in parts}))
+    days = sorted({str(each["finished"]).split(" ")[0] for each in parts if "finished" in each})
+    commits = sorted({str(each["commit"])[:8] for each in parts if each.get("commit")})
+    words = [devices]
+    if days:
+        words.append(days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}")
+    if commits:
+        words.append(f"commit{'s' if len(commits) > 1 else ''} {listed(commits)}")
+    return ", ".join(words)

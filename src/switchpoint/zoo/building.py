@@ -1,0 +1,146 @@
+"""A zoo from finished runs: of each architecture and source the network that did best."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from switchpoint._provenance import made_with
+from switchpoint.neural import Network, load_members, read_card, save_networks
+from switchpoint.zoo.collection import Zoo
+from switchpoint.zoo.names import NAMES, name_of
+from switchpoint.zoo.scoring import Score, score, source_of
+
+TEST_SEQUENCES = 10_000
+"""How many test sequences the score on a card is measured on."""
+
+LARGEST = 40 * 2**20
+"""The bytes that all files together may have."""
+
+_NUMERICS = 0.02
+"""Bits by which the same network may differ between machines (a GPU rounds products)."""
+
+_ERRORS = 3.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A network that might be taken, by what is known of it without the test sequences."""
+
+    name: str
+    path: Path
+    member: int
+    excess: float
+    """On the validation sequences of its run."""
+    judged_on: tuple[Any, ...]
+    """What decides which sequences these are."""
+
+
+def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]]:
+    """All networks of these runs whose training came to its end, by their name in a zoo."""
+    found: dict[str, list[Candidate]] = {}
+    for run in runs:
+        card = read_card(run)
+        for index, member in enumerate(card["members"]):
+            name = name_of(card["model"], member["prior"])
+            if name in NAMES and not member["frozen"] and member["excess"] is not None:
+                source, length = card["sources"][member["prior"]], card["length"]
+                judged_on = (source, length, card["config"]["validation"])
+                each = Candidate(name, Path(run), index, member["excess"], judged_on)
+                found.setdefault(name, []).append(each)
+    return {name: found[name] for name in NAMES if name in found}
+
+
+def best_of(rivals: Sequence[Candidate]) -> Candidate:
+    """The one with the lowest excess on validation sequences, which are the same for all."""
+    judged = {each.judged_on for each in rivals}
+    if len(judged) > 1:
+        raise ValueError(
+            f"the runs of {rivals[0].name} cannot be compared, since they were validated on "
+            f"different sequences: {' and '.join(sorted(map(str, judged)))}"
+        )
+    return min(rivals, key=lambda each: each.excess)
+
+
+def build(
+    runs: Iterable[str | PathLike[str]],
+    zoo: Zoo,
+    sequences: int = TEST_SEQUENCES,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> list[str]:
+    """Write the best network of each architecture and source into the zoo; their names.
+
+    The choice is made on validation sequences alone. Then the chosen one is measured on the
+    test sequences, and its card says both. What is in the zoo already is not measured again.
+    """
+    zoo.directory.mkdir(parents=True, exist_ok=True)
+    found = candidates(runs)
+    if not found:
+        raise ValueError(f"these runs hold no network that the zoo could take: {', '.join(NAMES)}")
+    for name, rivals in found.items():
+        best = best_of(rivals)
+        network = load_members(best.path)[best.member]
+        if not _holds(zoo, name, network, sequences):
+
+            def tell(done: int, total: int, name: str = name) -> None:
+                if progress is not None:
+                    progress(name, done, total)
+
+            card = _card_of_one(best, len(rivals))
+            source = source_of(card)
+            found_score = score(network, source, card["length"], sequences, progress=tell)
+            save_networks(zoo.file(name), [network], {**card, **_measured(name, card, found_score)})
+            zoo.add(name)
+    size = sum(entry.size for entry in zoo.entries.values())
+    if size > LARGEST:
+        raise ValueError(f"the zoo must have at most {LARGEST} bytes, got {size}")
+    return list(found)
+
+
+def _card_of_one(best: Candidate, rivals: int) -> dict[str, Any]:
+    """The card of the run, as if it had trained this network alone."""
+    card = read_card(best.path)
+    member = card["members"][best.member]
+    return {
+        **card,
+        "sources": {member["prior"]: card["sources"][member["prior"]]},
+        "members": [member],
+        "chosen": {
+            "by": "the lowest excess on validation sequences",
+            "sequences": card["config"]["validation"],
+            "excess": best.excess,
+            "candidates": rivals,
+        },
+    }
+
+
+def _measured(name: str, card: dict[str, Any], found: Score) -> dict[str, Any]:
+    """What the card of a zoo says beyond that of a run."""
+    return {
+        "name": name,
+        "test": {**found.fields(), "tolerance": _tolerance(found)},
+        "provenance": {"training": card.get("provenance"), "measuring": made_with()},
+    }
+
+
+def _tolerance(found: Score) -> float:
+    """How far a faithful copy may seem to be off, where it is measured without error."""
+    error = found.excess_error if math.isfinite(found.excess_error) else 0.0
+    return _NUMERICS + _ERRORS * error
+
+
+def _holds(zoo: Zoo, name: str, network: Network, sequences: int) -> bool:
+    """Whether the zoo has this very network already, measured on as many sequences."""
+    if name not in zoo.entries:
+        return False
+    try:
+        card, there = zoo.card(name), zoo.network(name)
+    except ValueError:
+        return False
+    pairs = zip(jax.tree.leaves(there), jax.tree.leaves(network), strict=True)
+    return card["test"]["sequences"] == sequences and all(np.array_equal(*each) for each in pairs)

@@ -1,0 +1,99 @@
+"""A zoo: network files in a directory, and the manifest that says what each must be."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from switchpoint._files import replacing
+from switchpoint.neural import Network, read_card
+from switchpoint.neural import load as load_network
+from switchpoint.zoo.names import NAMES, nearest
+
+PACKAGED = Path(__file__).parent / "files"
+"""The networks that come with the package."""
+
+_MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the manifest says of one file."""
+
+    file: str
+    size: int
+    """In bytes."""
+    sha256: str
+
+
+class Zoo:
+    """The networks in one directory; a file is read only if it is the one in the manifest."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = PACKAGED if directory is None else directory
+        self.entries: Mapping[str, Entry] = _read_manifest(self.directory / _MANIFEST)
+
+    def names(self) -> list[str]:
+        """The networks that are there, in the usual order."""
+        return [name for name in NAMES if name in self.entries]
+
+    def path(self, name: str) -> Path:
+        """The file of a network, proved to be the one that the manifest means."""
+        if name not in NAMES:
+            raise ValueError(f"the zoo has no network {name!r}; {nearest(name)}")
+        if name not in self.entries:
+            raise ValueError(f"the zoo holds no {name}: {self.contents()}")
+        entry = self.entries[name]
+        path = self.directory / entry.file
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ValueError(
+                f"{name} is missing from the zoo: {path} ({error.strerror})"
+            ) from error
+        if hashlib.sha256(data).hexdigest() != entry.sha256:
+            raise ValueError(
+                f"{path} is damaged: its SHA-256 is not the one in {_MANIFEST}, so {name} is "
+                "refused; install switchpoint again"
+            )
+        return path
+
+    def card(self, name: str) -> dict[str, Any]:
+        """What a network's file says about it."""
+        return read_card(self.path(name))
+
+    def network(self, name: str) -> Network:
+        """A network, ready to predict."""
+        return load_network(self.path(name))
+
+    def contents(self) -> str:
+        """What is there, in words."""
+        names = self.names()
+        return f"it has {', '.join(names)}" if names else "there are no networks in it yet"
+
+    def add(self, name: str) -> None:
+        """Enter the file of a network, which has just been written, in the manifest."""
+        data = self.file(name).read_bytes()
+        entry = Entry(self.file(name).name, len(data), hashlib.sha256(data).hexdigest())
+        known = {**self.entries, name: entry}
+        self.entries = {each: known[each] for each in NAMES if each in known}
+        text = json.dumps({"networks": {k: asdict(v) for k, v in self.entries.items()}}, indent=2)
+        with replacing(self.directory / _MANIFEST, "manifest") as file:
+            file.write((text + "\n").encode())
+
+    def file(self, name: str) -> Path:
+        """Where a network of this name belongs."""
+        return self.directory / f"{name}.safetensors"
+
+
+def _read_manifest(path: Path) -> dict[str, Entry]:
+    """The entries of a manifest; none where there is no manifest."""
+    if not path.exists():
+        return {}
+    try:
+        networks = json.loads(path.read_text(encoding="utf-8"))["networks"]
+        return {str(name): Entry(**entry) for name, entry in networks.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no manifest of a zoo ({error})") from error

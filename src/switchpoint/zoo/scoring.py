@@ -1,0 +1,68 @@
+"""How well a network does on the test sequences of its own source."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from switchpoint.evaluation import evaluate, summarise
+from switchpoint.exact import bayes_optimal
+from switchpoint.neural import Network
+from switchpoint.sources import Source
+from switchpoint.training import TrainConfig
+
+TEST_SEED = 0
+"""What test sequences are drawn with, as by `switchpoint evaluate`; training has other keys."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many sequences are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Bits per sequence, each with its standard error, on sequences that the seed names."""
+
+    sequences: int
+    seed: int
+    length: int
+    excess: float
+    """Regret beyond that of the exact optimum, on the same sequences."""
+    excess_error: float
+    regret: float
+    regret_error: float
+    optimum_regret: float
+    optimum_regret_error: float
+
+    def fields(self) -> dict[str, Any]:
+        """The score as a card has it."""
+        return asdict(self)
+
+
+def score(
+    network: Network,
+    source: Source,
+    length: int,
+    sequences: int,
+    seed: int = TEST_SEED,
+    progress: Progress | None = None,
+) -> Score:
+    """Measure a network against the exact optimum of a source."""
+    predictors = {"network": network, "optimum": bayes_optimal(source)}
+    found = evaluate(predictors, source, length, sequences, seed, progress=progress)
+    means = summarise(found, "optimum").isel(member=0)
+    own, best = means.sel(predictor="network"), means.sel(predictor="optimum")
+    return Score(
+        sequences=sequences,
+        seed=seed,
+        length=length,
+        excess=float(own["excess"]),
+        excess_error=float(own["excess_error"]),
+        regret=float(own["regret"]),
+        regret_error=float(own["regret_error"]),
+        optimum_regret=float(best["regret"]),
+        optimum_regret_error=float(best["regret_error"]),
+    )
+
+
+def source_of(card: Mapping[str, Any]) -> Source:
+    """The source that the one network of a card was trained on."""
+    return TrainConfig.from_dict(card["config"]).source(card["members"][0]["prior"])

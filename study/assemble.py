@@ -1,0 +1,58 @@
+"""Put the results of the full scale together from the files of its pieces.
+
+    python study/assemble.py --pieces pieces --out runs/full
+
+Studies whose pieces are not all there are named as not run, and nothing is filled in. Those that
+look at the best networks alone (trajectory, mean-regret, regret-by-index, length-512) are computed
+now, from the networks of the pieces. Results that are done are not made again. The compact ones
+are copied to --record, which is where the package has them.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from switchpoint._files import replacing
+from switchpoint.cli.study_progress import watcher_for
+from switchpoint.experiments import SCALES, STUDIES, reproduce, result_path
+from switchpoint.experiments.assembled import Pieces
+from switchpoint.experiments.shipped import RECORDED
+
+_NOT_RECORDED = ("length-512",)  # has numbers of every sequence, and the zoo makes it again
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pieces", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--record", type=Path, default=RECORDED)
+    parser.add_argument("--scale", default="full", choices=list(SCALES))
+    given = parser.parse_args()
+    scale = SCALES[given.scale]
+    pieces = Pieces(given.pieces, scale.seed)
+    possible, why_not = [], {}
+    for name, study in STUDIES.items():
+        try:
+            for run in study.runs(scale):
+                pieces.check(run)
+            possible.append(name)
+        except ValueError as error:
+            why_not[name] = str(error)
+    command = "study/piece.py for each piece, then study/assemble.py"
+    expected = {name: scale.seconds[name] for name in possible}
+    with watcher_for(sys.stderr, expected) as watcher:
+        reproduce(scale, given.out, possible, watcher, command, networks=pieces)
+    given.record.mkdir(parents=True, exist_ok=True)
+    for name in possible:
+        if name not in _NOT_RECORDED:
+            with replacing(given.record / f"{name}.nc") as file:
+                file.write(result_path(given.out, name).read_bytes())
+        print(f"{name}: done")
+    for name, reason in why_not.items():
+        print(f"{name}: not run, {reason}")
+
+
+if __name__ == "__main__":
+    main()

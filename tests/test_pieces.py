@@ -1,0 +1,157 @@
+"""A study from pieces: the same numbers as of whole runs, resumable, nothing filled in."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from test_reproduce import CELL, TINY, same
+
+import switchpoint as sp
+from switchpoint import evaluation
+from switchpoint.experiments import Watcher, load_result, reproduce
+from switchpoint.experiments.assembled import Pieces
+from switchpoint.experiments.measuring import regrets
+from switchpoint.experiments.pieces import carry_out, piece_of
+from switchpoint.experiments.plans import main_run
+from switchpoint.experiments.scales import SOURCES, Ablation
+from switchpoint.experiments.stopwatch import Stopwatch
+
+SCALE = replace(TINY, ablations=(Ablation("core", {"model": "lstm", **CELL}),))
+RUN = main_run(SCALE, "lstm")
+ALL_OF_LSTM = ["mean-regret", "on-distribution", "off-distribution", "longer-lengths", "ablations"]
+
+
+class Log(Watcher):
+    def __init__(self):
+        self.said = []
+
+    def doing(self, text, _):
+        self.said.append(text)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The studies of the LSTM, from a run of all members."""
+    out = tmp_path_factory.mktemp("whole")
+    reproduce(SCALE, out, ALL_OF_LSTM)
+    return out
+
+
+CUTS = [(("ptw", "lin"), range(2)), (("regular", "uniform"), range(1)), (SOURCES[2:], range(1, 2))]
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory):
+    """The same networks in three pieces."""
+    work, out = tmp_path_factory.mktemp("work"), tmp_path_factory.mktemp("out")
+    for priors, seeds in CUTS:
+        paths = carry_out(SCALE, RUN, piece_of(RUN, priors, seeds), work, out, Watcher())
+        assert all(path.stat().st_size < 16 * 2**20 for path in paths)
+    return work, out
+
+
+def test_studies_from_pieces_are_those_of_whole_runs(whole, pieces, tmp_path):
+    reproduce(SCALE, tmp_path, ALL_OF_LSTM, networks=Pieces(pieces[1], SCALE.seed))
+    assert not (tmp_path / "runs").exists()
+    for name in ALL_OF_LSTM:
+        ours, theirs = load_result(tmp_path, name), load_result(whole, name)
+        assert ours.attrs["description"] == theirs.attrs["description"]
+        for variable in theirs.data_vars:
+            if theirs[variable].dtype.kind == "f":
+                np.testing.assert_allclose(ours[variable], theirs[variable], atol=2e-4)
+    assert set(load_result(whole, "on-distribution").attrs["provenance"]) & {"networks"} == set()
+    made = load_result(tmp_path, "on-distribution").attrs["provenance"]["networks"]
+    assert set(made) == {"lstm.ptw_lin.0-1", "lstm.regular_uniform.0-0", "lstm.regular_uniform.1-1"}
+    for each in made.values():
+        assert each["device"] == jax.devices()[0].device_kind
+        assert each["training_seconds"] > 0
+        assert {"commit", "jax", "finished", "measuring_seconds"} <= set(each)
+
+
+def test_a_missing_piece_is_named_and_nothing_is_filled_in(pieces, tmp_path):
+    for path in pieces[1].iterdir():
+        if ".1-1." not in path.name:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    some = Pieces(tmp_path, SCALE.seed)
+    with pytest.raises(ValueError, match="of lstm on regular there is no piece with seed 1"):
+        some.check(RUN)
+    with pytest.raises(ValueError, match="no piece with seed 1"):
+        reproduce(SCALE, tmp_path / "report", ["on-distribution"], networks=some)
+    assert not (tmp_path / "report" / "results" / "on-distribution.nc").exists()
+
+
+def test_pieces_of_another_configuration_are_refused(pieces):
+    other = replace(SCALE, architectures={"lstm": {**CELL, "steps": 5}})
+    with pytest.raises(ValueError, match="another configuration of lstm"):
+        Pieces(pieces[1], SCALE.seed).check(main_run(other, "lstm"))
+    with pytest.raises(ValueError, match="must be measured with the seed 1"):
+        Pieces(pieces[1], 1)
+
+
+def test_a_finished_piece_is_not_done_again(pieces, tmp_path):
+    work, out = pieces
+    priors, seeds = CUTS[0]
+    log = Log()
+    piece = piece_of(RUN, priors, seeds)
+    carry_out(SCALE, RUN, piece, work, tmp_path, log)
+    assert log.said == []
+    assert same(
+        evaluation.load(tmp_path / f"{piece.name}.nc"), evaluation.load(out / f"{piece.name}.nc")
+    )
+    (work / piece.name / "measured" / "lin_on_ptw_8-30.nc").unlink()
+    carry_out(SCALE, RUN, piece, work, tmp_path, log)
+    assert set(log.said) == {"measuring lin_on_ptw_8"}
+
+
+def test_only_priors_and_seeds_of_the_run_make_a_piece():
+    piece = piece_of(RUN, ("lin",), range(1, 2))
+    assert [(m.prior, m.seed) for m in piece.config.members()] == [("lin", 1)]
+    assert piece.config.period is None
+    assert piece.config.steps == RUN.config.steps
+    with pytest.raises(ValueError, match="prior of lstm must be one of ptw, lin"):
+        piece_of(RUN, ("geometric",), range(1))
+    with pytest.raises(ValueError, match="seeds of lstm must be among 0 to 1, got 0 to 2"):
+        piece_of(RUN, ("lin",), range(3))
+
+
+def test_members_at_once_have_the_regret_of_evaluate(pieces):
+    networks = sp.load_members(pieces[0] / "lstm.ptw_lin.0-1")[:3]
+    source = sp.Source(sp.PTW(3))
+    expected = sp.evaluate({"all": networks}, source, 8, 270)["regret"].values[0]
+    np.testing.assert_allclose(regrets(networks, source, 8, 270, 0), expected, atol=1e-5)
+
+
+def test_a_stopwatch_goes_on_and_counts_no_idle_time(tmp_path, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    first = Stopwatch(tmp_path / "seconds", Watcher())
+    clock[0] += 7
+    first.doing("x", 0.5)  # then it is killed
+    clock[0] += 100
+    second = Stopwatch(tmp_path / "seconds", Watcher())
+    second.doing("x", 0.6)
+    clock[0] += 2
+    assert second.stop() == pytest.approx(9)
+    idle = Stopwatch(tmp_path / "seconds", Watcher())
+    clock[0] += 50
+    assert idle.stop() == pytest.approx(9)
+
+
+def test_the_scripts_explain_themselves():
+    study = Path(__file__).parent.parent / "study"
+    environment = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
+    listed = subprocess.run(
+        [sys.executable, study / "piece.py", "--list"],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    (lstm,) = [line for line in listed if line.startswith("lstm:")]
+    assert "40 members" in lstm
+    assert "on-distribution" in lstm

@@ -1,0 +1,380 @@
+"""The zoo: built from runs by the validation sequences alone, refused where damaged, verified."""
+
+import csv
+import io
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+
+import switchpoint as sp
+from switchpoint import _provenance, neural
+from switchpoint.cli import main
+from switchpoint.zoo import NAMES, Zoo, build, collection, verify
+from switchpoint.zoo.building import LARGEST, best_of, candidates
+from switchpoint.zoo.names import MODELS, SOURCES
+
+LENGTH = 16
+SMALL = {"length": LENGTH, "batch": 8, "steps": 30, "validation": 40, "hidden": 16, "readout": 1}
+SEQUENCES = 300
+FEW = 250  # one chunk, for which a program is there already
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """LSTMs on two sources, with three seeds each."""
+    directory = tmp_path_factory.mktemp("runs") / "lstm"
+    sp.train(sp.TrainConfig(model="lstm", prior=("ptw", "lin"), seeds=3, **SMALL), out=directory)
+    return [directory]
+
+
+@pytest.fixture(scope="module")
+def built(runs, tmp_path_factory):
+    zoo = Zoo(tmp_path_factory.mktemp("zoo"))
+    assert build(runs, zoo, SEQUENCES) == ["lstm-ptw", "lstm-lin"]
+    return zoo
+
+
+@pytest.fixture
+def packaged(built, monkeypatch, tmp_path):
+    """The small zoo in place of the one in the package."""
+    monkeypatch.setattr(collection, "PACKAGED", built.directory)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+    return built
+
+
+@pytest.fixture
+def copy(built, tmp_path):
+    """A copy of the small zoo, to be damaged."""
+    directory = tmp_path / "copy"
+    directory.mkdir()
+    for path in built.directory.iterdir():
+        (directory / path.name).write_bytes(path.read_bytes())
+    return directory
+
+
+def weights_differ(first, second):
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return any(not np.array_equal(*pair) for pair in pairs)
+
+
+def run(capsys, *arguments):
+    status = main([str(argument) for argument in arguments])
+    return status, *capsys.readouterr()
+
+
+def test_there_are_twenty_names():
+    assert len(NAMES) == len(set(NAMES)) == 20
+    assert {"lstm-ptw", "stack-rnn-regular", "transformer-uniform"} < set(NAMES)
+
+
+# --- building -------------------------------------------------------------------------------
+
+
+def test_the_best_on_validation_is_taken(built, runs):
+    card = neural.read_card(runs[0])
+    for prior in ("ptw", "lin"):
+        own = [(m["excess"], i) for i, m in enumerate(card["members"]) if m["prior"] == prior]
+        excess, index = min(own)
+        expected = neural.load_members(runs[0])[index]
+        name = f"lstm-{prior}"
+        assert not weights_differ(built.network(name), expected)
+        assert weights_differ(built.network(name), neural.load_members(runs[0])[max(own)[1]])
+        chosen = built.card(name)["chosen"]
+        assert (chosen["excess"], chosen["candidates"], chosen["sequences"]) == (excess, 3, 40)
+
+
+def test_a_card_says_what_was_trained_and_what_it_scored(built):
+    card = built.card("lstm-lin")
+    assert card["name"] == "lstm-lin"
+    assert sp.TrainConfig.from_dict(card["config"]).steps == card["steps"] == 30
+    (member,) = card["members"]
+    assert member["prior"] == "lin"
+    assert member["seed"] in (0, 1, 2)
+    assert list(card["sources"]) == ["lin"]
+    source = sp.Source(sp.LIN())
+    predictors = {"net": built.network("lstm-lin"), "optimum": sp.bayes_optimal(source)}
+    found = sp.summarise(sp.evaluate(predictors, source, LENGTH, SEQUENCES), "optimum")
+    found = found.isel(member=0)
+    test = card["test"]
+    assert (test["sequences"], test["seed"], test["length"]) == (SEQUENCES, 0, LENGTH)
+    for key, name in (("excess", "net"), ("excess_error", "net"), ("regret", "net")):
+        assert test[key] == pytest.approx(float(found[key].sel(predictor=name)), abs=1e-9)
+    assert test["optimum_regret"] == pytest.approx(float(found["regret"].sel(predictor="optimum")))
+    assert 0 < test["tolerance"] < 0.1 + 3 * test["excess_error"]
+    made = card["provenance"]["measuring"]
+    assert made["jax"] == jax.__version__
+    assert made["device"]
+    assert {"commit", "python", "platform", "switchpoint"} <= set(made)
+
+
+def test_building_again_measures_nothing(built, runs):
+    before = {path: path.stat().st_mtime_ns for path in built.directory.glob("*.safetensors")}
+    told = []
+    build(runs, Zoo(built.directory), SEQUENCES, lambda *each: told.append(each))
+    assert told == []
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_frozen_and_unmeasured_networks_are_no_candidates(runs, tmp_path):
+    card = neural.read_card(runs[0])
+    best = min(m["excess"] for m in card["members"] if m["prior"] == "ptw")
+    for member in card["members"]:
+        if member["prior"] == "ptw" and member["excess"] == best:
+            member["frozen"] = True
+    neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
+    found = candidates([tmp_path / "x.safetensors"])
+    assert len(found["lstm-ptw"]) == 2
+    assert best_of(found["lstm-ptw"]).excess > best
+
+
+def test_runs_that_were_validated_on_other_sequences_are_not_compared(runs, tmp_path):
+    card = neural.read_card(runs[0])
+    card["config"]["validation"] = 50
+    neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
+    with pytest.raises(ValueError, match="lstm-ptw cannot be compared"):
+        build([runs[0], tmp_path / "x.safetensors"], Zoo(tmp_path / "zoo"), SEQUENCES)
+
+
+def test_runs_without_a_network_of_the_zoo_are_refused(runs, tmp_path):
+    card = neural.read_card(runs[0])
+    for member in card["members"]:
+        member["prior"] = "geometric"
+    neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
+    with pytest.raises(ValueError, match="no network that the zoo could take"):
+        build([tmp_path / "x.safetensors"], Zoo(tmp_path / "zoo"))
+
+
+def test_weights_of_fewer_bits_are_read_as_the_networks_own(built, tmp_path):
+    network = built.network("lstm-ptw")
+    half = jax.tree.map(lambda leaf: np.asarray(leaf, np.float16), network)
+    neural.save_networks(tmp_path / "half.safetensors", [half], built.card("lstm-ptw"))
+    read = sp.load(tmp_path / "half.safetensors")
+    assert {leaf.dtype for leaf in jax.tree.leaves(read)} == {np.dtype(np.float32)}
+    symbols = np.arange(LENGTH) % 2
+    np.testing.assert_allclose(read.log_probs(symbols), network.log_probs(symbols), atol=5e-3)
+
+
+# --- loading --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("packaged")
+def test_a_name_loads_like_a_path(packaged):
+    network = sp.load("lstm-ptw")
+    assert not weights_differ(network, sp.load(packaged.directory / "lstm-ptw.safetensors"))
+    (only,) = sp.load_members("lstm-ptw")
+    assert not weights_differ(network, only)
+
+
+@pytest.mark.usefixtures("packaged")
+def test_an_unknown_name_lists_near_ones():
+    with pytest.raises(ValueError, match=r"no file or directory lstm-pwt.*did you mean lstm-ptw"):
+        sp.load("lstm-pwt")
+    with pytest.raises(
+        ValueError, match="transformer-ptw is not in the zoo: it has lstm-ptw, lstm"
+    ):
+        sp.load("transformer-ptw")
+    with pytest.raises(ValueError, match="its names are rnn-ptw, rnn-lin"):
+        sp.load("zebra")
+    with pytest.raises(ValueError, match="there is no file or directory runs/x to load"):
+        sp.load("runs/x")
+
+
+@pytest.mark.usefixtures("packaged")
+def test_the_zoo_wins_over_a_path_of_the_same_name(built, tmp_path):
+    for name in ("lstm-ptw", "lstm-regular"):  # as paths, both are the network of LIN
+        (tmp_path / name).write_bytes(built.path("lstm-lin").read_bytes())
+    own, other = built.network("lstm-ptw"), built.network("lstm-lin")
+    assert not weights_differ(sp.load("lstm-ptw"), own)
+    assert not weights_differ(sp.load("./lstm-ptw"), other)
+    assert not weights_differ(sp.load("lstm-regular"), other)  # not in the zoo
+
+
+@pytest.mark.parametrize("where", [0.1, 0.5, 0.99])
+def test_a_damaged_file_is_refused(copy, where):
+    path = copy / "lstm-ptw.safetensors"
+    data = bytearray(path.read_bytes())
+    data[int(where * len(data))] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(ValueError, match="damaged: its SHA-256"):
+        Zoo(copy).network("lstm-ptw")
+    Zoo(copy).network("lstm-lin")
+
+
+def test_a_missing_file_and_a_bad_manifest_are_named(copy):
+    (copy / "lstm-ptw.safetensors").unlink()
+    with pytest.raises(ValueError, match="lstm-ptw is missing from the zoo"):
+        Zoo(copy).network("lstm-ptw")
+    (copy / "manifest.json").write_text('{"networks": {"lstm-ptw": {"file": "x"}}}')
+    with pytest.raises(ValueError, match="is no manifest of a zoo"):
+        Zoo(copy)
+
+
+# --- verifying ------------------------------------------------------------------------------
+
+
+def test_a_faithful_network_passes(built):
+    check = verify(built, "lstm-ptw", FEW)
+    assert check.passed
+    test = built.card("lstm-ptw")["test"]
+    assert (check.claimed, check.claimed_error) == (test["excess"], test["excess_error"])
+    assert check.allowed == pytest.approx(test["tolerance"] + 3 * check.measured_error)
+    assert verify(built, "lstm-ptw", SEQUENCES).measured == pytest.approx(test["excess"], abs=1e-6)
+
+
+def spoil(directory, name, change):
+    """Put another network or card in place of a network, with a manifest that agrees."""
+    zoo = Zoo(directory)
+    network, card = change(zoo.network(name), zoo.card(name))
+    neural.save_networks(zoo.file(name), [network], card)
+    zoo.add(name)
+    return Zoo(directory)
+
+
+def test_other_weights_fail(copy):
+    zoo = spoil(copy, "lstm-ptw", lambda net, card: (jax.tree.map(lambda x: 1.5 * x, net), card))
+    check = verify(zoo, "lstm-ptw", FEW)
+    assert not check.passed
+    assert check.measured > check.claimed
+
+
+def test_a_number_that_is_not_finite_fails(copy):
+    zoo = spoil(copy, "lstm-ptw", lambda net, card: (jax.tree.map(lambda x: x * np.nan, net), card))
+    assert not verify(zoo, "lstm-ptw", FEW).passed
+
+
+# --- the command line -----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("packaged")
+def test_zoo_prints_a_table(packaged, capsys):
+    status, out, _ = run(capsys, "zoo")
+    assert status == 0
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    test = packaged.card("lstm-lin")["test"]
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(sp.load("lstm-lin")))
+    for part in (
+        " LIN ",
+        f"{parameters:,}",
+        f"{test['excess']:.3f} ± {test['excess_error']:.3f}",
+        f"{packaged.entries['lstm-lin'].size / 2**20:.2f}",
+    ):
+        assert part in rows["lstm-lin"]
+    assert [name for name in rows if name in NAMES] == ["lstm-ptw", "lstm-lin"]
+    assert "2 of 20 networks" in out
+
+
+def test_an_empty_zoo_says_so(tmp_path, capsys):
+    status, out, _ = run(capsys, "zoo", "--zoo", tmp_path)
+    assert (status, out) == (0, "There are no networks in the zoo yet.\n")
+    status, _, err = run(capsys, "verify", "--zoo", tmp_path)
+    assert status == 2
+    assert "no networks in the zoo yet: nothing can be verified" in err
+
+
+@pytest.mark.usefixtures("packaged")
+def test_verify_prints_pass_or_fail(capsys):
+    status, out, err = run(capsys, "verify", "lstm-ptw", "lstm-lin", "--sequences", FEW)
+    assert status == 0
+    assert out.count("pass") == 3
+    assert "all 2 passed" in out
+    assert "lstm-ptw: pass" in err
+
+
+def test_verify_fails_where_one_does(copy, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def boast(network, card):
+        card["test"]["excess"] -= 10
+        return network, card
+
+    spoil(copy, "lstm-ptw", boast)
+    (copy / "lstm-lin.safetensors").write_bytes(b"broken")
+    status, out, _ = run(capsys, "verify", "--zoo", copy, "--sequences", FEW)
+    assert status == 1
+    assert "2 of 2 failed: lstm-ptw, lstm-lin" in out
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert rows["lstm-ptw"].split()[1] == "fail"
+    assert "lstm-lin.safetensors is damaged" in out
+
+
+@pytest.mark.usefixtures("packaged")
+def test_verify_refuses_bad_arguments(capsys):
+    assert "did you mean lstm-ptw" in run(capsys, "verify", "lstm-pwt")[2]
+    assert "the zoo holds no lstm-uniform" in run(capsys, "verify", "lstm-uniform")[2]
+    assert "sequences must be at least 2" in run(capsys, "verify", "--sequences", 1)[2]
+
+
+@pytest.mark.usefixtures("packaged")
+def test_predict_evaluate_and_streaming_agree(tmp_path, capsys):
+    draw = sp.Source(sp.PTW(4)).sample(jax.random.fold_in(jax.random.key(0), 0), 250, LENGTH)
+    symbols = np.asarray(draw.symbols[0])  # the first sequence of `evaluate`
+    (tmp_path / "bits.txt").write_text("".join(map(str, symbols.tolist())))
+    status, out, err = run(capsys, "predict", "bits.txt", "--model", "lstm-ptw")
+    assert status == 0
+    assert "trained on PTW(depth=4, split=0.5)" in " ".join(err.split())
+    rows = list(csv.DictReader(io.StringIO(out)))
+    said = np.array([[float(row["p0"]), float(row["p1"])] for row in rows])
+    network = sp.load("lstm-ptw")
+    state = network.init()
+    for probs, symbol in zip(said, symbols, strict=True):
+        np.testing.assert_allclose(probs, np.exp(network.predict(state)), rtol=1e-4)
+        state = network.update(state, symbol)
+    arguments = ("--on", "ptw", "--length", LENGTH, "--sequences", FEW, "--out", "x.nc")
+    status, out, _ = run(capsys, "evaluate", "lstm-ptw", *arguments)
+    assert status == 0
+    assert "lstm-ptw[" not in out
+    code = sp.evaluation.load("x.nc")["code_length"].sel(predictor="lstm-ptw").values.item(0)
+    bits = -sum(math.log2(probs[symbol]) for probs, symbol in zip(said, symbols, strict=True))
+    assert code == pytest.approx(bits, rel=1e-5)
+
+
+@pytest.mark.usefixtures("packaged")
+def test_evaluate_takes_names_and_hints_at_them(capsys):
+    arguments = ("--length", LENGTH, "--sequences", FEW)
+    status, out, _ = run(capsys, "evaluate", "mine=lstm-lin", "lstm-ptw", *arguments)
+    assert status == 0
+    assert "mine[lin]" in out
+    status, _, err = run(capsys, "evaluate", "lstm-pwt", *arguments)
+    assert status == 2
+    assert "got 'lstm-pwt'; did you mean lstm-ptw" in err
+
+
+# --- the package ----------------------------------------------------------------------------
+
+
+def test_the_packaged_zoo_is_whole_and_small():
+    zoo = Zoo()
+    written = json.loads((zoo.directory / "manifest.json").read_text())["networks"]
+    assert list(written) == zoo.names()
+    there = {path.name for path in zoo.directory.glob("*.safetensors")}
+    assert there == {entry.file for entry in zoo.entries.values()}
+    assert sum(entry.size for entry in zoo.entries.values()) <= LARGEST
+    for name in zoo.names():
+        card = zoo.card(name)
+        assert zoo.path(name).stat().st_size == zoo.entries[name].size
+        assert (card["name"], card["length"]) == (name, 256)
+        assert name == f"{card['model']}-{card['members'][0]['prior']}"
+        assert (card["test"]["sequences"], card["test"]["seed"]) == (10_000, 0)
+        assert card["provenance"]["training"]["commit"]
+
+
+def test_all_of_the_paper_fits():
+    size = 0
+    for model in MODELS:
+        shapes = jax.eval_shape(
+            lambda key, model=model: neural.network_from_name(model, 2, 256, key), jax.random.key(0)
+        )
+        size += 4 * len(SOURCES) * sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    assert 20 * 2**20 < size < LARGEST - 2**20
+
+
+def test_the_commit_is_named_or_found(monkeypatch):
+    monkeypatch.setenv(_provenance.COMMIT_VARIABLE, "abc")
+    assert _provenance.commit() == "abc"
+    monkeypatch.delenv(_provenance.COMMIT_VARIABLE)
+    monkeypatch.setattr(_provenance, "_PACKAGE", _provenance._PACKAGE / "zoo")
+    assert _provenance.commit() is None  # in a repository, but not where its sources are
