@@ -4,7 +4,7 @@
     python study/zoo.py pieces/*.safetensors
 
 The best is the one with the lowest excess on the validation sequences of its run. It is then
-measured on the test sequences, which takes about about an hour on two cores for all twenty. What
+measured on the test sequences, which takes about an hour on two cores for all twenty. What
 is in the zoo already is not measured again, so that the command can be stopped and repeated.
 """
 

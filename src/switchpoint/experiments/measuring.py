@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from switchpoint.evaluation import regret
 from switchpoint.evaluation.chunks import CHUNK, chunks
 from switchpoint.neural import Network
+from switchpoint.neural.kernels.choice import using
 from switchpoint.sources import Draw, Source
 from switchpoint.training.ensemble import over_members
 
@@ -25,7 +26,8 @@ def regrets(
 ) -> Float[np.ndarray, "member sequence"]:
     """The regret in bits of every sequence, as `switchpoint.evaluate` has it for each member.
 
-    A GPU takes all members at once, which one small network after another would leave idle.
+    A GPU takes all members at once, which one small network after another would leave idle, and
+    by the kernels that trained them.
     """
     together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
     totals = np.empty((len(networks), sequences))
@@ -40,4 +42,8 @@ def regrets(
 
 @eqx.filter_jit
 def _bits(networks: Network, draw: Draw) -> Float[Array, "member batch time"]:
-    return over_members(lambda one: regret(draw, one.log_probs(draw.symbols)), networks)
+    def of_one(network: Network) -> Float[Array, "batch time"]:
+        return regret(draw, network.log_probs_of_known(draw.symbols))
+
+    with using("auto"):
+        return over_members(of_one, networks)

@@ -87,11 +87,17 @@ class Network(Predictor[Stream[Memory]], Generic[Memory]):
         memory, logits = self.read(memory, token.reshape(1, 1))
         return Stream(memory, jax.nn.log_softmax(logits[0, 0]))
 
-    @jax.jit
-    def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time symbol"]:
+    def log_probs_of_known(
+        self, symbols: Int[Array, "*batch time"]
+    ) -> Float[Array, "*batch time symbol"]:
+        """`log_probs` for use inside `jit`, of symbols that need no check."""
         flat, batch = flat_batch(symbols)
         logits = in_chunks(self.logits, flat, _NUMBERS_PER_SYMBOL)
         return jax.nn.log_softmax(logits).reshape(*batch, *logits.shape[1:])
+
+    @jax.jit
+    def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time symbol"]:
+        return self.log_probs_of_known(symbols)
 
 
 def tokens_before(symbols: Int[Array, "batch time"], start: int) -> Int[Array, "batch time"]:

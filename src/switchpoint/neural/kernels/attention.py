@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from switchpoint.neural.blocks import HEADS
 from switchpoint.neural.kernels.call import NARROW, Shape, call
-from switchpoint.neural.kernels.rows import dot
+from switchpoint.neural.kernels.rows import Layer, dot
 
 PAIR = 16
 """The columns of a head."""
@@ -59,7 +59,7 @@ LONGEST = 64
 
 
 def forward(
-    layer: Int[Array, "1"],
+    layer: Layer,
     query: Float[Array, "layers rows heads_pair"],
     pair: Float[Array, "layers rows heads_pair"],
     where: Float[Array, "layers rows heads_waves"] | None,
@@ -84,7 +84,7 @@ def forward(
 
 
 def backward(
-    layer: Int[Array, "1"],
+    layer: Layer,
     query: Float[Array, "layers rows heads_pair"],
     pair: Float[Array, "layers rows heads_pair"],
     where: Float[Array, "layers rows heads_waves"] | None,
@@ -128,19 +128,19 @@ def backward(
     return [d_pair, *slopes]
 
 
-def _forward(layer: Any, query: Any, pair: Any, *rest: Any, sight: Sight, blocks: Blocks) -> None:
+def _forward(layer: Layer, query: Any, pair: Any, *rest: Any, sight: Sight, blocks: Blocks) -> None:
     *positional, means, sizes = rest
     block, head, sequence = (pl.program_id(axis) for axis in range(3))
     begin = sequence * sight.time
     rows = pl.ds(begin + block * blocks.queries, blocks.queries)
     own = pl.ds(head * PAIR, PAIR)
-    here = query[layer[0], rows, own]
-    at = _places(positional, layer[0], rows, head, sight)
+    here = query[layer.place[0], rows, own]
+    at = _places(positional, layer.place[0], rows, head, sight)
 
     def add(masked: bool, index: Any, carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         highest, total, mean = carry
         first = index * blocks.keys
-        seen = pair[layer[0], pl.ds(begin + first, blocks.keys), own]
+        seen = pair[layer.place[0], pl.ds(begin + first, blocks.keys), own]
         scores = _scores(here, seen, at, _waves(positional, first, blocks))
         scores = _with_distance(scores, block * blocks.queries, first, masked, head, sight)
         higher = jnp.maximum(highest, jnp.max(scores, axis=1))
@@ -158,12 +158,12 @@ def _forward(layer: Any, query: Any, pair: Any, *rest: Any, sight: Sight, blocks
     whole, end = _seen_blocks(block, blocks)
     carry = lax.fori_loop(_int(0), whole, partial(add, sight.context is not None), carry)
     highest, total, mean = lax.fori_loop(whole, end, partial(add, True), carry)
-    means[layer[0], rows, own] = (mean / total[:, None]).astype(NARROW)
-    sizes[layer[0], head, rows] = highest + jnp.log2(total)
+    means[layer.place[0], rows, own] = (mean / total[:, None]).astype(NARROW)
+    sizes[layer.place[0], head, rows] = highest + jnp.log2(total)
 
 
 def _of_queries(
-    layer: Any,
+    layer: Layer,
     query: Any,
     pair: Any,
     means: Any,
@@ -180,18 +180,18 @@ def _of_queries(
     begin = sequence * sight.time
     rows = pl.ds(begin + block * blocks.queries, blocks.queries)
     own = pl.ds(head * PAIR, PAIR)
-    here = query[layer[0], rows, own]
-    at = _places(positional, layer[0], rows, head, sight)
-    size = sizes[layer[0], head, rows][:, None]
+    here = query[layer.place[0], rows, own]
+    at = _places(positional, layer.place[0], rows, head, sight)
+    size = sizes[layer.place[0], head, rows][:, None]
     slope = d_means[rows, own]
-    mean = means[layer[0], rows, own].astype(jnp.float32)
+    mean = means[layer.place[0], rows, own].astype(jnp.float32)
     share = jnp.sum(slope.astype(jnp.float32) * mean, axis=1) * math.log(2)
     shares[head, rows] = share
     scaled = (slope.astype(jnp.float32) * math.log(2)).astype(NARROW)
 
     def add(masked: bool, index: Any, totals: tuple[Any, ...]) -> tuple[Any, ...]:
         first = index * blocks.keys
-        seen = pair[layer[0], pl.ds(begin + first, blocks.keys), own]
+        seen = pair[layer.place[0], pl.ds(begin + first, blocks.keys), own]
         waves = _waves(positional, first, blocks)
         scores = _scores(here, seen, at, waves)
         scores = _with_distance(scores, block * blocks.queries, first, masked, head, sight)
@@ -211,7 +211,7 @@ def _of_queries(
 
 
 def _of_pairs(
-    layer: Any,
+    layer: Layer,
     query: Any,
     pair: Any,
     sizes: Any,
@@ -228,18 +228,18 @@ def _of_pairs(
     first = block * blocks.keys
     keys = pl.ds(begin + first, blocks.keys)
     own = pl.ds(head * PAIR, PAIR)
-    seen = pair[layer[0], keys, own]
+    seen = pair[layer.place[0], keys, own]
     scaled = (seen.astype(jnp.float32) * math.log(2)).astype(NARROW)
     waves = _waves(positional, first, blocks)
 
     def add(masked: bool, index: Any, total: Any) -> Any:
         start = index * blocks.queries
         rows = pl.ds(begin + start, blocks.queries)
-        here = query[layer[0], rows, own]
+        here = query[layer.place[0], rows, own]
         slope = d_means[rows, own]
-        scores = _scores(seen, here, waves, _places(positional, layer[0], rows, head, sight))
+        scores = _scores(seen, here, waves, _places(positional, layer.place[0], rows, head, sight))
         scores = _with_distance(scores, start, first, masked, head, sight, keys_first=True)
-        weights = jnp.exp2(scores - sizes[layer[0], head, rows][None, :])
+        weights = jnp.exp2(scores - sizes[layer.place[0], head, rows][None, :])
         d_scores = weights * (dot(scaled, slope.T) - shares[head, rows][None, :])
         total += dot(weights.astype(NARROW), slope)
         return total + dot(d_scores.astype(NARROW), here)

@@ -6,10 +6,17 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from switchpoint.neural.kernels.call import NARROW, call
-from switchpoint.neural.kernels.rows import dot, given, normalised, normalised_backward, product
+from switchpoint.neural.kernels.rows import (
+    Layer,
+    dot,
+    given,
+    normalised,
+    normalised_backward,
+    product,
+)
 
 ROWS, UNITS, WARPS, STAGES = 64, 64, 4, 2
 
@@ -25,7 +32,7 @@ class FeedForward(NamedTuple):
 
 
 def forward(
-    layer: Int[Array, "1"],
+    layer: Layer,
     first: Float[Array, "rows width"],
     tokens: Float[Array, "layers rows width"],
     means: Float[Array, "layers rows heads_pair"],
@@ -46,7 +53,7 @@ def forward(
 
 
 def _forward(
-    layer: Any,
+    layer: Layer,
     first: Any,
     means: Any,
     mixing: Any,
@@ -58,9 +65,9 @@ def _forward(
     *,
     size: int,
 ) -> None:
-    index = layer[0]
+    index, place = layer.number[0], layer.place[0]
     rows = pl.ds(pl.program_id(0) * size, size)
-    mixed = given(index, first, tokens, rows) + dot(means[index, rows, :], mixing[index])
+    mixed = given(layer, first, tokens, rows) + dot(means[place, rows, :], mixing[index])
     normal = normalised(mixed)[0].astype(NARROW)
 
     def add(part: Any, total: Any) -> Any:
@@ -70,11 +77,11 @@ def _forward(
         return total + dot(active, narrowing[index, units, :])
 
     start = mixed + bias[index, :][None, :]
-    tokens[index, rows, :] = lax.fori_loop(0, widening.shape[-1] // UNITS, add, start)
+    tokens[place, rows, :] = lax.fori_loop(0, widening.shape[-1] // UNITS, add, start)
 
 
 def backward(
-    layer: Int[Array, "1"],
+    layer: Layer,
     first: Float[Array, "rows width"],
     tokens: Float[Array, "layers rows width"],
     means: Float[Array, "layers rows heads_pair"],
@@ -109,7 +116,7 @@ def backward(
         warps=WARPS,
         stages=STAGES,
     )
-    mean = lax.dynamic_index_in_dim(means, layer[0], keepdims=False)
+    mean = lax.dynamic_index_in_dim(means, layer.place[0], keepdims=False)
     return d_mixed, d_means, FeedForward(
         product(mean, total),
         product(normal, d_wide),
@@ -120,7 +127,7 @@ def backward(
 
 
 def _backward(
-    layer: Any,
+    layer: Layer,
     first: Any,
     tokens: Any,
     means: Any,
@@ -141,9 +148,10 @@ def _backward(
     *,
     size: int,
 ) -> None:
-    index, block = layer[0], pl.program_id(0)
+    index, block = layer.number[0], pl.program_id(0)
     rows = pl.ds(block * size, size)
-    mixed = given(index, first, tokens, rows) + dot(means[index, rows, :], mixing[index])
+    mean = means[layer.place[0], rows, :]
+    mixed = given(layer, first, tokens, rows) + dot(mean, mixing[index])
     exact, scale = normalised(mixed)
     normal = exact.astype(NARROW)
     normals[rows, :] = normal

@@ -6,18 +6,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from switchpoint.neural.blocks import HEADS, WIDTH, Block
 from switchpoint.neural.kernels import attention, feed_forward, places, projection
 from switchpoint.neural.kernels.attention import PAIR, Sight
 from switchpoint.neural.kernels.call import NARROW, unwritten
 from switchpoint.neural.kernels.packing import Weights, narrowed, packed
+from switchpoint.neural.kernels.rows import Layer
 from switchpoint.neural.kernels.waves import waves
 
 
 class _Made(NamedTuple):
-    """What the layers make, and the backward pass needs."""
+    """What layers make, and the backward pass needs."""
 
     tokens: Float[Array, "layers rows width"]
     query: Float[Array, "layers rows heads_pair"]
@@ -55,17 +56,22 @@ def _padded(time: int) -> int:
 def _layers(
     sight: Sight, weights: Weights, first: Float[Array, "rows width"]
 ) -> Float[Array, "rows width"]:
-    return _forward(sight, weights, first)[0]
+    return _run(sight, weights, first, kept=1).tokens[-1]
 
 
 def _forward(
     sight: Sight, weights: Weights, first: Float[Array, "rows width"]
 ) -> tuple[Float[Array, "rows width"], Any]:
+    made = _run(sight, weights, first, kept=len(weights.feed.mixing))
+    return made.tokens[-1], (weights, first, made)
+
+
+def _run(sight: Sight, weights: Weights, first: Float[Array, "rows width"], kept: int) -> _Made:
+    """What the last `kept` layers make: all of them, or one, in the place of those before it."""
     project, asking, feed = narrowed(weights)
     basis = _basis(sight)
-    layers = len(feed.mixing)
 
-    def step(made: _Made, layer: Any) -> tuple[_Made, None]:
+    def step(made: _Made, layer: Layer) -> tuple[_Made, None]:
         tokens, query, pair, where, means, sizes = made
         query, pair = projection.forward(layer, first, tokens, project, query, pair, sight.time)
         if asking is not None:
@@ -75,9 +81,8 @@ def _forward(
         tokens = feed_forward.forward(layer, first, tokens, means, feed, sight.time)
         return _Made(tokens, query, pair, where, means, sizes), None
 
-    forwards = jnp.arange(layers, dtype=jnp.int32)[:, None]
-    made, _ = lax.scan(step, _to_be_made(layers, first, sight), forwards)
-    return made.tokens[-1], (weights, first, made)
+    layers = _layers_in(jnp.arange(len(feed.mixing), dtype=jnp.int32), kept)
+    return lax.scan(step, _to_be_made(kept, first, sight), layers)[0]
 
 
 def _backward(
@@ -89,7 +94,7 @@ def _backward(
     # Derivatives are proportional to those they come from, and of size one they fit in few bits.
     size = jnp.maximum(jnp.max(jnp.abs(d_last)), jnp.finfo(jnp.float32).tiny)
 
-    def step(d_tokens: Any, layer: Any) -> tuple[Any, Weights]:
+    def step(d_tokens: Any, layer: Layer) -> tuple[Any, Weights]:
         tokens, query, pair, where, means, sizes = made
         d_tokens, d_means, d_feed = feed_forward.backward(
             layer, first, tokens, means, feed, d_tokens, sight.time
@@ -103,8 +108,9 @@ def _backward(
         )
         return d_tokens, Weights(d_project, d_asking, d_feed)
 
-    backwards = jnp.arange(len(feed.mixing) - 1, -1, -1, dtype=jnp.int32)[:, None]
-    d_first, d_weights = lax.scan(step, d_last / size, backwards)
+    count = len(feed.mixing)
+    layers = _layers_in(jnp.arange(count - 1, -1, -1, dtype=jnp.int32), count)
+    d_first, d_weights = lax.scan(step, d_last / size, layers)
     return jax.tree.map(lambda leaf: leaf[::-1] * size, d_weights), d_first * size
 
 
@@ -113,6 +119,12 @@ _layers.defvjp(_forward, _backward)
 
 def _basis(sight: Sight) -> Float[Array, "time waves"] | None:
     return jnp.asarray(waves(sight.time, WIDTH).at_key, NARROW) if sight.waves else None
+
+
+def _layers_in(indices: Int[Array, " layers"], places: int) -> Layer:
+    """These layers, where so many places are for what they make."""
+    before = jnp.maximum(indices - 1, 0)
+    return Layer(*(each[:, None] for each in (indices, indices % places, before % places)))
 
 
 def _to_be_made(layers: int, first: Float[Array, "rows width"], sight: Sight) -> _Made:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from switchpoint.neural.kernels.attention import PAIR, Sight
 from switchpoint.neural.kernels.call import NARROW, call
-from switchpoint.neural.kernels.rows import dot
+from switchpoint.neural.kernels.rows import Layer, dot
 
 SEQUENCES, WARPS, STAGES = 128, 4, 2
 
@@ -27,7 +27,7 @@ class Asking(NamedTuple):
 
 
 def forward(
-    layer: Int[Array, "1"],
+    layer: Layer,
     queries: Float[Array, "layers rows heads_pair"],
     weights: Asking,
     places: Float[Array, "layers rows heads_waves"],
@@ -48,7 +48,7 @@ def forward(
 
 
 def backward(
-    layer: Int[Array, "1"],
+    layer: Layer,
     queries: Float[Array, "layers rows heads_pair"],
     weights: Asking,
     d_query: Float[Array, "rows heads_pair"],
@@ -77,21 +77,22 @@ def backward(
 
 
 def _forward(
-    layer: Any, queries: Any, bias: Any, matrix: Any, places: Any, *, sight: Sight, size: int
+    layer: Layer, queries: Any, bias: Any, matrix: Any, places: Any, *, sight: Sight, size: int
 ) -> None:
-    index, rows, time = layer[0], pl.ds(pl.program_id(0) * size, size), pl.program_id(1)
+    index, place = layer.number[0], layer.place[0]
+    rows, time = pl.ds(pl.program_id(0) * size, size), pl.program_id(1)
 
     def of_head(head: Any, _: None) -> None:
-        query = queries[index, rows, time, pl.ds(head * PAIR, PAIR)].astype(jnp.float32)
+        query = queries[place, rows, time, pl.ds(head * PAIR, PAIR)].astype(jnp.float32)
         asked = (query + bias[index, head, :][None, :]).astype(NARROW)
         made = dot(asked, matrix[index, time, head]).astype(NARROW)
-        places[index, rows, time, pl.ds(head * sight.waves, sight.waves)] = made
+        places[place, rows, time, pl.ds(head * sight.waves, sight.waves)] = made
 
     lax.fori_loop(0, bias.shape[1], of_head, None)
 
 
 def _backward(
-    layer: Any,
+    layer: Layer,
     queries: Any,
     bias: Any,
     matrix: Any,
@@ -103,12 +104,13 @@ def _backward(
     sight: Sight,
     size: int,
 ) -> None:
-    index, block, time = layer[0], pl.program_id(0), pl.program_id(1)
+    index, place = layer.number[0], layer.place[0]
+    block, time = pl.program_id(0), pl.program_id(1)
     rows = pl.ds(block * size, size)
 
     def of_head(head: Any, _: None) -> None:
         own = pl.ds(head * PAIR, PAIR)
-        query = queries[index, rows, time, own].astype(jnp.float32)
+        query = queries[place, rows, time, own].astype(jnp.float32)
         asked = (query + bias[index, head, :][None, :]).astype(NARROW)
         slope = d_place[rows, time, pl.ds(head * sight.waves, sight.waves)]
         d_matrix[block, time, head] = dot(asked.T, slope)

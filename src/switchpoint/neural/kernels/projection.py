@@ -5,10 +5,17 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from switchpoint.neural.kernels.call import NARROW, call
-from switchpoint.neural.kernels.rows import dot, given, normalised, normalised_backward, product
+from switchpoint.neural.kernels.rows import (
+    Layer,
+    dot,
+    given,
+    normalised,
+    normalised_backward,
+    product,
+)
 
 ROWS, WARPS, STAGES = 64, 4, 2
 
@@ -23,7 +30,7 @@ class Projection(NamedTuple):
 
 
 def forward(
-    layer: Int[Array, "1"],
+    layer: Layer,
     first: Float[Array, "rows width"],
     tokens: Float[Array, "layers rows width"],
     weights: Projection,
@@ -45,7 +52,7 @@ def forward(
 
 
 def _forward(
-    layer: Any,
+    layer: Layer,
     first: Any,
     tokens: Any,
     query: Any,
@@ -57,16 +64,17 @@ def _forward(
     *,
     size: int,
 ) -> None:
-    index, rows = layer[0], pl.ds(pl.program_id(0) * size, size)
-    normal = normalised(given(index, first, tokens, rows))[0].astype(NARROW)
+    index, place = layer.number[0], layer.place[0]
+    rows = pl.ds(pl.program_id(0) * size, size)
+    normal = normalised(given(layer, first, tokens, rows))[0].astype(NARROW)
     made = dot(normal, query[index]) + query_bias[index, :][None, :]
-    queries[index, rows, :] = made.astype(NARROW)
+    queries[place, rows, :] = made.astype(NARROW)
     made = dot(normal, pair[index]) + pair_bias[index, :][None, :]
-    pairs[index, rows, :] = made.astype(NARROW)
+    pairs[place, rows, :] = made.astype(NARROW)
 
 
 def backward(
-    layer: Int[Array, "1"],
+    layer: Layer,
     first: Float[Array, "rows width"],
     tokens: Float[Array, "layers rows width"],
     weights: Projection,
@@ -106,7 +114,7 @@ def backward(
 
 
 def _backward(
-    layer: Any,
+    layer: Layer,
     first: Any,
     tokens: Any,
     query: Any,
@@ -121,9 +129,9 @@ def _backward(
     *,
     size: int,
 ) -> None:
-    block, index = pl.program_id(0), layer[0]
+    block, index = pl.program_id(0), layer.number[0]
     rows = pl.ds(block * size, size)
-    exact, scale = normalised(given(index, first, tokens, rows))
+    exact, scale = normalised(given(layer, first, tokens, rows))
     normals[rows, :] = exact.astype(NARROW)
     slope = d_query[rows, :]
     d_query_bias[block, :] = jnp.sum(slope.astype(jnp.float32), axis=0)

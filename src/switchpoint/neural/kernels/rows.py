@@ -1,16 +1,27 @@
 """What kernels that take some rows of tokens have in common."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 
-def given(index: Any, first: Any, tokens: Any, rows: Any) -> Any:
-    """What layer `index` is given: `first`, or what the layer before it made."""
-    before = tokens[jnp.maximum(index - 1, 0), rows, :]
-    return jnp.where(index == 0, first[rows, :], before)
+class Layer(NamedTuple):
+    """Which layer a kernel is for; each is an array of one number."""
+
+    number: Int[Array, "1"]
+    """Where its weights are."""
+    place: Int[Array, "1"]
+    """Where what it makes is to be."""
+    before: Int[Array, "1"]
+    """Where what the layer before made is."""
+
+
+def given(layer: Layer, first: Any, tokens: Any, rows: Any) -> Any:
+    """What a layer is given: `first`, or what the layer before it made."""
+    before = tokens[layer.before[0], rows, :]
+    return jnp.where(layer.number[0] == 0, first[rows, :], before)
 
 
 def normalised(x: Any) -> tuple[Any, Any]:
