@@ -42,7 +42,10 @@ ODD = {"alphabet": 5, "hidden": 48, "batch": 7, "time": 2}
         ("lstm", SMALL, {}),
         ("lstm", ODD, {}),
         ("stack-rnn", SMALL, {"stack_depth": 1, "stack_width": 13}),
-        ("stack-lstm", {**ODD, "time": 5}, {"stack_depth": 3, "stack_width": 3}),
+        # Two programs share a row and three entries, and there are two tiles of rows.
+        ("stack-rnn", {**SMALL, "hidden": 128, "batch": 64}, {"stack_depth": 3, "stack_width": 4}),
+        # Three programs share a row and two entries: the third has none.
+        ("stack-lstm", {**ODD, "hidden": 96, "time": 5}, {"stack_depth": 2, "stack_width": 3}),
     ],
 )
 def test_kernels_compute_what_the_plain_path_does(model, sizes, options):
@@ -51,6 +54,8 @@ def test_kernels_compute_what_the_plain_path_does(model, sizes, options):
     network = network_from_name(
         model, alphabet, 20, key, hidden=sizes["hidden"], readout=0, **options
     )
+    # Small weights, with which no action of a stack is nearly certain: all of it matters.
+    network = jax.tree.map(lambda leaf: 0.2 * leaf, network)
     tokens = jax.random.randint(key, (batch, time), 0, alphabet + 1)
     memory = jax.tree.map(
         lambda leaf: 0.3 + 0.3 * jax.random.normal(key_memory, leaf.shape), network.memory(batch, 0)
@@ -60,7 +65,7 @@ def test_kernels_compute_what_the_plain_path_does(model, sizes, options):
     fused = loss_of("fused", network, memory, tokens, target)
     for a, b in zip(jax.tree.leaves(fused), jax.tree.leaves(plain), strict=True):
         # bfloat16 has 8 bits, and a ReLU near 0 may be active on one path alone.
-        assert np.linalg.norm(a - b) < 2e-2 * np.linalg.norm(b)
+        assert np.linalg.norm(a - b) < 1e-2 * np.linalg.norm(b)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +110,12 @@ def test_a_transformer_that_remembers_tokens_takes_the_plain_path():
 
 @pytest.mark.parametrize(("time", "columns"), [(16, 16), (256, 32), (600, 64)])
 def test_sinusoids_of_distances_are_products(time, columns):
-    at_query, at_key = waves(time, 64)
-    assert at_key.shape == (time, columns)
+    found = waves(time, 64)
+    assert found.at_key.shape == (time, columns)
     distances = np.arange(time)[:, None] - np.arange(time)
     expected = sinusoids(jnp.asarray(distances.ravel(), jnp.int32), 64).reshape(time, time, 64)
-    np.testing.assert_allclose(np.einsum("iwc,jc->ijw", at_query, at_key), expected, atol=2e-5)
+    products = np.einsum("iwc,jc->ijw", found.at_query(), found.at_key)
+    np.testing.assert_allclose(products, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("model", ["rnn", "lstm", "stack-rnn", "stack-lstm"])

@@ -11,14 +11,19 @@ from jaxtyping import Array, Float, Int
 from switchpoint.neural.kernels import stack as stacks
 from switchpoint.neural.kernels.call import NARROW, WIDE, unwritten
 from switchpoint.neural.kernels.launch import Tiles, begun, run_steps
-from switchpoint.neural.kernels.sums import Part, d_output_of, part_of, sums_before
+from switchpoint.neural.kernels.part import part_of
+from switchpoint.neural.kernels.sums import product, said_by_next, sums_before
 
 _FORWARD = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
-_BACKWARD = Tiles(rows=64, units=64, inner=128, warps=4, stages=3)
+_BACKWARD = Tiles(rows=64, units=64, inner=64, warps=4, stages=4)
+_AT_ONCE = 16  # units whose derivatives are made together: all would take too many registers
 
 
 class Trace(NamedTuple):
-    """What the backward pass needs of the forward pass: outputs, cells and gates of each step."""
+    """What the backward pass needs of the forward pass: of each step the output and the gates.
+
+    And the cell before it, from which they make the one after it.
+    """
 
     outputs: Float[Array, "time batch hidden"]
     cells: Float[Array, "time batch hidden"]
@@ -49,7 +54,7 @@ def forward(
     time, batch = tokens.shape
     hidden = weight.shape[0]
     tiles = _FORWARD.fitting(batch, hidden, hidden)
-    stack, stack_trace = stacks.forward_parts(stack, time)
+    stack, stack_trace = stacks.forward_parts(stack, time, hidden // tiles.units)
     buffers = (
         cell,
         begun(output, time, NARROW),
@@ -73,22 +78,20 @@ def backward(
     weight: Float[Array, "hidden gates"],
     stack: stacks.Stack | None,
     trace: Trace,
-    cell: Float[Array, "batch hidden"],
     d_outputs: Float[Array, "time batch hidden"],
-    d_output: Float[Array, "batch hidden"],
     d_cell: Float[Array, "batch hidden"],
     d_stack: Float[Array, "batch places"] | None,
 ) -> Derivatives:
-    """The derivatives; `cell` is the first, `d_output`, `d_cell` and `d_stack` are of the last."""
+    """The derivatives; `d_cell` and `d_stack` are of the last."""
     time, batch, hidden = d_outputs.shape
     tiles = _BACKWARD.fitting(batch, hidden, 4 * hidden)
-    transposed, d_stack_trace = stacks.backward_parts(stack, time, d_stack)
+    transposed, d_stack_trace = stacks.backward_parts(stack, time, hidden // tiles.units, d_stack)
     return Derivatives(
         *run_steps(
             partial(_backward_step, tiles=tiles, count=time),
             tiles,
             (batch // tiles.rows, hidden // tiles.units),
-            (weight.T.astype(WIDE), transposed, trace, cell, d_outputs, d_output),
+            (weight.T.astype(WIDE), transposed, trace, d_outputs),
             (d_cell, unwritten(weight, (time, batch, 4 * hidden), WIDE, "sums"), d_stack_trace),
             jnp.arange(time - 1, -1, -1, dtype=jnp.int32),
             "lstm_backward",
@@ -113,18 +116,22 @@ def _forward_step(
 ) -> None:
     part = part_of(time, count, tiles)
     t, rows, own = part.t, part.rows, part.own
-    columns = _columns(part, outputs)
+    columns = _columns(own, outputs)
     write, forget, candidate, show = sums_before(
         part, columns, tokens, table, weight, stack, outputs, stack_trace
     )
     write, forget, show = jax.nn.sigmoid(write), jax.nn.sigmoid(forget + 1), jax.nn.sigmoid(show)
     candidate = jnp.tanh(candidate)
-    after = forget * cell[rows, own] + write * candidate
+    before = cell[rows, own]
+    after = forget * before + write * candidate
+    output = (show * jnp.tanh(after)).astype(NARROW)
     cell[rows, own] = after
-    cells[t, rows, own] = after.astype(NARROW)
-    outputs[t, rows, own] = (show * jnp.tanh(after)).astype(NARROW)
+    cells[t, rows, own] = before.astype(NARROW)
+    outputs[t, rows, own] = output
     for gate, column in zip((write, forget, candidate, show), columns, strict=True):
         gates[t, rows, column] = gate.astype(NARROW)
+    if stack is not None:
+        stacks.store_share(part, stack_trace.written, product(output, stack.write[own, :]))
 
 
 def _backward_step(
@@ -132,9 +139,7 @@ def _backward_step(
     weight: Any,
     stack: Any,
     trace: Trace,
-    first_cell: Any,
     d_outputs: Any,
-    d_last: Any,
     d_cell: Any,
     d_sums: Any,
     d_stack_trace: Any,
@@ -143,33 +148,37 @@ def _backward_step(
     count: int,
 ) -> None:
     part = part_of(time, count, tiles)
-    t, rows, own = part.t, part.rows, part.own
-    columns = _columns(part, d_outputs)
-    d_output = d_output_of(
-        part, weight, stack, trace.stack, d_outputs, d_last, d_sums, d_stack_trace
-    )
-    write, forget, candidate, show = (
-        trace.gates[t, rows, column].astype(jnp.float32) for column in columns
-    )
-    squashed = jnp.tanh(trace.cells[t, rows, own].astype(jnp.float32))
-    before = jnp.where(
-        t == 0,
-        first_cell[rows, own],
-        trace.cells[part.previous, rows, own].astype(jnp.float32),
-    )
-    d_after = d_cell[rows, own] + d_output * show * (1 - squashed**2)
-    slopes = (
-        d_after * candidate * write * (1 - write),
-        d_after * before * forget * (1 - forget),
-        d_after * write * (1 - candidate**2),
-        d_output * squashed * show * (1 - show),
-    )
-    for slope, column in zip(slopes, columns, strict=True):
-        d_sums[part.previous, rows, column] = slope.astype(WIDE)
-    d_cell[rows, own] = d_after * forget
+    t, rows = part.t, part.rows
+    width = min(tiles.units, _AT_ONCE)
+    pieces = [pl.ds(part.own.start + i, width) for i in range(0, tiles.units, width)]
+    d_from_next = said_by_next(part, pieces, weight, stack, trace.stack, d_sums, d_stack_trace)
+    d_top = jnp.zeros((tiles.rows, stacks.COLUMNS), jnp.float32)
+    for own, d_output in zip(pieces, d_from_next, strict=True):
+        columns = _columns(own, d_outputs)
+        write, forget, candidate, show = (
+            trace.gates[t, rows, column].astype(jnp.float32) for column in columns
+        )
+        before = trace.cells[t, rows, own].astype(jnp.float32)
+        squashed = jnp.tanh(forget * before + write * candidate)
+        d_output += d_outputs[t, rows, own]
+        d_after = d_cell[rows, own] + d_output * show * (1 - squashed**2)
+        slopes = (
+            d_after * candidate * write * (1 - write),
+            d_after * before * forget * (1 - forget),
+            d_after * write * (1 - candidate**2),
+            d_output * squashed * show * (1 - show),
+        )
+        d_cell[rows, own] = d_after * forget
+        for slope, column in zip(slopes, columns, strict=True):
+            d_sum = slope.astype(WIDE)
+            d_sums[part.previous, rows, column] = d_sum
+            if stack is not None:
+                d_top += product(d_sum, stack.read[column, :])
+    if stack is not None:
+        stacks.store_share(part, d_stack_trace.tops, d_top)
 
 
-def _columns(part: Part, outputs: Any) -> list[Any]:
-    """Where the sums of each gate are for the units of this program."""
+def _columns(own: Any, outputs: Any) -> list[Any]:
+    """Where the sums of each gate are for these units."""
     hidden = outputs.shape[-1]
-    return [pl.ds(gate * hidden + part.own.start, part.own.size) for gate in range(4)]
+    return [pl.ds(gate * hidden + own.start, own.size) for gate in range(4)]

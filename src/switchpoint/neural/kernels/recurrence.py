@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Int
 
 from switchpoint.neural.cells import Cell, LSTMCarry, LSTMCell, RNNCell
@@ -91,11 +92,13 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
     cell, carry, table, stack, tokens, trace = residuals
     d_carry, d_entries, d_outputs = cotangent
     if isinstance(cell, LSTMCell):
-        first, d_last = carry.output, (d_carry.output, d_carry.cell, d_entries)
-        found: Any = lstm.backward(cell.weight, stack, trace, carry.cell, d_outputs, *d_last)
+        first = carry.output
+        d_outputs = _added_to_last(d_outputs, d_carry.output)
+        found: Any = lstm.backward(cell.weight, stack, trace, d_outputs, d_carry.cell, d_entries)
     else:
         first = carry
-        found = rnn.backward(cell.weight, stack, trace, d_outputs, d_carry, d_entries)
+        d_outputs = _added_to_last(d_outputs, d_carry)
+        found = rnn.backward(cell.weight, stack, trace, d_outputs, d_entries)
     # The sums of step t lie beside the outputs of step t - 1, but those of the first step beside
     # the last outputs: there the product is put right.
     outputs, of_first = trace.outputs.astype(WIDE), found.sums[-1].astype(table.dtype)
@@ -117,6 +120,13 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
         )
     d_cell = eqx.tree_at(lambda c: c.weight, cell, d_weight)
     return d_cell, d_start, d_table, d_stack, None
+
+
+def _added_to_last(
+    values: Float[Array, "time batch hidden"], more: Float[Array, "batch hidden"]
+) -> Float[Array, "time batch hidden"]:
+    """The same with `more` added at the last time."""
+    return lax.dynamic_update_index_in_dim(values, values[-1] + more, len(values) - 1, 0)
 
 
 def _product(

@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, Int
 from switchpoint.neural.kernels import stack as stacks
 from switchpoint.neural.kernels.call import NARROW, WIDE, unwritten
 from switchpoint.neural.kernels.launch import Tiles, begun, run_steps
-from switchpoint.neural.kernels.sums import d_output_of, part_of, sums_before
+from switchpoint.neural.kernels.part import part_of
+from switchpoint.neural.kernels.sums import product, said_by_next, sums_before
 
 _FORWARD = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
 _BACKWARD = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
@@ -40,7 +41,7 @@ def forward(
     time, batch = tokens.shape
     hidden = weight.shape[0]
     tiles = _FORWARD.fitting(batch, hidden, hidden)
-    stack, stack_trace = stacks.forward_parts(stack, time)
+    stack, stack_trace = stacks.forward_parts(stack, time, hidden // tiles.units)
     return Trace(
         *run_steps(
             partial(_forward_step, tiles=tiles, count=time),
@@ -59,19 +60,18 @@ def backward(
     stack: stacks.Stack | None,
     trace: Trace,
     d_outputs: Float[Array, "time batch hidden"],
-    d_output: Float[Array, "batch hidden"],
     d_stack: Float[Array, "batch places"] | None,
 ) -> Derivatives:
-    """The derivatives; `d_output` and `d_stack` are of the last output and stack."""
+    """The derivatives; `d_stack` is of the last stack."""
     time, batch, hidden = d_outputs.shape
     tiles = _BACKWARD.fitting(batch, hidden, hidden)
-    transposed, d_stack_trace = stacks.backward_parts(stack, time, d_stack)
+    transposed, d_stack_trace = stacks.backward_parts(stack, time, hidden // tiles.units, d_stack)
     return Derivatives(
         *run_steps(
             partial(_backward_step, tiles=tiles, count=time),
             tiles,
             (batch // tiles.rows, hidden // tiles.units),
-            (weight.T.astype(WIDE), transposed, trace, d_outputs, d_output),
+            (weight.T.astype(WIDE), transposed, trace, d_outputs),
             (unwritten(weight, (time, batch, hidden), WIDE, "sums"), d_stack_trace),
             jnp.arange(time - 1, -1, -1, dtype=jnp.int32),
             "rnn_backward",
@@ -93,7 +93,10 @@ def _forward_step(
 ) -> None:
     part = part_of(time, count, tiles)
     (total,) = sums_before(part, [part.own], tokens, table, weight, stack, outputs, stack_trace)
-    outputs[part.t, part.rows, part.own] = jnp.maximum(total, 0).astype(NARROW)
+    output = jnp.maximum(total, 0).astype(NARROW)
+    outputs[part.t, part.rows, part.own] = output
+    if stack is not None:
+        stacks.store_share(part, stack_trace.written, product(output, stack.write[part.own, :]))
 
 
 def _backward_step(
@@ -102,7 +105,6 @@ def _backward_step(
     stack: Any,
     trace: Trace,
     d_outputs: Any,
-    d_last: Any,
     d_sums: Any,
     d_stack_trace: Any,
     *,
@@ -110,8 +112,10 @@ def _backward_step(
     count: int,
 ) -> None:
     part = part_of(time, count, tiles)
-    d_output = d_output_of(
-        part, weight, stack, trace.stack, d_outputs, d_last, d_sums, d_stack_trace
-    )
+    (d_output,) = said_by_next(part, [part.own], weight, stack, trace.stack, d_sums, d_stack_trace)
+    d_output += d_outputs[part.t, part.rows, part.own]
     active = trace.outputs[part.t, part.rows, part.own] > 0
-    d_sums[part.previous, part.rows, part.own] = jnp.where(active, d_output, 0.0).astype(WIDE)
+    d_sum = jnp.where(active, d_output, 0.0).astype(WIDE)
+    d_sums[part.previous, part.rows, part.own] = d_sum
+    if stack is not None:
+        stacks.store_share(part, d_stack_trace.tops, product(d_sum, stack.read[part.own, :]))

@@ -1,40 +1,14 @@
 """What every step kernel forms: the sums before the units, and the derivatives of the outputs."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
 from switchpoint.neural.kernels import stack as stacks
-from switchpoint.neural.kernels.launch import Tiles
-
-
-class Part(NamedTuple):
-    """What a program computes of step `t`: some units for some sequences."""
-
-    t: Any
-    previous: Any
-    """The place of the step before; that before the first is the last."""
-    last: Any
-    """Whether no step follows."""
-    rows: Any
-    own: Any
-    tiles: Tiles
-
-
-def part_of(time: Any, count: int, tiles: Tiles) -> Part:
-    """The part of this program, where there are `count` steps."""
-    t = time[0]
-    return Part(
-        t,
-        (t + count - 1) % count,
-        t == count - 1,
-        pl.ds(pl.program_id(0) * tiles.rows, tiles.rows),
-        pl.ds(pl.program_id(1) * tiles.units, tiles.units),
-        tiles,
-    )
+from switchpoint.neural.kernels.part import Part
 
 
 def sums_before(
@@ -48,76 +22,74 @@ def sums_before(
     trace: stacks.Trace | None,
 ) -> list[Any]:
     """What the output before, the token, and the top of the stack add up to in these columns."""
-    factors = [(weight, column) for column in columns]
-    if stack is not None:
-        factors.append((stack.write, stacks.ALL))
-    sums = list(_products(part, outputs, part.previous, factors))
+    sums = [jnp.zeros((part.rows.size, column.size), jnp.float32) for column in columns]
     if stack is not None:
         assert trace is not None
-        written = sums.pop() + chosen(stack.table, tokens[part.previous, part.rows], stacks.ALL)
-        top = stacks.top(written, trace, part.t, part.previous, part.rows)
-        sums = [
-            total + jnp.dot(top, stack.read[:, column], preferred_element_type=jnp.float32)
-            for total, column in zip(sums, columns, strict=True)
-        ]
+        written = stacks.added_up(trace.written, part.t + 1, part.rows)
+        written += chosen(stack.table, tokens[part.previous, part.rows], stacks.ALL)
+        top = stacks.top(part, written, trace)
+        sums = [product(top, stack.read[:, column]) for column in columns]
+    sums = _add_products(part, sums, outputs, part.previous, weight, columns)
     token = tokens[part.t, part.rows]
     return [
         total + chosen(table, token, column) for total, column in zip(sums, columns, strict=True)
     ]
 
 
-def d_output_of(
+def said_by_next(
     part: Part,
+    columns: Sequence[Any],
     weight: Any,
     stack: stacks.Transposed | None,
     trace: stacks.Trace | None,
-    d_outputs: Any,
-    d_last: Any,
     d_sums: Any,
     d_trace: stacks.Derivatives | None,
-) -> Any:
-    """The derivative of the output of this step: its own, and what the next step says of it.
+) -> list[Any]:
+    """What the next step says of the derivatives of the output of this step, in these columns.
 
-    `weight` is transposed. The derivatives of the next step's sums are at the place of this step;
-    after the last step there is `d_last` in their stead.
+    `weight` is transposed. The derivatives of the next step's sums are at the place of this step.
     """
-    factors = [(weight, part.own)]
-    if stack is not None:
-        factors.append((stack.read, stacks.ALL))
-    from_next, *for_stack = _products(part, d_sums, part.t, factors)
-    own = d_outputs[part.t, part.rows, part.own]
-    found = own + jnp.where(part.last, d_last[part.rows, part.own], from_next)
     if stack is not None:
         assert trace is not None
         assert d_trace is not None
-        d_top = jnp.where(part.last, 0.0, for_stack[0])
-        d_written = stacks.d_written(d_top, trace, d_trace, part.t, part.rows)
-        found += jnp.dot(d_written, stack.write[:, part.own], preferred_element_type=jnp.float32)
-    return found
+        d_top = jnp.where(part.last, 0.0, stacks.added_up(d_trace.tops, part.t + 1, part.rows))
+        d_written = stacks.d_written(part, d_top, trace, d_trace)
+    sums = [jnp.zeros((part.rows.size, column.size), jnp.float32) for column in columns]
+    sums = _add_products(part, sums, d_sums, part.t, weight, columns)
+    sums = [jnp.where(part.last, 0.0, total) for total in sums]
+    if stack is not None:
+        sums = [
+            total + product(d_written, stack.write[:, column])
+            for total, column in zip(sums, columns, strict=True)
+        ]
+    return sums
 
 
 def chosen(table: Any, token: Any, column: Any) -> Any:
     """The table's row of each token, in these columns."""
-    rows = [
-        jnp.where(token[:, None] == k, table[k, column][None, :], 0.0)
-        for k in range(table.shape[0])
-    ]
-    return sum(rows)
+    found = table[0, column][None, :]
+    for k in range(1, table.shape[0]):
+        found = jnp.where(token[:, None] == k, table[k, column][None, :], found)
+    return found
 
 
-def _products(
-    part: Part, left: Any, place: Any, factors: Sequence[tuple[Any, Any]]
-) -> tuple[Any, ...]:
-    """What is at this place of `left`, times these columns of these matrices, in one loop."""
-    inner, rows = part.tiles.inner, part.rows
+def _add_products(
+    part: Part, totals: list[Any], left: Any, place: Any, matrix: Any, columns: Sequence[Any]
+) -> list[Any]:
+    """The totals, and what is at this place of `left` times these columns of the matrix."""
+    inner = part.tiles.inner
 
-    def add(k: Any, totals: tuple[Any, ...]) -> tuple[Any, ...]:
+    def add(k: Any, totals: list[Any]) -> list[Any]:
         terms = pl.ds(k * inner, inner)
-        factor = left[place, rows, terms]
-        return tuple(
-            total + jnp.dot(factor, matrix[terms, column], preferred_element_type=jnp.float32)
-            for total, (matrix, column) in zip(totals, factors, strict=True)
-        )
+        factor = left[place, part.rows, terms]
+        return [
+            total + product(factor, matrix[terms, column])
+            for total, column in zip(totals, columns, strict=True)
+        ]
 
-    zeros = tuple(jnp.zeros((rows.size, column.size), jnp.float32) for _, column in factors)
-    return lax.fori_loop(0, left.shape[-1] // inner, add, zeros)
+    return lax.fori_loop(0, left.shape[-1] // inner, add, totals)
+
+
+def product(left: Any, right: Any) -> Any:
+    """Of two tiles, added up in 32 bits."""
+    return jnp.dot(left, right, preferred_element_type=jnp.float32)
