@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from switchpoint.neural import network_from_name
-from switchpoint.neural.kernels import launch
+from switchpoint.neural.dense import Perceptron
+from switchpoint.neural.kernels import launch, readout
 from switchpoint.neural.kernels.choice import using
 from switchpoint.neural.kernels.recurrence import can_fuse
 from switchpoint.neural.kernels.waves import waves
@@ -65,6 +66,30 @@ def test_kernels_compute_what_the_plain_path_does(model, sizes, options):
     fused = loss_of("fused", network, memory, tokens, target)
     for a, b in zip(jax.tree.leaves(fused), jax.tree.leaves(plain), strict=True):
         # bfloat16 has 8 bits, and a ReLU near 0 may be active on one path alone.
+        assert np.linalg.norm(a - b) < 1e-2 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "layers", "alphabet", "rows"), [(48, 2, 5, 35), (64, 1, 2, 128), (32, 0, 3, 64)]
+)
+def test_the_read_out_computes_what_the_plain_path_does(hidden, layers, alphabet, rows):
+    keys = jax.random.split(jax.random.key(0), 4)
+
+    def few_bits(key, shape):
+        return jax.random.normal(key, shape).astype(jnp.float16).astype(jnp.float32)
+
+    # Numbers that both paths have exactly, so that few ReLUs are active on one alone.
+    network = jax.tree.map(
+        lambda leaf: few_bits(keys[0], leaf.shape) / 8,
+        Perceptron(hidden, layers, alphabet, keys[1]),
+    )
+    outputs = few_bits(keys[2], (rows, hidden))
+    slopes = jax.random.normal(keys[3], (rows, alphabet)) * 1e-6  # too small for float16
+    expected, pull_back = jax.vjp(lambda network, outputs: network(outputs), network, outputs)
+    narrow = outputs.astype(jnp.float16)
+    np.testing.assert_allclose(readout.forward(network, narrow), expected, atol=1e-2)
+    found = readout.backward(network, narrow, slopes)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(pull_back(slopes)), strict=True):
         assert np.linalg.norm(a - b) < 1e-2 * np.linalg.norm(b)
 
 

@@ -72,11 +72,11 @@ class Recurrent(Network[Any]):
         batch, time = tokens.shape
         if fused() and can_fuse(self.cell, self.alphabet + 1, time):
             table = self.input.weight + self.input.bias
-            memory, outputs = fused_recurrence(self.cell, memory, table, tokens.T)
+            memory, logits = fused_recurrence(self.cell, self.output, memory, table, tokens.T)
         else:
             # One-hot products, since their derivative is a product too, not a scatter; and all of
             # time and batch in one axis, since XLA's products on a CPU are quicker so.
             drive = self.input(jax.nn.one_hot(tokens.T.reshape(-1), self.alphabet + 1))
             memory, outputs = recurrence(self.cell, memory, drive.reshape(time, batch, -1))
-        logits = self.output(outputs.reshape(-1, self.hidden))
-        return memory, jnp.swapaxes(logits.reshape(time, batch, -1), 0, 1)
+            logits = self.output(outputs.reshape(-1, self.hidden)).reshape(time, batch, -1)
+        return memory, jnp.swapaxes(logits, 0, 1)

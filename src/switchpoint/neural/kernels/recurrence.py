@@ -9,7 +9,9 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from switchpoint.neural.cells import Cell, LSTMCarry, LSTMCell, RNNCell
+from switchpoint.neural.dense import Perceptron
 from switchpoint.neural.kernels import lstm, rnn
+from switchpoint.neural.kernels import readout as readouts
 from switchpoint.neural.kernels.call import WIDE
 from switchpoint.neural.kernels.stack import COLUMNS, MOST_VALUES, Stack, padded, value_first
 from switchpoint.neural.stack import StackCarry, StackCell, moved
@@ -32,14 +34,18 @@ def can_fuse(cell: Cell, tokens: int, time: int) -> bool:
 
 def fused_recurrence(
     cell: Cell,
+    readout: Perceptron,
     carry: Any,
     table: Float[Array, "tokens drive"],
     tokens: Int[Array, "time batch"],
-) -> tuple[Any, Float[Array, "time batch hidden"]]:
-    """The carry after the last step, and the output after each; `table` has each token's drive."""
+) -> tuple[Any, Float[Array, "time batch alphabet"]]:
+    """The carry after the last step, and what is read out of the output after each.
+
+    `table` has each token's drive.
+    """
     if not isinstance(cell, StackCell):
-        last, _, outputs = _fused(cell, carry, table, None, tokens)
-        return last, outputs
+        last, _, logits = _fused(cell, readout, carry, table, None, tokens)
+        return last, logits
     for_inner, for_stack = jnp.split(table, [cell.inner.drive_width], axis=-1)
     stack = Stack(
         padded(carry.stack).reshape(len(carry.stack), -1),
@@ -47,28 +53,31 @@ def fused_recurrence(
         value_first(cell.write),
         value_first(for_stack),
     )
-    inner, entries, outputs = _fused(cell.inner, carry.inner, for_inner, stack, tokens)
+    inner, entries, logits = _fused(cell.inner, readout, carry.inner, for_inner, stack, tokens)
     # The kernels move the stack at the beginning of a step, and after the last there is no more.
     before = entries.reshape(*carry.stack.shape[:2], COLUMNS)[..., : cell.width]
-    written = outputs[-1] @ cell.write + jax.nn.one_hot(tokens[-1], len(table)) @ for_stack
+    output = cell.inner.output(inner)
+    written = output @ cell.write + jax.nn.one_hot(tokens[-1], len(table)) @ for_stack
     actions, value = jnp.split(written, [3], axis=-1)
-    return StackCarry(inner, moved(before, jax.nn.softmax(actions), value)), outputs
+    return StackCarry(inner, moved(before, jax.nn.softmax(actions), value)), logits
 
 
 @jax.custom_vjp
 def _fused(
     cell: Cell,
+    readout: Perceptron,
     carry: Any,
     table: Float[Array, "tokens drive"],
     stack: Stack | None,
     tokens: Int[Array, "time batch"],
-) -> tuple[Any, Any, Float[Array, "time batch hidden"]]:
-    """The carry after the last step, the stack that it read, and the output after each."""
-    return _forward(cell, carry, table, stack, tokens)[0]
+) -> tuple[Any, Any, Float[Array, "time batch alphabet"]]:
+    """The carry after the last step, the stack that it read, and the logits after each."""
+    return _forward(cell, readout, carry, table, stack, tokens)[0]
 
 
 def _forward(
     cell: Cell,
+    readout: Perceptron,
     carry: Any,
     table: Float[Array, "tokens drive"],
     stack: Stack | None,
@@ -77,20 +86,21 @@ def _forward(
     trace: rnn.Trace | lstm.Trace
     if isinstance(cell, LSTMCell):
         last, trace = lstm.forward(cell.weight, table, tokens, carry.output, carry.cell, stack)
-        outputs = trace.outputs.astype(table.dtype)
-        end: Any = LSTMCarry(outputs[-1], last)
+        end: Any = LSTMCarry(trace.outputs[-1].astype(table.dtype), last)
     else:
         assert isinstance(cell, RNNCell)
         trace = rnn.forward(cell.weight, table, tokens, carry, stack)
-        outputs = trace.outputs.astype(table.dtype)
-        end = outputs[-1]
+        end = trace.outputs[-1].astype(table.dtype)
     entries = None if trace.stack is None else trace.stack.stacks[-1]
-    return (end, entries, outputs), (cell, carry, table, stack, tokens, trace)
+    logits = readouts.forward(readout, _flat(trace.outputs)).reshape(*tokens.shape, -1)
+    return (end, entries, logits), (cell, readout, carry, table, stack, tokens, trace)
 
 
 def _backward(residuals: Any, cotangent: Any) -> Any:
-    cell, carry, table, stack, tokens, trace = residuals
-    d_carry, d_entries, d_outputs = cotangent
+    cell, readout, carry, table, stack, tokens, trace = residuals
+    d_carry, d_entries, d_logits = cotangent
+    d_readout, flat = readouts.backward(readout, _flat(trace.outputs), _flat(d_logits))
+    d_outputs = flat.reshape(trace.outputs.shape)
     if isinstance(cell, LSTMCell):
         first = carry.output
         d_outputs = _added_to_last(d_outputs, d_carry.output)
@@ -119,22 +129,26 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
             _product(hot, found.stack.written, table.dtype),
         )
     d_cell = eqx.tree_at(lambda c: c.weight, cell, d_weight)
-    return d_cell, d_start, d_table, d_stack, None
+    return d_cell, d_readout, d_start, d_table, d_stack, None
 
 
 def _added_to_last(
     values: Float[Array, "time batch hidden"], more: Float[Array, "batch hidden"]
 ) -> Float[Array, "time batch hidden"]:
     """The same with `more` added at the last time."""
-    return lax.dynamic_update_index_in_dim(values, values[-1] + more, len(values) - 1, 0)
+    last = (values[-1] + more).astype(values.dtype)
+    return lax.dynamic_update_index_in_dim(values, last, len(values) - 1, 0)
+
+
+def _flat(values: Float[Array, "time batch columns"]) -> Float[Array, "rows columns"]:
+    return values.reshape(-1, values.shape[-1])
 
 
 def _product(
     left: Float[Array, "time batch left"], right: Float[Array, "time batch right"], dtype: Any
 ) -> Float[Array, "left right"]:
     """The sum of outer products over time and batch."""
-    flat_left = left.reshape(-1, left.shape[-1])
-    return jnp.dot(flat_left.T, right.reshape(-1, right.shape[-1]), preferred_element_type=dtype)
+    return jnp.dot(_flat(left).T, _flat(right), preferred_element_type=dtype)
 
 
 _fused.defvjp(_forward, _backward)
