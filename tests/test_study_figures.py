@@ -124,6 +124,18 @@ def test_what_is_measured_here_stands_beside_recorded_seeds(studies):
     assert np.isfinite([line.get_ydata()[0] for line in diamonds]).sum() == 2 * len(NETWORKS)
 
 
+def test_what_is_measured_here_is_seen_however_far_off_it_is(studies):
+    study = studies["on-distribution"]
+    far = study["excess"].max("seed") * 0 + 50.0
+    marked = study.assign(here_excess=far, here_excess_error=0 * far + 0.1)
+    drawn = study_figures("on-distribution", marked)
+    for name, kind in (("on-distribution", "regret"), ("on-distribution-excess", "excess")):
+        for axes, source in zip(drawn[name].axes, SOURCES, strict=False):
+            optimum = float(study["exact_regret"].sel(source=source, exact="optimum"))
+            top = 50 + (optimum if kind == "regret" else 0)
+            assert axes.get_ylim()[0] < top < axes.get_ylim()[1]
+
+
 def test_off_distribution_and_its_matrix(studies, figures):
     dataset = studies["off-distribution"]
     found = figures["off-distribution"]

@@ -73,7 +73,7 @@ def _panels(panels: Sequence[Panel]) -> Figure:
                 for name in _EXACT
                 if name in one["exact"]
             }
-            labels.append(exact_lines(axes, values, float(np.nanmax(one["regret"].values))))
+            labels.append(exact_lines(axes, values, _highest(one, "regret")))
         figure.draw_without_rendering()
         for axes, names in zip(used, labels, strict=True):
             labels_right(axes, names)
@@ -91,9 +91,9 @@ def _excess_panels(panels: Sequence[Panel]) -> Figure:
             axes.set_yscale("log", nonpositive="mask")
             plain_numbers(axes.yaxis)
             above = one["exact_excess"].values
-            low, high = np.nanmin(one["excess"].values), np.nanmax(one["excess"].values)
-            floor = max(float(low), 1e-3 * float(high), 1e-6)
-            ceiling = max(float(high), *above[np.isfinite(above)])
+            low, high = float(np.nanmin(one["excess"].values)), _highest(one, "excess")
+            floor = max(low, 1e-3 * high, 1e-6)
+            ceiling = max(high, *above[np.isfinite(above)])
             axes.set_ylim(floor / 1.5, 1.5 * ceiling)
             if ceiling < 100 * floor:  # one number to a decade would be too few
                 axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
@@ -135,11 +135,9 @@ def _columns(axes: Axes, one: xr.Dataset, kind: str) -> None:
             float(column[f"{kind}_median"]),
         )
         if "here_excess" in column:
-            # The regret of a few sequences depends on which they are, the excess hardly does.
-            base = column["exact_regret"].sel(exact="optimum") if kind == "regret" else 0.0
-            value, error = column["here_excess"] + base, column["here_excess_error"]
+            value, error = float(_here(column, kind)), float(column["here_excess_error"])
             place_beside, log = place + _BESIDE, kind == "excess"
-            measured_here(axes, place_beside, architecture, float(value), float(error), log)
+            measured_here(axes, place_beside, architecture, value, error, log)
     axes.set_xlim(-0.6, len(architectures) - 0.4)
     axes.set_xticks(
         range(len(architectures)),
@@ -149,6 +147,21 @@ def _columns(axes: Axes, one: xr.Dataset, kind: str) -> None:
         rotation_mode="anchor",
     )
     axes.grid(False, axis="x")
+
+
+def _here(one: xr.Dataset, kind: str) -> xr.DataArray:
+    """What was measured here, above the optimum of the record.
+
+    The regret of a few sequences depends on which they are, the excess hardly does.
+    """
+    base = one["exact_regret"].sel(exact="optimum") if kind == "regret" else 0.0
+    return one["here_excess"] + base
+
+
+def _highest(one: xr.Dataset, kind: str) -> float:
+    """The highest mark of a panel."""
+    marks = [one[kind]] + ([_here(one, kind)] if "here_excess" in one else [])
+    return max(float(np.nanmax(values)) for values in marks)
 
 
 def _key(figure: Figure, here: bool) -> None:

@@ -16,8 +16,9 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
 from switchpoint.neural.blocks import HEADS
+from switchpoint.neural.kernels.arithmetic import dot
 from switchpoint.neural.kernels.call import NARROW, Shape, call
-from switchpoint.neural.kernels.rows import Layer, dot
+from switchpoint.neural.kernels.rows import Layer
 
 PAIR = 16
 """The columns of a head."""
@@ -25,7 +26,7 @@ PAIR = 16
 _UNSEEN = -1e30
 
 
-class Sight(NamedTuple):
+class Scope(NamedTuple):
     """What scores depend on besides queries and keys; static, or the same for all layers."""
 
     time: int
@@ -66,16 +67,16 @@ def forward(
     waves: Float[Array, "time waves"] | None,
     means: Float[Array, "layers rows heads_pair"],
     sizes: Float[Array, "layers heads rows"],
-    sight: Sight,
+    scope: Scope,
 ) -> list[Array]:
     """The means and sizes (the logarithm of the sum of a query's weights), one layer's set."""
-    blocks = FORWARD.within(sight.time)
+    blocks = FORWARD.within(scope.time)
     rows, heads = query.shape[1], query.shape[2] // PAIR
     positional = () if where is None else (where, waves)
     return call(
-        partial(_forward, sight=sight, blocks=blocks),
+        partial(_forward, scope=scope, blocks=blocks),
         "attend",
-        (sight.time // blocks.queries, heads, rows // sight.time),
+        (scope.time // blocks.queries, heads, rows // scope.time),
         (layer, query, pair, *positional),
         (means, sizes),
         warps=blocks.warps,
@@ -92,7 +93,7 @@ def backward(
     means: Float[Array, "layers rows heads_pair"],
     sizes: Float[Array, "layers heads rows"],
     d_means: Float[Array, "rows heads_pair"],
-    sight: Sight,
+    scope: Scope,
 ) -> list[Array]:
     """The derivatives of pairs and queries, and of where queries are if that is given.
 
@@ -100,26 +101,26 @@ def backward(
     queries and once for the pairs: what one pass would have to hold does not fit on the chip.
     """
     _, rows, columns = query.shape
-    heads, batch = columns // PAIR, rows // sight.time
+    heads, batch = columns // PAIR, rows // scope.time
     positional = () if where is None else (where, waves)
     made: list[Shape] = [((heads, rows), jnp.float32), ((rows, columns), NARROW)]
     if where is not None:
         made.append((where.shape[1:], NARROW))
-    blocks = OF_QUERIES.within(sight.time)
+    blocks = OF_QUERIES.within(scope.time)
     shared, *slopes = call(
-        partial(_of_queries, sight=sight, blocks=blocks),
+        partial(_of_queries, scope=scope, blocks=blocks),
         "attend_queries",
-        (sight.time // blocks.queries, heads, batch),
+        (scope.time // blocks.queries, heads, batch),
         (layer, query, pair, means, sizes, d_means, *positional),
         made=made,
         warps=blocks.warps,
         stages=blocks.stages,
     )
-    blocks = OF_PAIRS.within(sight.time)
+    blocks = OF_PAIRS.within(scope.time)
     (d_pair,) = call(
-        partial(_of_pairs, sight=sight, blocks=blocks),
+        partial(_of_pairs, scope=scope, blocks=blocks),
         "attend_pairs",
-        (sight.time // blocks.keys, heads, batch),
+        (scope.time // blocks.keys, heads, batch),
         (layer, query, pair, sizes, d_means, shared, *positional),
         made=[((rows, columns), NARROW)],
         warps=blocks.warps,
@@ -128,21 +129,21 @@ def backward(
     return [d_pair, *slopes]
 
 
-def _forward(layer: Layer, query: Any, pair: Any, *rest: Any, sight: Sight, blocks: Blocks) -> None:
+def _forward(layer: Layer, query: Any, pair: Any, *rest: Any, scope: Scope, blocks: Blocks) -> None:
     *positional, means, sizes = rest
     block, head, sequence = (pl.program_id(axis) for axis in range(3))
-    begin = sequence * sight.time
+    begin = sequence * scope.time
     rows = pl.ds(begin + block * blocks.queries, blocks.queries)
     own = pl.ds(head * PAIR, PAIR)
     here = query[layer.place[0], rows, own]
-    at = _places(positional, layer.place[0], rows, head, sight)
+    at = _places(positional, layer.place[0], rows, head, scope)
 
     def add(masked: bool, index: Any, carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         highest, total, mean = carry
         first = index * blocks.keys
         seen = pair[layer.place[0], pl.ds(begin + first, blocks.keys), own]
         scores = _scores(here, seen, at, _waves(positional, first, blocks))
-        scores = _with_distance(scores, block * blocks.queries, first, masked, head, sight)
+        scores = _with_distance(scores, block * blocks.queries, first, masked, head, scope)
         higher = jnp.maximum(highest, jnp.max(scores, axis=1))
         weights = jnp.exp2(scores - higher[:, None])
         shrink = jnp.exp2(highest - higher)
@@ -156,7 +157,7 @@ def _forward(layer: Layer, query: Any, pair: Any, *rest: Any, sight: Sight, bloc
     )
     # Blocks of keys before the queries are seen whole, unless a context ends inside them.
     whole, end = _seen_blocks(block, blocks)
-    carry = lax.fori_loop(_int(0), whole, partial(add, sight.context is not None), carry)
+    carry = lax.fori_loop(_int(0), whole, partial(add, scope.context is not None), carry)
     highest, total, mean = lax.fori_loop(whole, end, partial(add, True), carry)
     means[layer.place[0], rows, own] = (mean / total[:, None]).astype(NARROW)
     sizes[layer.place[0], head, rows] = highest + jnp.log2(total)
@@ -170,18 +171,18 @@ def _of_queries(
     sizes: Any,
     d_means: Any,
     *rest: Any,
-    sight: Sight,
+    scope: Scope,
     blocks: Blocks,
 ) -> None:
     """The derivatives of some queries, and what all derivatives of their scores share."""
-    count = 2 if sight.waves else 0
+    count = 2 if scope.waves else 0
     positional, (shares, d_query, *d_where) = rest[:count], rest[count:]
     block, head, sequence = (pl.program_id(axis) for axis in range(3))
-    begin = sequence * sight.time
+    begin = sequence * scope.time
     rows = pl.ds(begin + block * blocks.queries, blocks.queries)
     own = pl.ds(head * PAIR, PAIR)
     here = query[layer.place[0], rows, own]
-    at = _places(positional, layer.place[0], rows, head, sight)
+    at = _places(positional, layer.place[0], rows, head, scope)
     size = sizes[layer.place[0], head, rows][:, None]
     slope = d_means[rows, own]
     mean = means[layer.place[0], rows, own].astype(jnp.float32)
@@ -194,20 +195,20 @@ def _of_queries(
         seen = pair[layer.place[0], pl.ds(begin + first, blocks.keys), own]
         waves = _waves(positional, first, blocks)
         scores = _scores(here, seen, at, waves)
-        scores = _with_distance(scores, block * blocks.queries, first, masked, head, sight)
+        scores = _with_distance(scores, block * blocks.queries, first, masked, head, scope)
         d_scores = jnp.exp2(scores - size) * (dot(scaled, seen.T) - share[:, None])
         d_scores = d_scores.astype(NARROW)
         sides = (seen,) if waves is None else (seen, waves)
         return tuple(total + dot(d_scores, side) for total, side in zip(totals, sides, strict=True))
 
-    widths = (PAIR, sight.waves) if sight.waves else (PAIR,)
+    widths = (PAIR, scope.waves) if scope.waves else (PAIR,)
     totals = tuple(jnp.zeros((blocks.queries, width), jnp.float32) for width in widths)
     whole, end = _seen_blocks(block, blocks)
-    totals = lax.fori_loop(_int(0), whole, partial(add, sight.context is not None), totals)
+    totals = lax.fori_loop(_int(0), whole, partial(add, scope.context is not None), totals)
     totals = lax.fori_loop(whole, end, partial(add, True), totals)
     d_query[rows, own] = totals[0].astype(NARROW)
-    if sight.waves:
-        d_where[0][rows, pl.ds(head * sight.waves, sight.waves)] = totals[1].astype(NARROW)
+    if scope.waves:
+        d_where[0][rows, pl.ds(head * scope.waves, scope.waves)] = totals[1].astype(NARROW)
 
 
 def _of_pairs(
@@ -218,13 +219,13 @@ def _of_pairs(
     d_means: Any,
     shares: Any,
     *rest: Any,
-    sight: Sight,
+    scope: Scope,
     blocks: Blocks,
 ) -> None:
     """The derivatives of some pairs; scores are transposed, so that sums over queries are not."""
     *positional, d_pair = rest
     block, head, sequence = (pl.program_id(axis) for axis in range(3))
-    begin = sequence * sight.time
+    begin = sequence * scope.time
     first = block * blocks.keys
     keys = pl.ds(begin + first, blocks.keys)
     own = pl.ds(head * PAIR, PAIR)
@@ -237,8 +238,8 @@ def _of_pairs(
         rows = pl.ds(begin + start, blocks.queries)
         here = query[layer.place[0], rows, own]
         slope = d_means[rows, own]
-        scores = _scores(seen, here, waves, _places(positional, layer.place[0], rows, head, sight))
-        scores = _with_distance(scores, start, first, masked, head, sight, keys_first=True)
+        scores = _scores(seen, here, waves, _places(positional, layer.place[0], rows, head, scope))
+        scores = _with_distance(scores, start, first, masked, head, scope, keys_first=True)
         weights = jnp.exp2(scores - sizes[layer.place[0], head, rows][None, :])
         d_scores = weights * (dot(scaled, slope.T) - shares[head, rows][None, :])
         total += dot(weights.astype(NARROW), slope)
@@ -247,9 +248,9 @@ def _of_pairs(
     total = jnp.zeros((blocks.keys, PAIR), jnp.float32)
     low = lax.div(first, _int(blocks.queries))
     whole = lax.div(first + (blocks.keys + blocks.queries - 1), _int(blocks.queries))
-    end = _int(sight.time // blocks.queries)
+    end = _int(scope.time // blocks.queries)
     total = lax.fori_loop(low, whole, partial(add, True), total)
-    total = lax.fori_loop(whole, end, partial(add, sight.context is not None), total)
+    total = lax.fori_loop(whole, end, partial(add, scope.context is not None), total)
     d_pair[keys, own] = total.astype(NARROW)
 
 
@@ -260,10 +261,10 @@ def _seen_blocks(block: Any, blocks: Blocks) -> tuple[Any, Any]:
     return lax.div(first, _int(blocks.keys)), end
 
 
-def _places(positional: Any, layer: Any, rows: Any, head: Any, sight: Sight) -> Any:
+def _places(positional: Any, layer: Any, rows: Any, head: Any, scope: Scope) -> Any:
     if not positional:
         return None
-    return positional[0][layer, rows, pl.ds(head * sight.waves, sight.waves)]
+    return positional[0][layer, rows, pl.ds(head * scope.waves, scope.waves)]
 
 
 def _waves(positional: Any, first: Any, blocks: Blocks) -> Any:
@@ -282,23 +283,23 @@ def _with_distance(
     first_key: Any,
     masked: bool,
     head: Any,
-    sight: Sight,
+    scope: Scope,
     keys_first: bool = False,
 ) -> Any:
     """The scores less what distance takes from them, and unseen where the key is later."""
-    if not masked and not sight.alibi:
+    if not masked and not scope.alibi:
         return scores
     down, across = (lax.broadcasted_iota(jnp.int32, scores.shape, axis) for axis in (0, 1))
     inside = across - down if keys_first else down - across
     distance = (first_query - first_key) + inside
-    if sight.alibi:
+    if scope.alibi:
         slope = jnp.exp2((head + 1).astype(jnp.float32) * (-8 / HEADS)) * math.log2(math.e)
         scores -= slope * distance.astype(jnp.float32)
     if not masked:
         return scores
     seen = distance >= 0
-    if sight.context is not None:
-        seen &= distance < sight.context
+    if scope.context is not None:
+        seen &= distance < scope.context
     return jnp.where(seen, scores, _UNSEEN)
 
 

@@ -13,6 +13,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Int
 
+from switchpoint.neural.kernels.arithmetic import largest_divisor
 from switchpoint.neural.kernels.call import call
 
 _UNROLL = 8
@@ -32,18 +33,12 @@ class Tiles:
     def fitting(self, rows: int, units: int, inner: int) -> "Tiles":
         """The same for sizes that may be smaller; every tile divides what it cuts."""
         return Tiles(
-            _largest_divisor(rows, self.rows),
-            _largest_divisor(units, self.units),
-            _largest_divisor(inner, self.inner),
+            largest_divisor(rows, self.rows),
+            largest_divisor(units, self.units),
+            largest_divisor(inner, self.inner),
             self.warps,
             self.stages,
         )
-
-
-def _largest_divisor(size: int, most: int) -> int:
-    while size % most:
-        most //= 2
-    return most
 
 
 def run_steps(
@@ -83,7 +78,7 @@ def begun(first: Array, length: int, dtype: Any) -> Array:
 def _copy_to(place: int, first: Any, buffer: Any) -> None:
     row = pl.program_id(0)
     width = first.shape[1]
-    size = _largest_divisor(width, 256)
+    size = largest_divisor(width, 256)
     for start in range(0, width, size):
         columns = pl.ds(start, size)
         buffer[place, row, columns] = first[row, columns].astype(buffer.dtype)

@@ -9,10 +9,11 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Float, Int
 
 from switchpoint.neural.kernels import stack as stacks
+from switchpoint.neural.kernels.arithmetic import dot
 from switchpoint.neural.kernels.call import NARROW, WIDE, unwritten
 from switchpoint.neural.kernels.launch import Tiles, begun, run_steps
 from switchpoint.neural.kernels.part import part_of
-from switchpoint.neural.kernels.sums import product, said_by_next, sums_before
+from switchpoint.neural.kernels.sums import said_by_next, sums_before
 
 _FORWARD = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
 _BACKWARD = Tiles(rows=64, units=64, inner=64, warps=4, stages=4)
@@ -131,7 +132,7 @@ def _forward_step(
     for gate, column in zip((write, forget, candidate, show), columns, strict=True):
         gates[t, rows, column] = gate.astype(NARROW)
     if stack is not None:
-        stacks.store_share(part, stack_trace.written, product(output, stack.write[own, :]))
+        stacks.store_share(part, stack_trace.written, dot(output, stack.write[own, :]))
 
 
 def _backward_step(
@@ -173,7 +174,7 @@ def _backward_step(
             d_sum = slope.astype(WIDE)
             d_sums[part.previous, rows, column] = d_sum
             if stack is not None:
-                d_top += product(d_sum, stack.read[column, :])
+                d_top += dot(d_sum, stack.read[column, :])
     if stack is not None:
         stacks.store_share(part, d_stack_trace.tops, d_top)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from switchpoint.neural.blocks import HEADS, SIZE, WIDTH, Block
-from switchpoint.neural.kernels.attention import Sight
+from switchpoint.neural.kernels.attention import Scope
 from switchpoint.neural.kernels.call import NARROW
 from switchpoint.neural.kernels.feed_forward import FeedForward
 from switchpoint.neural.kernels.places import Asking
@@ -28,7 +28,7 @@ class Weights(NamedTuple):
     feed: FeedForward
 
 
-def packed(blocks: Block, sight: Sight) -> Weights:
+def packed(blocks: Block, scope: Scope) -> Weights:
     """What the kernels of all layers multiply."""
     unit = SIZE**-0.5 * math.log2(math.e)
     layers = len(blocks.mixing)
@@ -40,7 +40,7 @@ def packed(blocks: Block, sight: Sight) -> Weights:
     if blocks.relative is not None:
         query_bias = query_bias + blocks.relative.content_bias
         differs = blocks.relative.position_bias - blocks.relative.content_bias
-        at_query = waves(sight.time, WIDTH).at_query()
+        at_query = waves(scope.time, WIDTH).at_query()
         matrix = jnp.einsum("lhws,twc->lthsc", blocks.relative.projection, at_query)
         asking = Asking(_with_zeros(differs * unit, -1), _with_zeros(matrix, -2))
     project = Projection(

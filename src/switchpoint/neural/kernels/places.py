@@ -11,9 +11,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
-from switchpoint.neural.kernels.attention import PAIR, Sight
+from switchpoint.neural.kernels.arithmetic import dot, largest_divisor
+from switchpoint.neural.kernels.attention import PAIR, Scope
 from switchpoint.neural.kernels.call import NARROW, call
-from switchpoint.neural.kernels.rows import Layer, dot
+from switchpoint.neural.kernels.rows import Layer
 
 SEQUENCES, WARPS, STAGES = 128, 4, 2
 
@@ -31,17 +32,17 @@ def forward(
     queries: Float[Array, "layers rows heads_pair"],
     weights: Asking,
     places: Float[Array, "layers rows heads_waves"],
-    sight: Sight,
+    scope: Scope,
 ) -> Float[Array, "layers rows heads_waves"]:
     """What queries ask, one layer's set."""
-    batch = queries.shape[1] // sight.time
-    size = _cut(batch)
+    batch = queries.shape[1] // scope.time
+    size = largest_divisor(batch, SEQUENCES)
     return call(
-        partial(_forward, sight=sight, size=size),
+        partial(_forward, scope=scope, size=size),
         "place",
-        (batch // size, sight.time),
-        (layer, _by_sequence(queries, sight), *weights),
-        (_by_sequence(places, sight),),
+        (batch // size, scope.time),
+        (layer, _by_sequence(queries, scope), *weights),
+        (_by_sequence(places, scope),),
         warps=WARPS,
         stages=STAGES,
     )[0].reshape(places.shape)
@@ -53,22 +54,22 @@ def backward(
     weights: Asking,
     d_query: Float[Array, "rows heads_pair"],
     d_place: Float[Array, "rows heads_waves"],
-    sight: Sight,
+    scope: Scope,
 ) -> tuple[Float[Array, "rows heads_pair"], Asking]:
     """The derivatives of queries, in all, and of the weights.
 
     `d_query` is what the keys say.
     """
-    batch = queries.shape[1] // sight.time
-    size = _cut(batch)
-    grid = (batch // size, sight.time)
+    batch = queries.shape[1] // scope.time
+    size = largest_divisor(batch, SEQUENCES)
+    grid = (batch // size, scope.time)
     shape = weights.matrix.shape[1:]
     total, d_bias, d_matrix = call(
-        partial(_backward, sight=sight, size=size),
+        partial(_backward, scope=scope, size=size),
         "place_backward",
         grid,
-        (layer, _by_sequence(queries, sight), *weights, _by_sequence(d_place, sight)),
-        (_by_sequence(d_query, sight),),
+        (layer, _by_sequence(queries, scope), *weights, _by_sequence(d_place, scope)),
+        (_by_sequence(d_query, scope),),
         made=[((*grid, *shape[1:3]), jnp.float32), ((grid[0], *shape), jnp.float32)],
         warps=WARPS,
         stages=STAGES,
@@ -77,7 +78,7 @@ def backward(
 
 
 def _forward(
-    layer: Layer, queries: Any, bias: Any, matrix: Any, places: Any, *, sight: Sight, size: int
+    layer: Layer, queries: Any, bias: Any, matrix: Any, places: Any, *, scope: Scope, size: int
 ) -> None:
     index, place = layer.number[0], layer.place[0]
     rows, time = pl.ds(pl.program_id(0) * size, size), pl.program_id(1)
@@ -86,7 +87,7 @@ def _forward(
         query = queries[place, rows, time, pl.ds(head * PAIR, PAIR)].astype(jnp.float32)
         asked = (query + bias[index, head, :][None, :]).astype(NARROW)
         made = dot(asked, matrix[index, time, head]).astype(NARROW)
-        places[place, rows, time, pl.ds(head * sight.waves, sight.waves)] = made
+        places[place, rows, time, pl.ds(head * scope.waves, scope.waves)] = made
 
     lax.fori_loop(0, bias.shape[1], of_head, None)
 
@@ -101,7 +102,7 @@ def _backward(
     d_bias: Any,
     d_matrix: Any,
     *,
-    sight: Sight,
+    scope: Scope,
     size: int,
 ) -> None:
     index, place = layer.number[0], layer.place[0]
@@ -112,7 +113,7 @@ def _backward(
         own = pl.ds(head * PAIR, PAIR)
         query = queries[place, rows, time, own].astype(jnp.float32)
         asked = (query + bias[index, head, :][None, :]).astype(NARROW)
-        slope = d_place[rows, time, pl.ds(head * sight.waves, sight.waves)]
+        slope = d_place[rows, time, pl.ds(head * scope.waves, scope.waves)]
         d_matrix[block, time, head] = dot(asked.T, slope)
         d_asked = dot(slope, matrix[index, time, head].T)
         d_bias[block, time, head] = jnp.sum(d_asked, axis=0)
@@ -122,13 +123,5 @@ def _backward(
     lax.fori_loop(0, bias.shape[1], of_head, None)
 
 
-def _by_sequence(array: Float[Array, "*layers rows columns"], sight: Sight) -> Array:
-    return array.reshape(*array.shape[:-2], -1, sight.time, array.shape[-1])
-
-
-def _cut(batch: int) -> int:
-    """How many sequences a program takes: a power of two that divides their number."""
-    size = SEQUENCES
-    while batch % size:
-        size //= 2
-    return size
+def _by_sequence(array: Float[Array, "*layers rows columns"], scope: Scope) -> Array:
+    return array.reshape(*array.shape[:-2], -1, scope.time, array.shape[-1])

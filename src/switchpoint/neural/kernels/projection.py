@@ -7,15 +7,9 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
+from switchpoint.neural.kernels.arithmetic import dot, product
 from switchpoint.neural.kernels.call import NARROW, call
-from switchpoint.neural.kernels.rows import (
-    Layer,
-    dot,
-    given,
-    normalised,
-    normalised_backward,
-    product,
-)
+from switchpoint.neural.kernels.rows import Layer, given, normalised, normalised_backward
 
 ROWS, WARPS, STAGES = 64, 4, 2
 

@@ -13,13 +13,15 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
 from switchpoint.neural.dense import Perceptron
+from switchpoint.neural.kernels.arithmetic import dot, largest, largest_divisor, product
 from switchpoint.neural.kernels.call import NARROW, WIDE, call
-from switchpoint.neural.kernels.rows import dot, product
 
 LOGITS = 16
 """The columns of the last layer: logits, and then zeros."""
 
 ROWS, WARPS, STAGES = 64, 4, 2
+
+_AT_ONCE = 64  # of the outputs
 
 
 def forward(
@@ -49,8 +51,7 @@ def backward(
     weights, biases = _parts(readout)
     rows, hidden = outputs.shape
     more, count = _padded(rows), _padded(rows) // ROWS
-    # Derivatives are proportional to those they come from, and of size one they fit in few bits.
-    size = jnp.maximum(jnp.max(jnp.abs(d_logits)), jnp.finfo(jnp.float32).tiny)
+    size = largest(d_logits)
     wider = ((0, more - rows), (0, LOGITS - d_logits.shape[1]))
     slopes = jnp.pad(d_logits / size, wider).astype(NARROW)
     widths = [bias.shape[0] for bias in biases]
@@ -123,7 +124,7 @@ def _backward(
         slope = exact.astype(NARROW)
         d_sums[k - 1][rows, :] = slope
     hidden = d_outputs.shape[1]
-    cut = _cut(hidden)
+    cut = largest_divisor(hidden, _AT_ONCE)
 
     def put(part: Any, _: None) -> None:
         columns = pl.ds(part * cut, cut)
@@ -136,7 +137,7 @@ def _backward(
 def _first_sums(outputs: Any, rows: Any, weight: Any, bias: Any) -> Any:
     """What the outputs make of the first layer, some of them at a time."""
     hidden, width = weight.shape
-    size = _cut(hidden)
+    size = largest_divisor(hidden, _AT_ONCE)
 
     def add(part: Any, total: Any) -> Any:
         terms = pl.ds(part * size, size)
@@ -144,14 +145,6 @@ def _first_sums(outputs: Any, rows: Any, weight: Any, bias: Any) -> Any:
 
     zero = jnp.zeros((ROWS, width), jnp.float32)
     return lax.fori_loop(0, hidden // size, add, zero) + _row(bias)
-
-
-def _cut(hidden: int) -> int:
-    """How many outputs are taken at a time: a power of two that divides their number."""
-    size = 64
-    while hidden % size:
-        size //= 2
-    return size
 
 
 def _every(matrix: Any) -> Any:

@@ -12,6 +12,7 @@ from switchpoint.neural.cells import Cell, LSTMCarry, LSTMCell, RNNCell
 from switchpoint.neural.dense import Perceptron
 from switchpoint.neural.kernels import lstm, rnn
 from switchpoint.neural.kernels import readout as readouts
+from switchpoint.neural.kernels.arithmetic import product
 from switchpoint.neural.kernels.call import WIDE
 from switchpoint.neural.kernels.stack import COLUMNS, MOST_VALUES, Stack, padded, value_first
 from switchpoint.neural.stack import StackCarry, StackCell, moved
@@ -113,9 +114,9 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
     # the last outputs: there the product is put right.
     outputs, of_first = trace.outputs.astype(WIDE), found.sums[-1].astype(table.dtype)
     wrong = first.astype(table.dtype) - trace.outputs[-1].astype(table.dtype)
-    d_weight = _product(outputs, found.sums, table.dtype) + wrong.T @ of_first
+    d_weight = product(outputs, found.sums) + wrong.T @ of_first
     hot = jax.nn.one_hot(jnp.roll(tokens, -1, axis=0), len(table), dtype=WIDE)
-    d_table = _product(hot, found.sums, table.dtype)
+    d_table = product(hot, found.sums)
     d_first = of_first @ cell.weight.T
     d_start = LSTMCarry(d_first, found.cell) if isinstance(cell, LSTMCell) else d_first
     d_stack = None
@@ -124,9 +125,9 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
         hot = jax.nn.one_hot(tokens, len(table), dtype=WIDE)
         d_stack = Stack(
             found.stack.stacks[0].at[:, :COLUMNS].add(of_first @ stack.read.T),
-            _product(tops, found.sums, table.dtype),
-            _product(outputs, found.stack.written, table.dtype),
-            _product(hot, found.stack.written, table.dtype),
+            product(tops, found.sums),
+            product(outputs, found.stack.written),
+            product(hot, found.stack.written),
         )
     d_cell = eqx.tree_at(lambda c: c.weight, cell, d_weight)
     return d_cell, d_readout, d_start, d_table, d_stack, None
@@ -142,13 +143,6 @@ def _added_to_last(
 
 def _flat(values: Float[Array, "time batch columns"]) -> Float[Array, "rows columns"]:
     return values.reshape(-1, values.shape[-1])
-
-
-def _product(
-    left: Float[Array, "time batch left"], right: Float[Array, "time batch right"], dtype: Any
-) -> Float[Array, "left right"]:
-    """The sum of outer products over time and batch."""
-    return jnp.dot(_flat(left).T, _flat(right), preferred_element_type=dtype)
 
 
 _fused.defvjp(_forward, _backward)

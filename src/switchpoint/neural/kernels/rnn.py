@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from switchpoint.neural.kernels import stack as stacks
+from switchpoint.neural.kernels.arithmetic import dot
 from switchpoint.neural.kernels.call import NARROW, WIDE, unwritten
 from switchpoint.neural.kernels.launch import Tiles, begun, run_steps
 from switchpoint.neural.kernels.part import part_of
-from switchpoint.neural.kernels.sums import product, said_by_next, sums_before
+from switchpoint.neural.kernels.sums import said_by_next, sums_before
 
 _FORWARD = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
 _BACKWARD = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
@@ -96,7 +97,7 @@ def _forward_step(
     output = jnp.maximum(total, 0).astype(NARROW)
     outputs[part.t, part.rows, part.own] = output
     if stack is not None:
-        stacks.store_share(part, stack_trace.written, product(output, stack.write[part.own, :]))
+        stacks.store_share(part, stack_trace.written, dot(output, stack.write[part.own, :]))
 
 
 def _backward_step(
@@ -118,4 +119,4 @@ def _backward_step(
     d_sum = jnp.where(active, d_output, 0.0).astype(WIDE)
     d_sums[part.previous, part.rows, part.own] = d_sum
     if stack is not None:
-        stacks.store_share(part, d_stack_trace.tops, product(d_sum, stack.read[part.own, :]))
+        stacks.store_share(part, d_stack_trace.tops, dot(d_sum, stack.read[part.own, :]))

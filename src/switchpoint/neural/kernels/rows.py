@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 
 class Layer(NamedTuple):
@@ -34,18 +34,6 @@ def normalised(x: Any) -> tuple[Any, Any]:
 def normalised_backward(normal: Any, scale: Any, slope: Any) -> Any:
     """The derivative of the rows from the derivative of the normalised ones."""
     return scale * (slope - _mean(slope) - normal * _mean(slope * normal))
-
-
-def dot(left: Any, right: Any) -> Any:
-    """A product of narrow numbers, summed up in float32."""
-    return jnp.dot(left, right, preferred_element_type=jnp.float32)
-
-
-def product(
-    left: Float[Array, "rows left"], right: Float[Array, "rows right"]
-) -> Float[Array, "left right"]:
-    """The sum over rows of outer products, by XLA."""
-    return jnp.dot(left.T, right, preferred_element_type=jnp.float32)
 
 
 def _mean(x: Any) -> Any:

@@ -8,6 +8,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from switchpoint.neural.kernels import stack as stacks
+from switchpoint.neural.kernels.arithmetic import dot
 from switchpoint.neural.kernels.part import Part
 
 
@@ -28,7 +29,7 @@ def sums_before(
         written = stacks.added_up(trace.written, part.t + 1, part.rows)
         written += chosen(stack.table, tokens[part.previous, part.rows], stacks.ALL)
         top = stacks.top(part, written, trace)
-        sums = [product(top, stack.read[:, column]) for column in columns]
+        sums = [dot(top, stack.read[:, column]) for column in columns]
     sums = _add_products(part, sums, outputs, part.previous, weight, columns)
     token = tokens[part.t, part.rows]
     return [
@@ -59,7 +60,7 @@ def said_by_next(
     sums = [jnp.where(part.last, 0.0, total) for total in sums]
     if stack is not None:
         sums = [
-            total + product(d_written, stack.write[:, column])
+            total + dot(d_written, stack.write[:, column])
             for total, column in zip(sums, columns, strict=True)
         ]
     return sums
@@ -83,13 +84,8 @@ def _add_products(
         terms = pl.ds(k * inner, inner)
         factor = left[place, part.rows, terms]
         return [
-            total + product(factor, matrix[terms, column])
+            total + dot(factor, matrix[terms, column])
             for total, column in zip(totals, columns, strict=True)
         ]
 
     return lax.fori_loop(0, left.shape[-1] // inner, add, totals)
-
-
-def product(left: Any, right: Any) -> Any:
-    """Of two tiles, added up in 32 bits."""
-    return jnp.dot(left, right, preferred_element_type=jnp.float32)
