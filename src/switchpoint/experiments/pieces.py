@@ -69,37 +69,35 @@ def carry_out(
     """Train a piece of a run and measure all that the studies ask of it; the files it left.
 
     Below `work` it keeps checkpoints and measurements, with which the same call goes on after
-    it was stopped. Into `out` it writes, when all is done,
+    it was stopped. Into `out` it writes
 
-    - `PIECE.nc`: the regret of every seed on every sequence of every trial;
+    - `PIECE.0.safetensors` and so on: the networks, in files of at most 15 MiB;
     - `PIECE.jsonl`: the reports of the training;
-    - `PIECE.0.safetensors` and so on: the networks, in files of at most 15 MiB.
+    - `PIECE.nc`, when all is done: the regret of every seed on every sequence of every trial.
     """
     out.mkdir(parents=True, exist_ok=True)
     directory = work / piece.name
     directory.mkdir(parents=True, exist_ok=True)
     training = Stopwatch(directory / "training_seconds", watcher)
     ensemble = Runs(work, training).ensemble(piece)
-    training_seconds = training.stop()
-    measuring = Stopwatch(directory / "measuring_seconds", watcher)
-    measured = _measured(scale, run, piece, ensemble, directory / "measured", measuring)
     about: dict[str, Any] = {
         **made_with(),
-        "training_seconds": round(training_seconds, 1),
-        "measuring_seconds": round(measuring.stop(), 1),
+        "training_seconds": round(training.stop(), 1),
         "members": len(piece.config.members()),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-    }
-    described = {
-        "run": run.name,
-        "config": piece.config.to_dict(),
-        "test_seed": scale.seed,
-        "provenance": about,
     }
     paths = _write_networks(ensemble, out, piece.name, about)
     reports = out / f"{piece.name}.jsonl"
     with replacing(reports) as file:
         file.write((directory / "metrics.jsonl").read_bytes())
+    measuring = Stopwatch(directory / "measuring_seconds", watcher)
+    measured = _measured(scale, run, piece, ensemble, directory / "measured", measuring)
+    described = {
+        "run": run.name,
+        "config": piece.config.to_dict(),
+        "test_seed": scale.seed,
+        "provenance": {**about, "measuring_seconds": round(measuring.stop(), 1)},
+    }
     path = out / f"{piece.name}.nc"
     evaluation.save(measured.assign_attrs(described), path)
     return [path, reports, *paths]

@@ -87,7 +87,7 @@ FULL = Scale(
 """The paper's setting, for a GPU; networks are trained by the recipes of their models."""
 
 # Every setting of its own: recipes are for the paper's size, and change when better ones are found.
-_ADAM: Settings = {"clip": 1.0, "b2": 0.999}
+_ADAM: Settings = {"clip": 1.0, "b2": 0.999, "optimiser": "adam"}
 _SMALL: Settings = {**_ADAM, "batch": 32, "validation": 250, "report_every": 10_000}
 _CELL: Settings = {**_SMALL, "hidden": 48, "readout": 0}
 _STACK: Settings = {**_CELL, "stack_depth": 8, "stack_width": 8}

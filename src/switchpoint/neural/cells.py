@@ -41,6 +41,11 @@ class Cell(eqx.Module, Generic[Carry]):
     def drive_width(self) -> int:
         """How many columns the drive has."""
 
+    @property
+    def drive_scale(self) -> Float[Array, " drive"]:
+        """How large each column of the drive is at first, where 1 is usual."""
+        return jnp.ones(self.drive_width)
+
     @abstractmethod
     def start(self, batch: int) -> Carry:
         """What is remembered before the first token."""
@@ -68,18 +73,27 @@ class Cell(eqx.Module, Generic[Carry]):
 
 
 class RNNCell(Cell[Float[Array, "batch hidden"]]):
-    """h' = relu(h W + drive)."""
+    """h' = relu(h W + drive), whose units forget by themselves at first, each at a pace of its own.
+
+    Random weights alone would forget everything in a few steps.
+    """
 
     hidden: int = eqx.field(static=True)
     weight: Float[Array, "hidden hidden"]
 
     def __init__(self, hidden: int, key: PRNGKeyArray) -> None:
         self.hidden = hidden
-        self.weight = fan_in_normal(key, hidden, hidden)
+        mixing = fan_in_normal(key, hidden, hidden)
+        self.weight = jnp.diag(1 - 1 / time_scales(hidden)) + 0.1 * mixing
 
     @property
     def drive_width(self) -> int:
         return self.hidden
+
+    @property
+    def drive_scale(self) -> Float[Array, " hidden"]:
+        # A unit adds up about as many terms as its time scale says.
+        return time_scales(self.hidden) ** -0.5
 
     def start(self, batch: int) -> Float[Array, "batch hidden"]:
         return jnp.zeros((batch, self.hidden))
@@ -138,6 +152,11 @@ class LSTMCell(Cell[LSTMCarry]):
     def gradient(self, passage: Passage) -> "LSTMCell":
         weight = summed_outer(passage.before, passage.d_drive)
         return eqx.tree_at(lambda cell: cell.weight, self, weight)
+
+
+def time_scales(units: int) -> Float[Array, " units"]:
+    """How many steps each unit remembers: from 1 to the paper's length, in equal ratios."""
+    return jnp.geomspace(1.0, 256.0, units)
 
 
 def summed_outer(

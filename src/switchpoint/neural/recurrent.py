@@ -59,7 +59,8 @@ class Recurrent(Network[Any]):
         self.cell = inner
         if self.stack_depth:
             self.cell = StackCell(inner, self.stack_depth, self.stack_width, key_stack)
-        self.input = Dense(alphabet + 1, self.cell.drive_width, key_input)
+        drive = Dense(alphabet + 1, self.cell.drive_width, key_input)
+        self.input = jax.tree.map(lambda leaf: leaf * self.cell.drive_scale, drive)
         self.output = Perceptron(self.hidden, self.readout, alphabet, key_output)
 
     def memory(self, batch: int, room: int) -> Any:

@@ -42,6 +42,10 @@ class StackCell(Cell[StackCarry]):
     def drive_width(self) -> int:
         return self.inner.drive_width + 3 + self.width
 
+    @property
+    def drive_scale(self) -> Float[Array, " drive"]:
+        return jnp.concatenate([self.inner.drive_scale, jnp.ones(3 + self.width)])
+
     def start(self, batch: int) -> StackCarry:
         return StackCarry(self.inner.start(batch), jnp.zeros((batch, self.depth, self.width)))
 

@@ -206,6 +206,14 @@ class TrainConfig:
             OPTIMISATION, _checks.positive_float, "Gradients are clipped to this global norm."
         ),
     )
+    optimiser: str = field(
+        default=FROM_RECIPE,
+        metadata=about(
+            OPTIMISATION,
+            one_of("adam", "muon"),
+            "adam, or muon: matrices by Muon, all else by Adam.",
+        ),
+    )
     b2: float = field(
         default=FROM_RECIPE,
         metadata=about(

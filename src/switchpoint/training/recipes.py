@@ -20,20 +20,22 @@ class Recipe:
     """The global norm that gradients are clipped to."""
     b2: float
     """The decay of Adam's mean of squared gradients."""
+    optimiser: str = "muon"
+    """Of matrices; all else has Adam."""
 
 
-_LSTM = Recipe(learning_rate=1.5e-2, steps=12_000, batch=128, warmup=200, clip=1.0, b2=0.999)
-_RNN = Recipe(learning_rate=1e-3, steps=20_000, batch=128, warmup=200, clip=1.0, b2=0.999)
-_FORGETFUL = Recipe(learning_rate=1e-2, steps=2_000, batch=128, warmup=100, clip=1.0, b2=0.999)
+_LSTM = Recipe(learning_rate=3e-3, steps=10_000, batch=128, warmup=200, clip=1.0, b2=0.999)
+_RNN = Recipe(learning_rate=7e-4, steps=16_000, batch=128, warmup=200, clip=1.0, b2=0.999)
+_FORGETFUL = Recipe(
+    learning_rate=1e-2, steps=2_000, batch=128, warmup=100, clip=1.0, b2=0.999, optimiser="adam"
+)
 
 RECIPES: Mapping[str, Recipe] = {
     "rnn": _RNN,
     "lstm": _LSTM,
     "stack-rnn": _RNN,
     "stack-lstm": _LSTM,
-    "transformer": Recipe(
-        learning_rate=1e-3, steps=12_000, batch=32, warmup=500, clip=1.0, b2=0.99
-    ),
+    "transformer": Recipe(learning_rate=3e-3, steps=8_000, batch=32, warmup=500, clip=1.0, b2=0.99),
     "memoryless": _FORGETFUL,
     "markov": _FORGETFUL,
 }
