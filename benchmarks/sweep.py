@@ -1,7 +1,7 @@
 """The search for recipes: members of one architecture that differ in optimiser settings.
 
     python benchmarks/sweep.py --model lstm --prior ptw --steps 10000 --limit 300 --out sweep.json \
-        --grid learning_rate=3e-3,1e-2 b2=0.99,0.999 clip=0.3,1
+        --grid learning_rate=1e-3,3e-3 muon=0,1 clip=0.3,1
 
 Every value in the grid with every other, for every prior and seed, all in one program. Members
 with the same seed have the same first weights and read the same sequences. A curriculum goes
@@ -14,6 +14,7 @@ this purpose alone. Seconds of training leave out compiling and measuring.
 """
 
 import argparse
+import functools
 import itertools
 import json
 import math
@@ -41,12 +42,14 @@ from switchpoint.neural.names import MODEL_OPTIONS
 from switchpoint.training import TrainConfig
 from switchpoint.training.ensemble import over_members
 from switchpoint.training.loss import loss_and_gradient
+from switchpoint.training.optimiser import with_muon
 from switchpoint.training.recipes import RECIPES
 
 SETTINGS: dict[str, float] = {  # what may differ between members; NaN is the recipe's value
     "learning_rate": math.nan,
     "warmup": math.nan,  # steps in which the rate rises from 0
     "clip": math.nan,  # the global norm of the gradient
+    "muon": math.nan,  # 1 is Muon for matrices, 0 is Adam for all
     "b1": 0.9,
     "b2": math.nan,
     "eps": 1e-8,
@@ -122,8 +125,9 @@ def config_of(options: argparse.Namespace, length: int) -> TrainConfig:
 
 def members_of(options: argparse.Namespace, config: TrainConfig) -> list[dict[str, Any]]:
     """Prior, seed and settings of each member."""
-    recipe = {"learning_rate": config.learning_rate[0], "warmup": config.warmup}
-    fixed = {**SETTINGS, **recipe, "clip": config.clip, "b2": config.b2}
+    recipe = {name: getattr(config, name) for name in ("warmup", "clip", "b2")}
+    recipe["learning_rate"] = config.learning_rate[0]
+    fixed = {**SETTINGS, **recipe, "muon": config.optimiser == "muon"}
     axes = [[(name, float(v)) for v in text.split(",")] for name, text in options.grid.items()]
     return [
         {"prior": prior, "seed": seed, **fixed, **dict(chosen)}
@@ -143,12 +147,16 @@ def rate_at(settings: dict[str, Array], time: Array, steps: int) -> Float[Array,
     return settings["learning_rate"] * rise * (final + (1 - final) * fall)
 
 
-def optimiser_with(settings: dict[str, Any]) -> optax.GradientTransformation:
-    """Clipping, and the direction of AdamW; the rate is multiplied afterwards."""
-    return optax.chain(
-        optax.clip_by_global_norm(settings["clip"]),
-        optax.scale_by_adam(settings["b1"], settings["b2"], settings["eps"]),
-        optax.add_decayed_weights(settings["weight_decay"]),
+def optimisers_with(settings: dict[str, Any]) -> tuple[optax.GradientTransformation, ...]:
+    """Adam, and Muon with Adam, of clipped gradients; the rate is multiplied afterwards."""
+    adam = optax.scale_by_adam(settings["b1"], settings["b2"], settings["eps"])
+    return tuple(
+        optax.chain(
+            optax.clip_by_global_norm(settings["clip"]),
+            optimiser,
+            optax.add_decayed_weights(settings["weight_decay"]),
+        )
+        for optimiser in (adam, with_muon(adam))
     )
 
 
@@ -157,7 +165,13 @@ def updated(
 ) -> tuple[Network, Network, Any]:
     """One member's network, average and moments after a step."""
     network, average, moments = before
-    direction, moments = optimiser_with(settings).update(gradient, moments, network)
+    (by_adam, of_adam), (by_muon, of_muon) = (
+        optimiser.update(gradient, state, network)
+        for optimiser, state in zip(optimisers_with(settings), moments, strict=True)
+    )
+    moments = (of_adam, of_muon)
+    chosen = functools.partial(jnp.where, settings["muon"] > 0)
+    direction = jax.tree.map(chosen, by_muon, by_adam)
     rate = rate_at(settings, time, steps)
     network = jax.tree.map(lambda weight, way: weight - rate * way, network, direction)
     # Corrected as Adam's moments are: the first weights count for no more than later ones.
@@ -192,7 +206,7 @@ class Sweep:
         keys = jnp.stack([key_for(seed, "weights") for seed in self._seeds])
         networks = jax.jit(jax.vmap(self.config.network))(keys[self._seed])
         averages = jax.tree.map(jnp.zeros_like, networks)
-        moments = jax.vmap(optimiser_with(SETTINGS).init)(networks)
+        moments = tuple(jax.vmap(each.init)(networks) for each in optimisers_with(SETTINGS))
         return State(jnp.int32(0), networks, averages, moments, jnp.zeros(len(self.members)))
 
     def program(self, length: int, batch: int, state: State) -> Callable[[State, Array], State]:

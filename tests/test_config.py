@@ -46,6 +46,7 @@ def test_what_is_left_out_comes_from_the_recipe_and_the_paper(model):
     assert config.learning_rate == (recipe.learning_rate,)
     assert (config.steps, config.warmup, config.clip) == (recipe.steps, recipe.warmup, recipe.clip)
     assert (config.batch, config.b2) == (recipe.batch, recipe.b2)
+    assert config.optimiser == recipe.optimiser
     assert (config.length, config.alphabet) == (256, 2)
     assert (config.prior, config.depth, config.split) == (("ptw",), 8, 0.5)
     assert (config.alpha, config.beta, config.concentration) == (0.5, 0.5, None)

@@ -105,6 +105,20 @@ def test_no_weight_gradient_is_carried_through_the_backward_scan():
     assert scans_that_give_a_weight(lambda *run: _scan(*run)[1][0]) == [False, True]
 
 
+@pytest.mark.parametrize("units", [16, 64, 256])
+@pytest.mark.parametrize("name", ["rnn", "stack-rnn"])
+def test_new_rnns_forget_slowly_and_stay_in_bounds(name, units):
+    network = small(name, hidden=units)
+    cell = network.cell.inner if name == "stack-rnn" else network.cell
+    kept = np.abs(np.linalg.eigvals(np.asarray(cell.weight)))
+    assert kept.max() < 1
+    assert kept.max() ** 256 > 0.1  # something is left of the first symbol
+    assert np.median(kept) ** 256 < 1e-3  # and nothing in most units
+    symbols = jax.random.randint(jax.random.key(1), (4, 2000), 0, 3)
+    logits = np.asarray(jax.jit(lambda rows: network.logits(rows))(symbols))
+    assert np.abs(logits).max() < 30
+
+
 def test_hard_actions_make_a_plain_stack():
     rng = np.random.default_rng(4)
     depth, width = 5, 2

@@ -352,7 +352,9 @@ def test_the_rate_rises_and_falls():
 
 
 def test_one_step_is_adam_on_a_clipped_gradient():
-    config = small(steps=1, warmup=0, schedule="constant", clip=0.01, learning_rate=0.1)
+    config = small(
+        steps=1, warmup=0, schedule="constant", clip=0.01, learning_rate=0.1, optimiser="adam"
+    )
     program = Program(config)
     start = program.start()
     network = jax.tree.map(lambda leaf: leaf[0, 0], start.networks)

@@ -46,6 +46,11 @@ class Cell(eqx.Module, Generic[Carry]):
         """How large each column of the drive is at first, where 1 is usual."""
         return jnp.ones(self.drive_width)
 
+    @property
+    def feedback_scale(self) -> Float[Array, " drive"]:
+        """The same for what comes from the memory, and may return to it."""
+        return jnp.ones(self.drive_width)
+
     @abstractmethod
     def start(self, batch: int) -> Carry:
         """What is remembered before the first token."""
@@ -83,8 +88,8 @@ class RNNCell(Cell[Float[Array, "batch hidden"]]):
 
     def __init__(self, hidden: int, key: PRNGKeyArray) -> None:
         self.hidden = hidden
-        mixing = fan_in_normal(key, hidden, hidden)
-        self.weight = jnp.diag(1 - 1 / time_scales(hidden)) + 0.1 * mixing
+        from_others = 0.1 * fan_in_normal(key, hidden, hidden) * self.feedback_scale
+        self.weight = jnp.diag(1 - 1 / time_scales(hidden)) + from_others
 
     @property
     def drive_width(self) -> int:
@@ -92,8 +97,13 @@ class RNNCell(Cell[Float[Array, "batch hidden"]]):
 
     @property
     def drive_scale(self) -> Float[Array, " hidden"]:
-        # A unit adds up about as many terms as its time scale says.
+        # A unit adds up about as many terms as its time scale says, of either sign.
         return time_scales(self.hidden) ** -0.5
+
+    @property
+    def feedback_scale(self) -> Float[Array, " hidden"]:
+        # What returns may always have the same sign, and must not grow.
+        return 1 / time_scales(self.hidden)
 
     def start(self, batch: int) -> Float[Array, "batch hidden"]:
         return jnp.zeros((batch, self.hidden))

@@ -35,7 +35,7 @@ class StackCell(Cell[StackCarry]):
     ) -> None:
         self.hidden, self.depth, self.width, self.inner = inner.hidden, depth, width, inner
         key_read, key_write = jax.random.split(key)
-        self.read = fan_in_normal(key_read, width, inner.drive_width)
+        self.read = fan_in_normal(key_read, width, inner.drive_width) * inner.feedback_scale
         self.write = fan_in_normal(key_write, inner.hidden, 3 + width)
 
     @property

@@ -25,7 +25,12 @@ def optimiser_of(config: TrainConfig) -> optax.GradientTransformation:
     adam = optax.scale_by_adam(b2=config.b2)
     if config.optimiser == "adam":
         return optax.chain(clipping, adam)
-    return optax.chain(clipping, optax.partition({"muon": muon(), "adam": adam}, _labels))
+    return optax.chain(clipping, with_muon(adam))
+
+
+def with_muon(others: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Muon for the matrices of a network, and what is given for all other leaves."""
+    return optax.partition({"muon": muon(), "others": others}, _labels)
 
 
 def muon() -> optax.GradientTransformation:
@@ -64,12 +69,12 @@ def rate_at(config: TrainConfig, step: Int[Array, ""]) -> Float[Array, ""]:
 
 
 def _labels(network: Any) -> Any:
-    """Which optimiser each leaf has: vectors, and matrices with a short side, have Adam."""
+    """Which leaves are matrices; those with a short side are not."""
 
     def label(path: Any, leaf: Array) -> str:
         name = jax.tree_util.keystr(path)
         known = name.endswith((*_SIDE_BY_SIDE, *_ALONE))
-        return "muon" if known and min(leaf.shape[-2:]) >= _LEAST else "adam"
+        return "muon" if known and min(leaf.shape[-2:]) >= _LEAST else "others"
 
     return jax.tree_util.tree_map_with_path(label, network)
 

@@ -24,8 +24,8 @@ class Recipe:
     """Of matrices; all else has Adam."""
 
 
-_LSTM = Recipe(learning_rate=3e-3, steps=10_000, batch=128, warmup=200, clip=1.0, b2=0.999)
-_RNN = Recipe(learning_rate=7e-4, steps=16_000, batch=128, warmup=200, clip=1.0, b2=0.999)
+_LSTM = Recipe(learning_rate=1.5e-3, steps=10_000, batch=128, warmup=200, clip=1.0, b2=0.999)
+_RNN = Recipe(learning_rate=1e-3, steps=14_000, batch=128, warmup=200, clip=1.0, b2=0.999)
 _FORGETFUL = Recipe(
     learning_rate=1e-2, steps=2_000, batch=128, warmup=100, clip=1.0, b2=0.999, optimiser="adam"
 )
@@ -35,7 +35,7 @@ RECIPES: Mapping[str, Recipe] = {
     "lstm": _LSTM,
     "stack-rnn": _RNN,
     "stack-lstm": _LSTM,
-    "transformer": Recipe(learning_rate=3e-3, steps=8_000, batch=32, warmup=500, clip=1.0, b2=0.99),
+    "transformer": Recipe(learning_rate=3e-3, steps=6_000, batch=32, warmup=500, clip=1.0, b2=0.99),
     "memoryless": _FORGETFUL,
     "markov": _FORGETFUL,
 }

@@ -1,0 +1,124 @@
+"""Muon: matrices turn into orthogonal ones, all else is left to Adam."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from switchpoint.neural import network_from_name
+from switchpoint.training import TrainConfig
+from switchpoint.training.optimiser import muon, optimiser_of, with_muon
+from switchpoint.training.program import Program
+
+# With these options every matrix is known by its name, and the number of matrices in it.
+MATRICES = {
+    "rnn": {".cell.weight": 1, ".output.layers[0].weight": 1},
+    "lstm": {".cell.weight": 4, ".output.layers[0].weight": 1},
+    "stack-rnn": {".cell.inner.weight": 1, ".output.layers[0].weight": 1},
+    "stack-lstm": {".cell.inner.weight": 4, ".output.layers[0].weight": 1},
+    "transformer": {
+        ".blocks.projections": 3,
+        ".blocks.mixing": 1,
+        ".blocks.widening.weight": 1,
+        ".blocks.narrowing.weight": 1,
+    },
+}
+
+
+def network_of(model):
+    # 16 layers, so that vectors of all layers look like a matrix
+    options = {"layers": 16} if model == "transformer" else {"hidden": 32, "readout": 1}
+    return network_from_name(model, 2, 32, jax.random.key(0), **options)
+
+
+def gradient_of(network, seed):
+    leaves, structure = jax.tree.flatten(network)
+    keys = jax.random.split(jax.random.key(seed), len(leaves))
+    drawn = [jax.random.normal(key, leaf.shape) for key, leaf in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(structure, drawn)
+
+
+def by_name(tree):
+    return {
+        jax.tree_util.keystr(path): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+@pytest.mark.parametrize("model", MATRICES)
+def test_matrices_go_along_an_orthogonal_one(model):
+    network, gradient = network_of(model), gradient_of(network_of(model), 1)
+    optimiser = with_muon(optax.set_to_zero())
+    ways, _ = jax.jit(optimiser.update)(gradient, optimiser.init(network))
+    ways, slopes = by_name(ways), by_name(gradient)
+    assert {name for name, way in ways.items() if way.any()} == set(MATRICES[model])
+    for name, count in MATRICES[model].items():
+        for way, slope in zip(*(np.split(x[name], count, -1) for x in (ways, slopes)), strict=True):
+            left, _, right = np.linalg.svd(slope, full_matrices=False)
+            # In the directions of the gradient, every step is about as long as every other.
+            turned = left.mT @ way @ right.mT / (0.2 * max(way.shape[-2:]) ** 0.5)
+            lengths = np.diagonal(turned, axis1=-2, axis2=-1)
+            np.testing.assert_allclose(
+                turned - lengths[..., None] * np.eye(lengths.shape[-1]), 0, atol=1e-3
+            )
+            largest = np.linalg.norm(slope, ord=2, axis=(-2, -1))[..., None]
+            known = np.linalg.svd(slope, compute_uv=False) > 0.02 * largest
+            assert 0.5 < lengths[known].min() <= lengths[known].max() < 1.3
+
+
+def test_the_length_of_a_gradient_does_not_matter_but_its_past_does():
+    network = network_of("rnn")
+    first, second = gradient_of(network, 1), gradient_of(network, 2)
+    matrix = lambda tree: {"weight": tree.cell.weight}  # noqa: E731
+    optimiser = muon()
+
+    def after(*gradients):
+        state = optimiser.init(matrix(network))
+        for gradient in gradients:
+            ways, state = optimiser.update(matrix(gradient), state)
+        return ways["weight"]
+
+    longer = jax.tree.map(lambda leaf: 100 * leaf, first)
+    np.testing.assert_allclose(after(longer), after(first), atol=1e-4)
+    assert jnp.abs(after(first, second) - after(second)).max() > 0.05
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "muon"])
+def test_one_step_of_a_program(optimiser):
+    config = TrainConfig(
+        model="lstm",
+        hidden=16,
+        readout=0,
+        length=8,
+        batch=4,
+        steps=1,
+        warmup=0,
+        schedule="constant",
+        learning_rate=0.1,
+        clip=1e9,
+        optimiser=optimiser,
+    )
+    program = Program(config)
+    start = jax.tree.map(lambda leaf: np.asarray(leaf), program.start())
+    after = program.advance(program.start(), 1)
+    moved = by_name(jax.tree.map(lambda a, b: (a - b)[0, 0], start.networks, after.networks))
+    weight = moved.pop(".cell.weight")
+    for leaf in moved.values():  # the sign of the gradient, unless it is nearly 0
+        np.testing.assert_allclose(np.median(np.abs(leaf)), 0.1, atol=1e-3)
+    if optimiser == "adam":
+        np.testing.assert_allclose(np.median(np.abs(weight)), 0.1, atol=1e-3)
+    else:
+        for gate in np.split(weight, 4, -1):
+            lengths = np.linalg.svd(gate, compute_uv=False) / (0.1 * 0.2 * 16**0.5)
+            assert lengths.max() < 1.3
+            assert np.median(lengths) > 0.5
+
+
+def test_networks_of_few_units_have_adam_alone():
+    config = TrainConfig(model="lstm", hidden=8, readout=0, length=8)
+    network = config.network(jax.random.key(0))
+    gradient = gradient_of(network, 1)
+    for optimiser in (optimiser_of(config), optax.scale_by_adam()):
+        ways, _ = optimiser.update(gradient, optimiser.init(network))
+        assert all(np.allclose(np.abs(leaf), 1, atol=1e-3) for leaf in jax.tree.leaves(ways))
