@@ -88,7 +88,7 @@ class RNNCell(Cell[Float[Array, "batch hidden"]]):
 
     def __init__(self, hidden: int, key: PRNGKeyArray) -> None:
         self.hidden = hidden
-        from_others = 0.1 * fan_in_normal(key, hidden, hidden) * self.feedback_scale
+        from_others = fan_in_normal(key, hidden, hidden) * self.feedback_scale
         self.weight = jnp.diag(1 - 1 / time_scales(hidden)) + from_others
 
     @property

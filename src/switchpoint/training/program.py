@@ -54,12 +54,14 @@ class Program:
     """
 
     config: TrainConfig
+    kernels: str
+    """Which kernels its networks use: auto, fused or plain."""
     mesh: Mesh
     """The devices that replicas are divided among."""
 
     def __init__(self, config: TrainConfig, kernels: str = "auto") -> None:
         self.config = config
-        self._kernels = kernels
+        self.kernels = kernels
         self._sources = [config.source(prior) for prior in config.prior]
         self._optimiser = optimiser_of(config)
         members = config.members()
@@ -136,7 +138,7 @@ class Program:
         square = functools.partial(
             jax.tree.map, lambda leaf: leaf.reshape(*state.loss.shape, *leaf.shape[1:])
         )
-        with using(self._kernels):
+        with using(self.kernels):
             losses, gradients = over_members(
                 functools.partial(loss_and_gradient, chunk=config.chunk),
                 flat(state.networks),

@@ -89,7 +89,7 @@ def _run(
     program: Program, directory: "_RunDirectory | None", progress: Progress, tensorboard: bool
 ) -> TrainedEnsemble:
     config, members = program.config, program.config.members()
-    validation = Validation(config, program.mesh)
+    validation = Validation(config, program.mesh, program.kernels)
     state, reports = _started(program, directory, progress)
     step = int(state.step)
     with contextlib.ExitStack() as stack:
