@@ -104,6 +104,7 @@ SETTINGS = [
         "schedule": "constant",
         "warmup": 13,
         "clip": 0.75,
+        "optimiser": "adam",
         "b2": 0.625,
         "chunk": 16,
         "shortest": 17,

@@ -143,9 +143,10 @@ def test_sinusoids_of_distances_are_products(time, columns):
     np.testing.assert_allclose(products, expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("model", ["rnn", "lstm", "stack-rnn", "stack-lstm"])
-def test_predictions_agree_over_a_long_sequence(model):
-    network = network_from_name(model, 2, 256, jax.random.key(0), hidden=64)
+def test_predictions_agree_over_a_long_sequence(model, seed):
+    network = network_from_name(model, 2, 256, jax.random.key(seed), hidden=64)
     symbols = jax.random.randint(jax.random.key(1), (16, 256), 0, 2)
     found = []
     for path in ("plain", "fused"):
@@ -171,8 +172,9 @@ def test_only_stacks_of_a_moderate_size_have_kernels(depth, width, known):
 @pytest.mark.parametrize(
     ("model", "options"),
     [
-        ("rnn", {"hidden": 16}),
-        ("stack-rnn", {"hidden": 16, "stack_depth": 2, "stack_width": 4}),
+        # No read-out: few different sequences, so a ReLU active on one path alone weighs much.
+        ("rnn", {"hidden": 16, "readout": 0}),
+        ("stack-rnn", {"hidden": 16, "readout": 0, "stack_depth": 2, "stack_width": 4}),
         ("transformer", {"layers": 1, "positions": "sincos"}),
     ],
 )

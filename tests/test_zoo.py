@@ -17,7 +17,15 @@ from switchpoint.zoo.building import LARGEST, best_of, candidates
 from switchpoint.zoo.names import MODELS, SOURCES
 
 LENGTH = 16
-SMALL = {"length": LENGTH, "batch": 8, "steps": 30, "validation": 40, "hidden": 16, "readout": 1}
+SMALL = {
+    "length": LENGTH,
+    "batch": 8,
+    "steps": 30,
+    "learning_rate": 1.5e-2,
+    "validation": 40,
+    "hidden": 16,
+    "readout": 1,
+}
 SEQUENCES = 300
 FEW = 250  # one chunk, for which a program is there already
 

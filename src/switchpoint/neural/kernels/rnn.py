@@ -1,4 +1,8 @@
-"""The steps of an RNN with ReLU units, forward and backward, each in one launch."""
+"""The steps of an RNN with ReLU units, forward and backward, each in one launch.
+
+What a unit keeps of itself is multiplied in float32. It is near 1 in units that forget slowly, and
+narrow numbers would round its distance from 1, which is how fast they forget.
+"""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -48,7 +52,7 @@ def forward(
             partial(_forward_step, tiles=tiles, count=time),
             tiles,
             (batch // tiles.rows, hidden // tiles.units),
-            (tokens, table, weight.astype(NARROW), stack),
+            (tokens, table, _from_others(weight).astype(NARROW), jnp.diag(weight), stack),
             (begun(output, time, NARROW), stack_trace),
             jnp.arange(time, dtype=jnp.int32),
             "rnn_forward",
@@ -72,7 +76,7 @@ def backward(
             partial(_backward_step, tiles=tiles, count=time),
             tiles,
             (batch // tiles.rows, hidden // tiles.units),
-            (weight.T.astype(WIDE), transposed, trace, d_outputs),
+            (_from_others(weight).T.astype(WIDE), jnp.diag(weight), transposed, trace, d_outputs),
             (unwritten(weight, (time, batch, hidden), WIDE, "sums"), d_stack_trace),
             jnp.arange(time - 1, -1, -1, dtype=jnp.int32),
             "rnn_backward",
@@ -85,6 +89,7 @@ def _forward_step(
     tokens: Any,
     table: Any,
     weight: Any,
+    kept: Any,
     stack: Any,
     outputs: Any,
     stack_trace: Any,
@@ -94,6 +99,7 @@ def _forward_step(
 ) -> None:
     part = part_of(time, count, tiles)
     (total,) = sums_before(part, [part.own], tokens, table, weight, stack, outputs, stack_trace)
+    total += outputs[part.previous, part.rows, part.own] * kept[part.own][None, :]
     output = jnp.maximum(total, 0).astype(NARROW)
     outputs[part.t, part.rows, part.own] = output
     if stack is not None:
@@ -103,6 +109,7 @@ def _forward_step(
 def _backward_step(
     time: Any,
     weight: Any,
+    kept: Any,
     stack: Any,
     trace: Trace,
     d_outputs: Any,
@@ -114,9 +121,14 @@ def _backward_step(
 ) -> None:
     part = part_of(time, count, tiles)
     (d_output,) = said_by_next(part, [part.own], weight, stack, trace.stack, d_sums, d_stack_trace)
-    d_output += d_outputs[part.t, part.rows, part.own]
+    own = d_sums[part.t, part.rows, part.own] * kept[part.own][None, :]
+    d_output += jnp.where(part.last, 0.0, own) + d_outputs[part.t, part.rows, part.own]
     active = trace.outputs[part.t, part.rows, part.own] > 0
     d_sum = jnp.where(active, d_output, 0.0).astype(WIDE)
     d_sums[part.previous, part.rows, part.own] = d_sum
     if stack is not None:
         stacks.store_share(part, d_stack_trace.tops, dot(d_sum, stack.read[part.own, :]))
+
+
+def _from_others(weight: Float[Array, "hidden hidden"]) -> Float[Array, "hidden hidden"]:
+    return weight - jnp.diag(jnp.diag(weight))
