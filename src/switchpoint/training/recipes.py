@@ -25,7 +25,7 @@ class Recipe:
 
 
 _LSTM = Recipe(learning_rate=1.5e-3, steps=10_000, batch=128, warmup=200, clip=1.0, b2=0.999)
-_RNN = Recipe(learning_rate=1e-3, steps=14_000, batch=128, warmup=200, clip=1.0, b2=0.999)
+_RNN = Recipe(learning_rate=7e-4, steps=15_000, batch=128, warmup=200, clip=1.0, b2=0.999)
 _FORGETFUL = Recipe(
     learning_rate=1e-2, steps=2_000, batch=128, warmup=100, clip=1.0, b2=0.999, optimiser="adam"
 )
