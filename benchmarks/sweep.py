@@ -127,7 +127,7 @@ def members_of(options: argparse.Namespace, config: TrainConfig) -> list[dict[st
     """Prior, seed and settings of each member."""
     recipe = {name: getattr(config, name) for name in ("warmup", "clip", "b2")}
     recipe["learning_rate"] = config.learning_rate[0]
-    fixed = {**SETTINGS, **recipe, "muon": config.optimiser == "muon"}
+    fixed = {**SETTINGS, **recipe, "muon": float(config.optimiser == "muon")}
     axes = [[(name, float(v)) for v in text.split(",")] for name, text in options.grid.items()]
     return [
         {"prior": prior, "seed": seed, **fixed, **dict(chosen)}

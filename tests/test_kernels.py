@@ -14,6 +14,7 @@ from switchpoint.neural.kernels.waves import waves
 from switchpoint.neural.positions import sinusoids
 from switchpoint.training import TrainConfig
 from switchpoint.training.program import Program
+from switchpoint.training.validation import Validation
 
 
 @pytest.fixture(autouse=True)
@@ -193,6 +194,16 @@ def test_members_of_an_ensemble_go_through_the_kernels_together(model, options):
     plain, fused = gradients("plain"), gradients("fused")
     for a, b in zip(jax.tree.leaves(fused), jax.tree.leaves(plain), strict=True):
         assert np.linalg.norm(a - b) <= 1e-2 * np.linalg.norm(b)
+
+
+def test_validation_takes_the_path_of_its_program():
+    config = TrainConfig(model="rnn", hidden=16, readout=0, length=32, batch=16, validation=16)
+    found = []
+    for path in ("plain", "fused"):
+        program = Program(config, kernels=path)
+        validation = Validation(config, program.mesh, program.kernels)
+        found.append(validation.excess(program.start().networks).mean.item())
+    assert 0 < abs(found[0] - found[1]) < 0.02
 
 
 def test_training_takes_the_path_it_is_told():

@@ -93,6 +93,39 @@ def test_pieces_of_another_configuration_are_refused(pieces):
         Pieces(pieces[1], 1)
 
 
+def test_networks_outlive_a_measurement_that_fails(pieces, tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    piece = piece_of(RUN, ("ptw",), range(1))
+    monkeypatch.setattr("switchpoint.experiments.pieces.regrets", fail)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        carry_out(SCALE, RUN, piece, tmp_path / "work", tmp_path / "out", Watcher())
+    there = {path.name for path in (tmp_path / "out").iterdir()}
+    assert there == {"lstm.ptw.0-0.jsonl", "lstm.ptw.0-0.0.safetensors"}
+    first = sp.load_members(pieces[1] / "lstm.ptw_lin.0-1.0.safetensors")[0]
+    (again,) = sp.load_members(tmp_path / "out" / "lstm.ptw.0-0.0.safetensors")
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_the_tables_say_what_the_results_do(pieces, tmp_path):
+    reproduce(SCALE, tmp_path, ["on-distribution"], networks=Pieces(pieces[1], SCALE.seed))
+    result = load_result(tmp_path, "on-distribution")
+    table = Path(__file__).parent.parent / "study" / "table.py"
+    lines = printed(table, tmp_path / "results" / "on-distribution.nc")
+    (lstm,) = [line for line in lines if line.startswith("| lstm |")]
+    own = result.sel(architecture="lstm")
+    for source in SOURCES:
+        seeds = own["excess"].sel(source=source).values
+        assert f"{np.median(seeds):.3f} (" in lstm
+        assert f"), {seeds.min():.3f} to {seeds.max():.3f} |" in lstm
+    made = result.attrs["provenance"]["networks"]
+    minutes = sum(each["training_seconds"] for each in made.values()) / 60
+    assert sum(line.split(" | ")[0].removeprefix("| ") in made for line in lines) == 3
+    assert f"| all |  |  | {minutes:.1f} |" in lines[-1]
+
+
 def test_a_finished_piece_is_not_done_again(pieces, tmp_path):
     work, out = pieces
     priors, seeds = CUTS[0]
@@ -142,16 +175,17 @@ def test_a_stopwatch_goes_on_and_counts_no_idle_time(tmp_path, monkeypatch):
     assert idle.stop() == pytest.approx(9)
 
 
-def test_the_scripts_explain_themselves():
-    study = Path(__file__).parent.parent / "study"
+def printed(*command):
+    """The lines that a script prints."""
     environment = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
-    listed = subprocess.run(
-        [sys.executable, study / "piece.py", "--list"],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
+    done = subprocess.run(
+        [sys.executable, *command], env=environment, check=True, capture_output=True, text=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_the_scripts_explain_themselves():
+    listed = printed(Path(__file__).parent.parent / "study" / "piece.py", "--list")
     (lstm,) = [line for line in listed if line.startswith("lstm:")]
     assert "40 members" in lstm
     assert "on-distribution" in lstm
