@@ -2,16 +2,18 @@
 
     python study/assemble.py --pieces pieces --out runs/full
 
-Studies whose pieces are not all there are named as not run, and nothing is filled in. Those that
-look at the best networks alone (trajectory, mean-regret, regret-by-index, length-512) are computed
-now, from the networks of the pieces. Results that are done are not made again. The compact ones
-are copied to --record, which is where the package has them.
+Seeds that no piece has are named in the results as not run, studies that lack all seeds of a
+network are named here, and nothing is filled in. Studies that look at the best networks alone
+(trajectory, mean-regret, regret-by-index, length-512) are computed now, from the networks of the
+pieces. Results that are whole are not made again. The compact ones are copied to --record, which
+is where the package has them.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
+from switchpoint import evaluation
 from switchpoint._files import replacing
 from switchpoint.cli.study_progress import watcher_for
 from switchpoint.experiments import SCALES, STUDIES, reproduce, result_path
@@ -38,6 +40,7 @@ def main() -> None:
             for run in study.runs(scale):
                 pieces.check(run)
             possible.append(name)
+            _forget_if_not_whole(given.out, name)
         except ValueError as error:
             why_not[name] = str(error)
     command = "study/piece.py for each piece, then study/assemble.py"
@@ -52,6 +55,13 @@ def main() -> None:
         print(f"{name}: done")
     for name, reason in why_not.items():
         print(f"{name}: not run, {reason}")
+
+
+def _forget_if_not_whole(out: Path, study: str) -> None:
+    """Remove a result that lacks seeds, which may be there now."""
+    path = result_path(out, study)
+    if path.exists() and "not_run" in evaluation.load(path).attrs:
+        path.unlink()
 
 
 if __name__ == "__main__":

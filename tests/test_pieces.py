@@ -20,6 +20,7 @@ from switchpoint.experiments.pieces import carry_out, piece_of
 from switchpoint.experiments.plans import main_run
 from switchpoint.experiments.scales import SOURCES, Ablation
 from switchpoint.experiments.stopwatch import Stopwatch
+from switchpoint.report import write_report
 
 SCALE = replace(TINY, ablations=(Ablation("core", {"model": "lstm", **CELL}),))
 RUN = main_run(SCALE, "lstm")
@@ -73,14 +74,40 @@ def test_studies_from_pieces_are_those_of_whole_runs(whole, pieces, tmp_path):
         assert {"commit", "jax", "finished", "measuring_seconds"} <= set(each)
 
 
-def test_a_missing_piece_is_named_and_nothing_is_filled_in(pieces, tmp_path):
+def test_seeds_that_were_not_run_are_named_and_nothing_is_filled_in(pieces, whole, tmp_path):
     for path in pieces[1].iterdir():
         if ".1-1." not in path.name:
             (tmp_path / path.name).write_bytes(path.read_bytes())
+    studies = ["on-distribution", "longer-lengths"]
+    reproduce(SCALE, tmp_path / "report", studies, networks=Pieces(tmp_path, SCALE.seed))
+    some, all_there = (load_result(out, studies[0]) for out in (tmp_path / "report", whole))
+    assert some.attrs["not_run"] == {"lstm": {"regular": [1], "uniform": [1]}}
+    assert "not_run" not in all_there.attrs
+    excess = some["excess"].sel(architecture="lstm")
+    present = excess.notnull()
+    for source in SOURCES:
+        there = 1 if source in ("regular", "uniform") else 2
+        assert present.sel(source=source).values.tolist() == [True, there == 2]
+    np.testing.assert_allclose(
+        some["excess_median"].sel(source="regular", architecture="lstm"),
+        all_there["excess"].sel(source="regular", architecture="lstm", seed=0),
+        atol=2e-4,
+    )
+    # A study of networks that are all there lacks nothing.
+    assert "not_run" not in load_result(tmp_path / "report", studies[1]).attrs
+    names = [some.attrs["labels"][source] for source in ("regular", "uniform")]
+    text = write_report(tmp_path / "report").read_text()
+    assert f"Not run: LSTM on {names[0]}, seed 1; LSTM on {names[1]}, seed 1." in text
+
+
+def test_a_network_without_any_piece_is_refused(pieces, tmp_path):
+    for path in pieces[1].iterdir():
+        if ".regular_uniform." not in path.name:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
     some = Pieces(tmp_path, SCALE.seed)
-    with pytest.raises(ValueError, match="of lstm on regular there is no piece with seed 1"):
+    with pytest.raises(ValueError, match="there is no piece of lstm on regular"):
         some.check(RUN)
-    with pytest.raises(ValueError, match="no piece with seed 1"):
+    with pytest.raises(ValueError, match="there is no piece of lstm on regular"):
         reproduce(SCALE, tmp_path / "report", ["on-distribution"], networks=some)
     assert not (tmp_path / "report" / "results" / "on-distribution.nc").exists()
 

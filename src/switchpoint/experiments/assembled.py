@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from switchpoint import evaluation
@@ -24,23 +25,23 @@ class Pieces(Networks):
         self._load = cache(evaluation.load)
 
     def check(self, run: TrainingRun) -> None:
-        """Raise a `ValueError` that names what is missing of a run."""
+        """Raise a `ValueError` where there is no seed at all of one of the priors of a run."""
         for prior in run.config.prior:
-            there: set[int] = set()
-            for _, card in self._of(run, prior):
-                first = card["config"]["first_seed"]
-                there |= set(range(first, first + card["config"]["seeds"]))
-            missing = [seed for seed in seeds_of(run) if seed not in there]
-            if missing:
-                raise ValueError(
-                    f"of {run.name} on {prior} there is no piece with "
-                    f"seed{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
-                )
+            if len(self.missing(run, prior)) == run.config.seeds:
+                raise ValueError(f"there is no piece of {run.name} on {prior}")
+
+    def missing(self, run: TrainingRun, prior: str) -> list[int]:
+        """The seeds that no piece has."""
+        there: set[int] = set()
+        for _, card in self._of(run, prior):
+            first = card["config"]["first_seed"]
+            there |= set(range(first, first + card["config"]["seeds"]))
+        return [seed for seed in seeds_of(run) if seed not in there]
 
     def measured(
         self, run: TrainingRun, prior: str, trial: str, sequences: int
     ) -> xr.DataArray | None:
-        """The regret of all seeds, put together from the pieces."""
+        """The regret of all seeds, put together from the pieces; missing ones have NaN."""
         self.check(run)
         name = variable_name(prior, trial)
         found = {}
@@ -55,9 +56,11 @@ class Pieces(Networks):
                 raise ValueError(f"{path} must have {sequences} sequences of {name}")
             for seed in regret["seed"].values:
                 found[int(seed)] = regret.sel(seed=[seed]).isel(sequence=slice(sequences))
-        return xr.concat([found[seed] for seed in seeds_of(run)], "seed")
+        every = np.array(seeds_of(run), np.int32)
+        return xr.concat(list(found.values()), "seed").reindex(seed=every)
 
     def ensemble(self, run: TrainingRun) -> Ensemble:
+        """The networks of all seeds that are there."""
         self.check(run)
         networks: dict[tuple[str, int], tuple[Network, dict[str, Any]]] = {}
         for path in dict.fromkeys(p for prior in run.config.prior for p, _ in self._of(run, prior)):
@@ -66,11 +69,14 @@ class Pieces(Networks):
                     load_members(file), read_card(file)["members"], strict=True
                 ):
                     networks[member["prior"], member["seed"]] = network, member
-        order = [(prior, seed) for prior in run.config.prior for seed in seeds_of(run)]
-        for prior, seed in order:
-            if (prior, seed) not in networks:
-                raise ValueError(f"the network of {run.name} on {prior}, seed {seed}, is missing")
-        pairs = [networks[each] for each in order]
+        pairs = []
+        for prior in run.config.prior:
+            for seed in sorted(set(seeds_of(run)) - set(self.missing(run, prior))):
+                if (prior, seed) not in networks:
+                    raise ValueError(
+                        f"the network of {run.name} on {prior}, seed {seed}, is missing"
+                    )
+                pairs.append(networks[prior, seed])
         return Ensemble([network for network, _ in pairs], {"members": [card for _, card in pairs]})
 
     def provenance(self, runs: Iterable[TrainingRun]) -> dict[str, Any]:

@@ -111,6 +111,8 @@ def _carried_out(
     parts = _parts(out, study)
     work = Work(scale, runs, Kept(parts, study.description(scale)), watcher)
     result = result_of(study, work)
+    if work.not_run:
+        result = result.assign_attrs(not_run=work.not_run)
     training = runs.seconds - trained
     seconds = time.monotonic() - begun - training
     effort = Effort(seconds, training, command, runs.provenance(study.runs(scale)))

@@ -58,6 +58,11 @@ class Networks(ABC):
     ) -> xr.DataArray | None:
         """The regret (seed, sequence) on the trial of this name, if it is known already."""
 
+    def missing(self, run: TrainingRun, prior: str) -> list[int]:
+        """The seeds of a run that were not trained, and have NaN in what was measured."""
+        del run, prior
+        return []
+
     @abstractmethod
     def provenance(self, runs: Iterable[TrainingRun]) -> dict[str, Any]:
         """What made these networks where and in what time, by names; empty where it is us."""

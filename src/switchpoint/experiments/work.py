@@ -27,6 +27,8 @@ class Work:
         self.runs = runs
         self._parts = parts
         self._watcher = watcher
+        self.not_run: dict[str, dict[str, list[int]]] = {}
+        """The seeds that networks were asked of and that were not trained, by run and prior."""
 
     def network_regret(
         self, run: TrainingRun, prior: str, trial: Trial, seeds: int | None = None
@@ -35,6 +37,8 @@ class Work:
 
         Of the first `seeds` of them, or of all.
         """
+        if missing := self.runs.missing(run, prior)[:seeds]:
+            self.not_run.setdefault(run.name, {})[prior] = missing
         known = self.runs.measured(run, prior, trial.name, trial.sequences)
         if known is not None:
             return known.isel(seed=slice(seeds))

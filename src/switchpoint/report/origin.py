@@ -5,12 +5,32 @@ from typing import Any
 
 import xarray as xr
 
+from switchpoint.figures.identity import name_of, source_name
 from switchpoint.report.elements import paragraph
 from switchpoint.report.numbers import listed
 
 
 def origin(dataset: xr.Dataset) -> list[str]:
-    """A paragraph that tells recorded numbers from measured ones; none where all were made here."""
+    """Where the numbers come from, and of which networks there are none.
+
+    Nothing where all of it was made here and is there.
+    """
+    return [*_made_where(dataset), *_not_run(dataset)]
+
+
+def _not_run(dataset: xr.Dataset) -> list[str]:
+    """A paragraph that names the seeds that were not trained."""
+    parts = [
+        f"{name_of(run)} on {source_name(dataset, prior)}, "
+        f"seed{'s' if len(seeds) > 1 else ''} {listed([str(seed) for seed in seeds])}"
+        for run, priors in dataset.attrs.get("not_run", {}).items()
+        for prior, seeds in priors.items()
+    ]
+    return [paragraph(f"Not run: {'; '.join(parts)}.", "missing")] if parts else []
+
+
+def _made_where(dataset: xr.Dataset) -> list[str]:
+    """A paragraph that tells recorded numbers from measured ones."""
     recorded = dataset.attrs.get("recorded")
     if recorded is None:
         if "networks" not in dataset.attrs["provenance"]:
