@@ -260,6 +260,28 @@ def test_one_seed_is_enough():
             assert study_figures(name, dataset)
 
 
+def test_what_is_on_the_optimum_is_drawn_on_it():
+    """Differences that are nothing beside the regret itself do not fill a panel."""
+    dataset = all_studies(length=32)["on-distribution"]
+    optimum = dataset["exact_regret"].sel(exact="optimum")
+    near = {name: optimum + 1e-3 + 0 * dataset[name] for name in dataset if "regret_m" in name}
+    near["regret"] = optimum + 1e-3 + 0 * dataset["regret"]
+    alone = dataset.assign(near).sel(exact=["optimum", "kt"])
+    panels = study_figures("on-distribution", alone)["on-distribution"].axes
+    for axes, bits in zip(panels, optimum.values, strict=True):
+        low, high = axes.get_ylim()
+        assert high - low > 0.1 * bits
+
+
+def test_a_band_of_lengths_holds_all_seeds(studies, figures):
+    dataset = studies["longer-lengths"]
+    (axes,) = figures["longer-lengths"]["longer-lengths"].axes
+    bands = [each.get_paths()[0].get_extents() for each in axes.collections if each.get_paths()]
+    for name, band in zip(dataset["architecture"].values, bands, strict=False):
+        seeds = dataset["excess"].sel(architecture=name)
+        assert band.ymax == pytest.approx(float(seeds.max()))
+
+
 def test_predictors_can_be_told_apart():
     names = [*NETWORKS, "kt", "oracle", "ptw", "lin", "optimum"]
     assert len({colour_of(name) for name in names}) == len(names)

@@ -70,11 +70,12 @@ def _axes(dataset: xr.Dataset, title: str) -> tuple[Figure, Axes]:
 
 
 def _banded(axes: Axes, dataset: xr.Dataset, architecture: str) -> Label:
-    """The mean over seeds with a band of their deviation; returns the label for its end."""
+    """The mean over seeds with a band of them all; returns the label for its end."""
     one = dataset.sel(architecture=architecture)
     style = {"marker": marker_of(architecture), "markersize": 4.5}
-    middle, width = one["excess_mean"].values, one["excess_deviation"].values
-    band(axes, one["length"].values, middle, width, architecture, **style)
+    middle, seeds = one["excess_mean"].values, one["excess"]
+    to_ends = np.stack([middle - seeds.min("seed").values, seeds.max("seed").values - middle])
+    band(axes, one["length"].values, middle, to_ends, architecture, **style)
     if "here_excess" in one:
         for length in one["length"].values:
             at = one.sel(length=length)

@@ -35,13 +35,14 @@ def labels_right(axes: Axes, labels: Sequence[Label]) -> None:
     order = np.argsort(heights, kind="stable")
     places = spread_apart(wanted[order], step)
     top = axes.get_ylim()[1]  # what is above it has no line to lead to
-    leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkB": 0}
+    # To the middle of the text's left edge: elsewhere it would cross the labels beside it.
+    leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkB": 0, "relpos": (0, 0.5)}
     for place, index in zip(places, order, strict=True):
         _, text, colour = labels[index]
         axes.annotate(
             text,
             xy=(1.0, wanted[index]),
-            xytext=(10, (place - wanted[index]) * height),
+            xytext=(14, (place - wanted[index]) * height),
             xycoords="axes fraction",
             textcoords="offset points",
             va="center",
@@ -81,7 +82,8 @@ def exact_lines(axes: Axes, values: dict[str, float], dots_top: float) -> list[L
     floor = min(merged.values(), default=0.0)
     room = max(1.8 * (dots_top - floor), 0.6 * known.get("optimum", floor))
     seen = {name: value for name, value in merged.items() if value <= floor + room}
-    top = max([dots_top, *seen.values()])
+    # Not so near that differences are seen which are nothing beside the regret itself.
+    top = max([dots_top, *seen.values(), floor + 0.1 * known.get("optimum", floor)])
     margin = 0.06 * (top - floor) or 0.1
     axes.set_ylim(floor - margin, top + margin)
     for name, value in seen.items():
@@ -169,17 +171,18 @@ def band(
     axes: Axes,
     at: np.ndarray,
     middle: Float[np.ndarray, " point"],
-    width: Float[np.ndarray, " point"],
+    width: Float[np.ndarray, "*down_up point"],
     predictor: str,
     **options: Any,
 ) -> None:
-    """A line with a band of `width` to either side; without a width (NaN) the line alone."""
+    """A line with a band of `width` to either side, or of (down, up); the line alone where NaN."""
     style = {**line_of(predictor), **options}
     axes.plot(at, middle, **style)
-    low = middle - width
+    down, up = np.broadcast_to(width, (2, len(middle)))
+    low = middle - down
     if axes.get_yscale() == "log":
         low = np.maximum(low, 1e-3 * middle)  # a band to below zero goes down to the edge
-    axes.fill_between(at, low, middle + width, color=style["color"], alpha=0.15, linewidth=0)
+    axes.fill_between(at, low, middle + up, color=style["color"], alpha=0.15, linewidth=0)
 
 
 def plain_numbers(axis: Axis) -> None:

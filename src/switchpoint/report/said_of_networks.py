@@ -78,7 +78,7 @@ def longer_lengths_captions(dataset: xr.Dataset) -> dict[str, Caption]:
         "longer-lengths": Caption(
             alt="Curves of excess regret against the length of the test sequences, one per "
             "network, with a band.",
-            seen=f"Mean over seeds, and a band of their standard deviation. Excess in bits at "
+            seen=f"Mean over seeds, and a band from the lowest to the highest. Excess in bits at "
             f"length {lengths[0]} → {lengths[-1]}: {listed(ends)}.",
             paper="Every network gets worse beyond the length of its training; the LSTM and the "
             "Stack-LSTM generalise best, the Stack-RNN worst.",
