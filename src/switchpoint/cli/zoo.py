@@ -16,7 +16,7 @@ from switchpoint import _checks
 from switchpoint.priors import LIN, PTW, Prior, RandomUniform, RegularPeriodic
 from switchpoint.zoo import NAMES, Check, Zoo
 from switchpoint.zoo import verify as check
-from switchpoint.zoo.scoring import source_of
+from switchpoint.zoo.scoring import BLOCK, source_of
 
 Directory = Annotated[
     Path | None,
@@ -71,16 +71,15 @@ def verify(
         typer.Argument(metavar="NAME", help="Networks of the zoo; all of them if not given."),
     ] = None,
     sequences: Annotated[
-        int, typer.Option(help="How many test sequences each network is measured on.")
+        int, typer.Option(help="How many test sequences each network is measured on, by fifties.")
     ] = 500,
     directory: Directory = None,
 ) -> None:
     """Measure networks of the zoo on this machine, and compare with what their cards say.
 
-    A network passes where its excess regret differs from that on its card by no more than the
-    tolerance on the card and three standard errors of this measurement. The exit status is 1
-    where one fails. With 500 sequences all twenty take a few minutes on two cores; more
-    sequences take longer and find smaller differences.
+    A network passes where its excess regret differs by no more than the tolerance on its card
+    from what the card says of the same sequences. The exit status is 1 where one fails. With 500
+    sequences all twenty take a few minutes on two cores.
 
     For example:
 
@@ -88,8 +87,8 @@ def verify(
     """
     found = Zoo(directory)
     sequences = _checks.positive_int("sequences", sequences)
-    if sequences < 2:
-        raise ValueError(f"sequences must be at least 2, for an error, got {sequences}")
+    if sequences % BLOCK:
+        raise ValueError(f"sequences must be a multiple of {BLOCK}, got {sequences}")
     wanted = list(dict.fromkeys(names or found.names()))
     if not wanted:
         raise ValueError(f"{_EMPTY}: nothing can be verified")
@@ -156,10 +155,10 @@ def _cells(result: Check | str) -> tuple[Any, ...]:
         return Text("fail", "red"), "-", "-", "-", "-"
     return (
         Text(_verdict(result), "green" if result.passed else "red"),
-        _with_error(result.claimed, result.claimed_error),
-        _with_error(result.measured, result.measured_error),
-        f"{result.measured - result.claimed:+.3f}",
-        f"{result.allowed:.3f}",
+        f"{result.claimed:.4f}",
+        f"{result.measured:.4f}",
+        f"{result.measured - result.claimed:+.4f}",
+        f"{result.allowed:.4f}",
     )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from switchpoint.evaluation import evaluate, summarise
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
@@ -12,6 +14,9 @@ from switchpoint.training import TrainConfig
 
 TEST_SEED = 0
 """What test sequences are drawn with, as by `switchpoint evaluate`; training has other keys."""
+
+BLOCK = 50
+"""How many sequences each number of `Score.excess_of_blocks` is the mean of."""
 
 Progress = Callable[[int, int], None]
 """Is told how many sequences are done, and how many there are."""
@@ -27,6 +32,8 @@ class Score:
     excess: float
     """Regret beyond that of the exact optimum, on the same sequences."""
     excess_error: float
+    excess_of_blocks: tuple[float, ...]
+    """The same of every 50 sequences in turn, with which fewer sequences can be compared."""
     regret: float
     regret_error: float
     optimum_regret: float
@@ -46,9 +53,14 @@ def score(
     progress: Progress | None = None,
 ) -> Score:
     """Measure a network against the exact optimum of a source."""
+    if sequences % BLOCK or sequences < BLOCK:
+        raise ValueError(f"sequences must be a multiple of {BLOCK}, got {sequences}")
     predictors = {"network": network, "optimum": bayes_optimal(source)}
     found = evaluate(predictors, source, length, sequences, seed, progress=progress)
     means = summarise(found, "optimum").isel(member=0)
+    regret = found["regret"].isel(member=0)
+    excess = (regret.sel(predictor="network") - regret.sel(predictor="optimum")).values
+    blocks = excess.astype(np.float64).reshape(-1, BLOCK).mean(-1)
     own, best = means.sel(predictor="network"), means.sel(predictor="optimum")
     return Score(
         sequences=sequences,
@@ -56,6 +68,7 @@ def score(
         length=length,
         excess=float(own["excess"]),
         excess_error=float(own["excess_error"]),
+        excess_of_blocks=tuple(round(float(each), 6) for each in blocks),
         regret=float(own["regret"]),
         regret_error=float(own["regret_error"]),
         optimum_regret=float(best["regret"]),
