@@ -33,18 +33,18 @@ def excess_table(result: xr.Dataset) -> Iterator[str]:
     error = result["exact_regret_error"].sel(exact="optimum")
     yield from _head(["", *(labels[source] for source in sources)])
     yield _row(["the optimum's regret", *map(_with_error, optimum.values, error.values)])
-    for architecture in result["architecture"].values:
-        excess = result["excess"].sel(architecture=architecture)
-        median = result["excess_median"].sel(architecture=architecture)
-        cells = zip(
-            median.values,
-            (median / optimum).values,
-            excess.min("seed").values,
-            excess.max("seed").values,
-            strict=True,
-        )
-        texts = (f"{m:.3f} ({share:.1%}), {a:.3f} to {b:.3f}" for m, share, a, b in cells)
-        yield _row([str(architecture), *texts])
+    for architecture in map(str, result["architecture"].values):
+        one = result.sel(architecture=architecture)
+        yield _row([architecture, *(_cell(one.sel(source=source)) for source in sources)])
+
+
+def _cell(one: xr.Dataset) -> str:
+    """What the seeds of one architecture did on one source, and how many where not all were run."""
+    seeds, median = one["excess"], float(one["excess_median"])
+    share = median / float(one["exact_regret"].sel(exact="optimum"))
+    text = f"{median:.3f} ({share:.2%}), {float(seeds.min()):.3f} to {float(seeds.max()):.3f}"
+    count = int(seeds.notnull().sum())
+    return text if count == seeds.size else f"{text}, {count} seed{'s' if count > 1 else ''}"
 
 
 def effort_table(provenance: dict[str, Any]) -> Iterator[str]:
