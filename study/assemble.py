@@ -2,11 +2,11 @@
 
     python study/assemble.py --pieces pieces --out runs/full
 
-Seeds that no piece has are named in the results as not run, studies that lack all seeds of a
-network are named here, and nothing is filled in. Studies that look at the best networks alone
-(trajectory, mean-regret, regret-by-index, length-512) are computed now, from the networks of the
-pieces. Results that are whole are not made again. The compact ones are copied to --record, which
-is where the package has them.
+Networks that no piece has are named in the results as not run, studies that cannot do without them
+are named here, and nothing is filled in. Studies that look at the best networks alone (trajectory,
+mean-regret, regret-by-index, length-512) are computed now, from the networks of the pieces. Results
+that are whole are not made again. The compact ones are copied to --record, which is where the
+package has them.
 """
 
 import argparse
@@ -37,8 +37,7 @@ def main() -> None:
     possible, why_not = [], {}
     for name, study in STUDIES.items():
         try:
-            for run in study.runs(scale):
-                pieces.check(run)
+            pieces.check_study(study, scale)
             possible.append(name)
             _forget_if_not_whole(given.out, name)
         except ValueError as error:

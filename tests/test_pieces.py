@@ -13,16 +13,18 @@ from test_reproduce import CELL, TINY, same
 
 import switchpoint as sp
 from switchpoint import evaluation
-from switchpoint.experiments import Watcher, load_result, reproduce
+from switchpoint.experiments import STUDIES, Watcher, load_result, reproduce
 from switchpoint.experiments.assembled import Pieces
 from switchpoint.experiments.measuring import regrets
 from switchpoint.experiments.pieces import carry_out, piece_of
-from switchpoint.experiments.plans import main_run
+from switchpoint.experiments.plans import ablation_run, length_runs, main_run
 from switchpoint.experiments.scales import SOURCES, Ablation
 from switchpoint.experiments.stopwatch import Stopwatch
 from switchpoint.report import write_report
+from switchpoint.report.origin import _seeds
 
 SCALE = replace(TINY, ablations=(Ablation("core", {"model": "lstm", **CELL}),))
+BOTH = {"lstm": SCALE.architectures["lstm"], "rnn": CELL}
 RUN = main_run(SCALE, "lstm")
 ALL_OF_LSTM = ["mean-regret", "on-distribution", "off-distribution", "longer-lengths", "ablations"]
 
@@ -98,6 +100,52 @@ def test_seeds_that_were_not_run_are_named_and_nothing_is_filled_in(pieces, whol
     names = [some.attrs["labels"][source] for source in ("regular", "uniform")]
     text = write_report(tmp_path / "report").read_text()
     assert f"Not run: LSTM on {names[0]}, seed 1; LSTM on {names[1]}, seed 1." in text
+
+
+def test_ablations_do_without_networks_that_were_not_run(pieces, tmp_path):
+    other = Ablation("core", {"model": "lstm", **CELL, "hidden": 5})
+    never = Ablation("core", {"model": "lstm", **CELL, "hidden": 6})
+    scale = replace(SCALE, ablations=(*SCALE.ablations, other, never))
+    with pytest.raises(ValueError, match="no piece that is for ablations alone"):
+        Pieces(pieces[1], SCALE.seed).check_study(STUDIES["ablations"], scale)
+    for path in pieces[1].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    run = ablation_run(scale, other)
+    piece = piece_of(run, ("ptw",), range(1))
+    carry_out(scale, run, piece, tmp_path / "work", tmp_path, Watcher())
+    some = Pieces(tmp_path, SCALE.seed)
+    some.check_study(STUDIES["ablations"], scale)
+    reproduce(scale, tmp_path / "report", ["ablations"], networks=some)
+    found = load_result(tmp_path / "report", "ablations")
+    assert found["hidden"].values.tolist() == [CELL["hidden"], 5]
+    lacking = ablation_run(scale, never).name
+    assert found.attrs["not_run"][lacking] == {"ptw": list(range(scale.ablation_seeds))}
+
+
+def test_lengths_leave_out_architectures_that_were_not_run(pieces, tmp_path):
+    """Their own lengths are missing, though the main run is there."""
+    with pytest.raises(ValueError, match="no piece that is for other-lengths alone"):
+        Pieces(pieces[1], SCALE.seed).check_study(STUDIES["other-lengths"], SCALE)
+    for path in pieces[1].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    scale = replace(SCALE, other_architectures=("lstm", "rnn"), architectures=BOTH)
+    for run in length_runs(replace(scale, other_architectures=("lstm",))):
+        if run != main_run(scale, "lstm"):
+            piece = piece_of(run, ("ptw",), range(SCALE.seeds))
+            carry_out(scale, run, piece, tmp_path / "work", tmp_path, Watcher())
+    reproduce(scale, tmp_path / "report", ["other-lengths"], networks=Pieces(tmp_path, SCALE.seed))
+    found = load_result(tmp_path / "report", "other-lengths")
+    assert found["architecture"].values.tolist() == ["lstm"]
+    assert {name.split("-")[0] for name in found.attrs["not_run"]} == {"rnn"}
+    assert np.isfinite(found["own_mean"]).all()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [([1], "seed 1"), ([3, 4, 5], "seeds 3 to 5"), ([0, 2], "seeds 0 and 2")],
+)
+def test_seeds_are_named_as_people_do(numbers, text):
+    assert _seeds(numbers) == text
 
 
 def test_a_network_without_any_piece_is_refused(pieces, tmp_path):

@@ -1,6 +1,6 @@
 """Networks and measurements from the files that pieces of training runs left."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,10 @@ import xarray as xr
 
 from switchpoint import evaluation
 from switchpoint.experiments.pieces import piece_card, piece_of, seeds_of, variable_name
+from switchpoint.experiments.plans import main_runs
 from switchpoint.experiments.runs import Ensemble, Networks, TrainingRun
+from switchpoint.experiments.scales import Scale
+from switchpoint.experiments.studies import Study
 from switchpoint.neural import Network, load_members, read_card
 
 
@@ -23,6 +26,17 @@ class Pieces(Networks):
             if card["test_seed"] != test_seed:
                 raise ValueError(f"{path} must be measured with the seed {test_seed}")
         self._load = cache(evaluation.load)
+
+    def check_study(self, study: Study, scale: Scale) -> None:
+        """Raise a `ValueError` where networks are missing without which there is no study."""
+        runs = study.runs(scale)
+        if study.some_runs_suffice:
+            own = [run for run in runs if run not in main_runs(scale)]
+            if not any(self._of(run, prior) for run in own for prior in run.config.prior):
+                raise ValueError(f"there is no piece that is for {study.name} alone")
+        else:
+            for run in runs:
+                self.check(run)
 
     def check(self, run: TrainingRun) -> None:
         """Raise a `ValueError` where there is no seed at all of one of the priors of a run."""
@@ -87,8 +101,9 @@ class Pieces(Networks):
             for path, card in self._of(run, prior)
         }
 
-    def _of(self, run: TrainingRun, prior: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    def _of(self, run: TrainingRun, prior: str) -> list[tuple[Path, dict[str, Any]]]:
         """The pieces of a run that have this prior; one of another configuration is refused."""
+        found = []
         for path, card in self._cards.items():
             config = card["config"]
             if card["run"] == run.name and prior in config["prior"]:
@@ -98,4 +113,5 @@ class Pieces(Networks):
                     raise ValueError(
                         f"{path} is of another configuration of {run.name} than this scale has"
                     )
-                yield path, card
+                found.append((path, card))
+        return found

@@ -33,8 +33,12 @@ def longer_lengths(work: Work) -> xr.Dataset:
 
 
 def other_lengths(work: Work) -> xr.Dataset:
-    """Networks on the length they were trained on, and those of one length on all."""
+    """Networks on the length they were trained on, and those of one length on all.
+
+    An architecture that was not trained on every length is left out.
+    """
     scale = work.scale
+    known = [name for name in scale.other_architectures if _trained_on_all_lengths(work, name)]
     trials = length_trials(scale)
     optimum = _optimum(work, trials)
 
@@ -52,12 +56,18 @@ def other_lengths(work: Work) -> xr.Dataset:
                 },
                 "length",
             )
-            for architecture in scale.other_architectures
+            for architecture in known
         }
         return stacked(rows, "architecture")
 
     result = _result({"own": regret(own=True), "transferred": regret(own=False)}, optimum)
     return result.assign_attrs(base_length=scale.base_length)
+
+
+def _trained_on_all_lengths(work: Work, architecture: str) -> bool:
+    lengths = sorted({work.scale.base_length, *work.scale.other_lengths})
+    lacking = [work.lacks(length_run(work.scale, architecture, n), "ptw") for n in lengths]
+    return not any(lacking)
 
 
 def _optimum(work: Work, trials: Sequence[Trial]) -> xr.DataArray:

@@ -36,6 +36,8 @@ class Study:
     """The fields of a scale that its result depends on."""
     runs: Callable[[Scale], list[TrainingRun]]
     """The training runs whose networks it looks at."""
+    some_runs_suffice: bool = False
+    """Whether it goes without networks that were not trained, and names them."""
 
     def description(self, scale: Scale) -> dict[str, Any]:
         """Everything that decides the numbers, in the types that JSON has."""
@@ -103,6 +105,7 @@ _ALL = (
         compute=other_lengths,
         sizes=("other_lengths", "base_length", "other_sequences"),
         runs=plans.length_runs,
+        some_runs_suffice=True,
     ),
     Study(
         name="ablations",
@@ -112,6 +115,7 @@ _ALL = (
         compute=ablations,
         sizes=("sequences", "ablations"),
         runs=plans.ablation_runs,
+        some_runs_suffice=True,
     ),
     Study(
         name="priors",

@@ -28,7 +28,15 @@ class Work:
         self._parts = parts
         self._watcher = watcher
         self.not_run: dict[str, dict[str, list[int]]] = {}
-        """The seeds that networks were asked of and that were not trained, by run and prior."""
+        """The seeds that were asked for and not trained, by run and prior."""
+
+    def lacks(self, run: TrainingRun, prior: str) -> bool:
+        """Whether no network of a run was trained on `prior`; if so, the result names it."""
+        missing = self.runs.missing(run, prior)
+        if len(missing) < run.config.seeds:
+            return False
+        self.not_run.setdefault(run.name, {})[prior] = missing
+        return True
 
     def network_regret(
         self, run: TrainingRun, prior: str, trial: Trial, seeds: int | None = None

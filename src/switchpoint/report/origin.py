@@ -1,6 +1,6 @@
 """Where numbers come from that were not, or not all, computed on this machine."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import xarray as xr
@@ -21,12 +21,21 @@ def origin(dataset: xr.Dataset) -> list[str]:
 def _not_run(dataset: xr.Dataset) -> list[str]:
     """A paragraph that names the seeds that were not trained."""
     parts = [
-        f"{name_of(run)} on {source_name(dataset, prior)}, "
-        f"seed{'s' if len(seeds) > 1 else ''} {listed([str(seed) for seed in seeds])}"
+        f"{name_of(run)} on {source_name(dataset, prior)}, {_seeds(seeds)}"
         for run, priors in dataset.attrs.get("not_run", {}).items()
         for prior, seeds in priors.items()
     ]
     return [paragraph(f"Not run: {'; '.join(parts)}.", "missing")] if parts else []
+
+
+def _seeds(numbers: Sequence[int]) -> str:
+    """Seeds by their numbers, as a range where they follow each other."""
+    first, last = numbers[0], numbers[-1]
+    if first == last:
+        return f"seed {first}"
+    if list(numbers) == list(range(first, last + 1)):
+        return f"seeds {first} to {last}"
+    return f"seeds {listed([str(number) for number in numbers])}"
 
 
 def _made_where(dataset: xr.Dataset) -> list[str]:
