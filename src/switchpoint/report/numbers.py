@@ -26,8 +26,9 @@ def with_error(value: float, error: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent."""
-    return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
+    """A share in percent, the finer the smaller it is."""
+    digits = 2 if abs(share) < 0.00995 else 1 if abs(share) < 0.0995 else 0
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def listed(parts: Sequence[str]) -> str:
