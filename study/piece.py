@@ -1,13 +1,14 @@
-"""Train one piece of the paper's study, and measure all that the studies ask of it.
+"""Train pieces of the paper's study, and measure all that the studies ask of them.
 
     python study/piece.py lstm --prior ptw --seeds 0-9 --out $OUT
+    python study/piece.py markov-1 markov-2 markov-4 --out $OUT
     python study/piece.py --list
 
 A piece is a training run of the full scale, or some of its priors and seeds: what fits into the
-ten minutes of a call. The command is self-contained. It keeps checkpoints below --work, and the
-same command goes on from them; when all is done it writes a few files of at most 16 MiB to --out.
-Give SWITCHPOINT_COMMIT where the sources have no history. `study/assemble.py` makes the results of
-the studies from these files, `study/zoo.py` the zoo.
+ten minutes of a call; small runs go into one call together. The command is self-contained. It
+keeps checkpoints below --work, and the same command goes on from them; when all is done it writes
+a few files of at most 16 MiB to --out. Give SWITCHPOINT_COMMIT where the sources have no history.
+`study/assemble.py` makes the results of the studies from these files, `study/zoo.py` the zoo.
 """
 
 import argparse
@@ -24,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("run", nargs="?", help="the name of a training run, see --list")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="names of training runs, see --list")
     parser.add_argument("--prior", nargs="+", help="some of its priors; all if not given")
     parser.add_argument("--seeds", help="some of its seeds, as 0-4; all if not given")
     parser.add_argument("--out", type=Path, default=Path("pieces"))
@@ -34,21 +35,25 @@ def main() -> None:
     given = parser.parse_args()
     scale = SCALES[given.scale]
     runs = all_runs(scale)
-    if given.list or given.run is None:
+    if given.list or not given.runs:
         _print_runs(scale, runs)
         return
-    if given.run not in runs:
-        parser.error(f"run must be one of {', '.join(runs)}, got {given.run!r}")
-    run = runs[given.run]
-    seeds = seeds_of(run)
-    if given.seeds is not None:
-        first, _, last = given.seeds.partition("-")
-        seeds = range(int(first), int(last or first) + 1)
-    piece = piece_of(run, given.prior or run.config.prior, seeds)
+    for name in given.runs:
+        if name not in runs:
+            parser.error(f"run must be one of {', '.join(runs)}, got {name!r}")
     with watcher_for(sys.stderr, {}) as watcher:
-        paths = carry_out(scale, run, piece, given.work, given.out, watcher)
-    for path in paths:
-        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+        for run in (runs[name] for name in given.runs):
+            piece = piece_of(run, given.prior or run.config.prior, _seeds(given.seeds, run))
+            for path in carry_out(scale, run, piece, given.work, given.out, watcher):
+                print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
+
+
+def _seeds(text: str | None, run: TrainingRun) -> range:
+    """The seeds that were asked for, or all of a run."""
+    if text is None:
+        return seeds_of(run)
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
 
 
 def all_runs(scale: Scale) -> dict[str, TrainingRun]:
