@@ -6,6 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from switchpoint import evaluation
+from switchpoint.experiments.shipped import RECORDED
+from switchpoint.figures.identity import name_of
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -24,3 +28,19 @@ def test_python_blocks_run(capsys):
 @pytest.mark.parametrize("name", re.findall(r"\]\(([^)]+)\)", README))
 def test_links_lead_somewhere(name):
     assert (ROOT / name).is_file()
+
+
+def test_its_table_is_that_of_the_recorded_results():
+    result = evaluation.load(RECORDED / "on-distribution.nc")
+    optimum = result["exact_regret"].sel(exact="optimum")
+    rows = dict(re.findall(r"^\| ([\w' -]+?) \| (.*) \|$", README, re.MULTILINE))
+    assert rows["the optimum's regret"] == " | ".join(f"{bits:.2f}" for bits in optimum.values)
+    for architecture in map(str, result["architecture"].values):
+        cells = []
+        for source in result["source"].values:
+            one = result.sel(architecture=architecture, source=source)
+            median, count = float(one["excess_median"]), int(one["excess"].notnull().sum())
+            share = median / float(optimum.sel(source=source))
+            few = "" if count == one.sizes["seed"] else f", {count} seeds"
+            cells.append(f"{median:.3f} ({share:.2%}){few}")
+        assert rows[name_of(architecture)] == " | ".join(cells)

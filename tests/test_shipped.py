@@ -30,7 +30,7 @@ def shipped(tmp_path_factory):
     """A zoo of LSTMs and some results, made at the tiny scale in place of the full one."""
     directory = tmp_path_factory.mktemp("shipped")
     reproduce(TINY, directory / "full", RUN_AT_FULL)
-    build([directory / "full" / "runs" / "lstm"], Zoo(directory / "zoo"), 60)
+    build([directory / "full" / "runs" / "lstm"], Zoo(directory / "zoo"), 50)
     return Shipped(directory / "zoo", directory / "full" / "results")
 
 
@@ -125,7 +125,30 @@ def test_an_incomplete_zoo_is_refused_before_anything_is_done(tmp_path):
         reproduce(empty, tmp_path / "out")
 
 
+REFERENCE = {"ptw": 12.16, "lin": 28.30, "regular": 25.04, "uniform": 13.12}
+"""The optimum's regret by an independent program, on 20,000 other sequences in float64."""
+
+
+def test_the_packaged_results_agree_with_the_reference_and_reach_the_goal():
+    found = evaluation.load(RECORDED / "on-distribution.nc")
+    assert found.sizes["seed"] == 10
+    optimum = found["exact_regret"].sel(exact="optimum")
+    error = found["exact_regret_error"].sel(exact="optimum")
+    for source, bits in REFERENCE.items():
+        # The reference has twice the sequences, and so half the variance.
+        assert abs(optimum.sel(source=source) - bits) < 3 * 1.5**0.5 * error.sel(source=source)
+    assert (found["excess_median"] < 0.01 * optimum).all()
+    lin = found["exact_regret"].sel(source="uniform", exact="lin")
+    assert (found["regret"].sel(source="uniform").max() < lin - 2).item()
+
+
 def test_the_packaged_results_are_of_the_full_scale():
+    assert {path.stem for path in RECORDED.glob("*.nc")} >= {
+        "on-distribution",
+        "off-distribution",
+        "longer-lengths",
+        "regret-by-index",
+    }
     for path in RECORDED.glob("*.nc"):
         found = evaluation.load(path)
         assert found.attrs["description"] == STUDIES[path.stem].description(SCALES["full"])

@@ -26,7 +26,7 @@ _OUT = Path("report")
 def reproduce(
     scale: Annotated[
         str, typer.Option(help=f"How large the studies are: {', '.join(SCALES)}.")
-    ] = "quick",
+    ] = "zoo",
     out: Annotated[
         Path,
         typer.Option(metavar="DIR", file_okay=False, help="Where the report and all else goes."),
@@ -41,15 +41,15 @@ def reproduce(
 ) -> None:
     """Carry out the paper's studies, and write a report with every figure.
 
-    Networks are trained where a study needs them. What is done already is left as it is: the
-    same command goes on where an earlier one was stopped. `quick` is for any machine with two
-    cores, `full` is the paper's setting, for a GPU. `zoo` is the paper's setting for any machine:
-    it measures the networks of the zoo on it, on fewer sequences, beside the recorded results of
-    all seeds, and trains nothing; studies that have no recorded results are not run.
+    `zoo` is the paper's setting for any machine: it measures the networks of the zoo on it, on
+    fewer sequences, beside the recorded results of all seeds, and trains nothing; studies that
+    have no recorded results are not run. `quick` trains small networks, on any machine with two
+    cores; `full` is the paper's setting from scratch, for a GPU. What is done already is left as
+    it is: the same command goes on where an earlier one was stopped.
 
     For example:
 
-        switchpoint reproduce --scale quick --out report
+        switchpoint reproduce --out report
     """
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")

@@ -61,7 +61,7 @@ def _lstm_is_near(result: xr.Dataset) -> tuple[bool, str]:
         optimum = float(one["exact_regret"].sel(exact="optimum"))
         part, error = (float(one[name]) / optimum for name in ("excess_mean", "excess_mean_error"))
         holds &= part + _ERRORS * error < 0.1
-        lines.append(f"{_label(result, source)}: {part:.1%} ± {error:.1%} above the optimum")
+        lines.append(f"{_label(result, source)}: {part:.2%} ± {error:.2%} above the optimum")
     return holds, "; ".join(lines)
 
 
@@ -73,7 +73,7 @@ def _regular_is_learned(result: xr.Dataset) -> tuple[bool, str]:
     parts = (one["excess_mean"] + _ERRORS * one["excess_mean_error"]) / oracle
     for architecture in _names(one["architecture"]):
         part = float(one["excess_mean"].sel(architecture=architecture)) / oracle
-        lines.append(f"{architecture} {part:.1%}")
+        lines.append(f"{architecture} {part:.2%}")
     return bool((parts < 0.1).all()), "above KT Oracle: " + ", ".join(lines)
 
 
