@@ -290,7 +290,7 @@ def test_zoo_prints_a_table(packaged, capsys):
     for part in (
         " LIN ",
         f"{parameters:,}",
-        f"{test['excess']:.3f} ± {test['excess_error']:.3f}",
+        f"{test['excess']:.4f} ± {test['excess_error']:.4f}",
         f"{packaged.entries['lstm-lin'].size / 2**20:.2f}",
     ):
         assert part in rows["lstm-lin"]

@@ -167,7 +167,7 @@ def _verdict(result: Check | str) -> str:
 
 
 def _with_error(value: float, error: float) -> str:
-    return f"{value:.3f} ± {error:.3f}"
+    return f"{value:.4f} ± {error:.4f}"
 
 
 def _table(title: str) -> Table:
