@@ -5,10 +5,11 @@ import hashlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from saved_studies import NETWORKS, SOURCES, all_studies
 
 from switchpoint.figures.identity import colour_of, source_name
-from switchpoint.figures.marks import spread_apart
+from switchpoint.figures.marks import measured_here, spread_apart
 from switchpoint.figures.studies import STUDIES, draw_study, study_figures
 from switchpoint.report.captions import study_captions
 
@@ -280,6 +281,18 @@ def test_a_band_of_lengths_holds_all_seeds(studies, figures):
     for name, band in zip(dataset["architecture"].values, bands, strict=False):
         seeds = dataset["excess"].sel(architecture=name)
         assert band.ymax == pytest.approx(float(seeds.max()))
+
+
+@pytest.mark.parametrize(("value", "marks"), [(0.5, 1), (-0.1, 0)])
+def test_a_bar_on_a_logarithmic_scale_goes_down_to_the_edge(value, marks):
+    axes = Figure().subplots()
+    axes.set_yscale("log")
+    axes.set_ylim(1e-3, 10)
+    measured_here(axes, 1.0, "lstm", value, 0.3, log=True)
+    (bar,) = axes.collections[0].get_segments()
+    assert 0 < bar[:, 1].min() < 1e-3
+    assert bar[:, 1].max() == pytest.approx(value + 0.6)
+    assert sum(line.get_marker() == "D" for line in axes.lines) == marks
 
 
 def test_predictors_can_be_told_apart():

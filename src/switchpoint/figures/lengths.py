@@ -29,6 +29,7 @@ def draw_longer_lengths(dataset: xr.Dataset) -> dict[str, Figure]:
             _banded(axes, dataset, architecture)
             for architecture in map(str, dataset["architecture"].values)
         ]
+        _mark_measured_here(axes, dataset)
         _with_zero(axes)
         _mark_length(axes, int(dataset.attrs["length"]))
         figure.draw_without_rendering()
@@ -76,13 +77,21 @@ def _banded(axes: Axes, dataset: xr.Dataset, architecture: str) -> Label:
     middle, seeds = one["excess_mean"].values, one["excess"]
     to_ends = np.stack([middle - seeds.min("seed").values, seeds.max("seed").values - middle])
     band(axes, one["length"].values, middle, to_ends, architecture, **style)
-    if "here_excess" in one:
-        for length in one["length"].values:
-            at = one.sel(length=length)
-            value, error = float(at["here_excess"]), float(at["here_excess_error"])
-            log = axes.get_yscale() == "log"
-            measured_here(axes, float(length), architecture, value, error, log)
     return _end(middle, architecture)
+
+
+def _mark_measured_here(axes: Axes, dataset: xr.Dataset) -> None:
+    """Diamonds of what was measured here, where it was, beside each other."""
+    if "here_excess" not in dataset:
+        return
+    log = axes.get_yscale() == "log"
+    names = [str(name) for name in dataset["architecture"].values]
+    for index, name in enumerate(names):
+        beside = 1.03 ** (index - (len(names) - 1) / 2)
+        for length in dataset["length"].values:
+            one = dataset.sel(architecture=name, length=length)
+            value, error = float(one["here_excess"]), float(one["here_excess_error"])
+            measured_here(axes, float(length) * beside, name, value, error, log)
 
 
 def _barred(axes: Axes, dataset: xr.Dataset, architecture: str, kind: str, dashes: object) -> Label:

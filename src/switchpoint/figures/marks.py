@@ -147,14 +147,19 @@ def measured_here(
 ) -> None:
     """A diamond with a bar of two standard errors, beside dots that were recorded elsewhere.
 
-    Where the scale is, or will be, logarithmic, a bar to below zero goes down to the edge.
+    Where the scale is, or will be, logarithmic, a bar to below zero goes down to the edge, also
+    that of a diamond which is below zero itself.
     """
-    down = min(2 * error, (1 - 1e-6) * value) if log and value > 0 else 2 * error
+    top = value + 2 * error
+    at, marker = (value, "D") if value > 0 or not log else (top, "")
+    if log and at <= 0:
+        return  # all of it is below
+    down = min(at - value + 2 * error, (1 - 1e-6) * at) if log else 2 * error
     axes.errorbar(
         [place],
-        [value],
-        yerr=[[down], [2 * error]],
-        marker="D",
+        [at],
+        yerr=[[down], [top - at]],
+        marker=marker,
         markersize=5,
         markerfacecolor="white",
         markeredgecolor=darker(colour_of(architecture)),
