@@ -41,10 +41,16 @@ def main() -> None:
     for name in given.runs:
         if name not in runs:
             parser.error(f"run must be one of {', '.join(runs)}, got {name!r}")
+    try:
+        pieces = [
+            piece_of(run, given.prior or run.config.prior, _seeds(given.seeds, run))
+            for run in (runs[name] for name in given.runs)
+        ]
+    except ValueError as error:
+        parser.error(str(error))
     with watcher_for(sys.stderr, {}) as watcher:
-        for run in (runs[name] for name in given.runs):
-            piece = piece_of(run, given.prior or run.config.prior, _seeds(given.seeds, run))
-            for path in carry_out(scale, run, piece, given.work, given.out, watcher):
+        for name, piece in zip(given.runs, pieces, strict=True):
+            for path in carry_out(scale, runs[name], piece, given.work, given.out, watcher):
                 print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
 
 
@@ -53,6 +59,8 @@ def _seeds(text: str | None, run: TrainingRun) -> range:
     if text is None:
         return seeds_of(run)
     first, _, last = text.partition("-")
+    if not (first.isdecimal() and (last or first).isdecimal()):
+        raise ValueError(f"seeds must be a number or two, as 0-4, got {text!r}")
     return range(int(first), int(last or first) + 1)
 
 

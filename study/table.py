@@ -1,28 +1,32 @@
-"""The tables of docs/results.md, in Markdown, from the results of the study on the own source.
+"""The tables of docs/results.md, in Markdown, from the recorded results, or others.
 
-    python study/table.py runs/full/results/on-distribution.nc
+    python study/table.py
+    python study/table.py runs/full/results
 
-The first has the excess over the exact optimum of each architecture and source, the second what
-training took.
+Excess over the exact optimum of each architecture and source; what training took; excess on longer
+sequences; and how the fit to PTW goes with robustness on Random Uniform, among the seeds.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
 from switchpoint import evaluation
+from switchpoint.experiments.shipped import RECORDED
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("result", type=Path, help="on-distribution.nc")
-    result = evaluation.load(parser.parse_args().result)
-    print(*excess_table(result), "", *effort_table(result.attrs["provenance"]), sep="\n")
+    parser.add_argument("results", nargs="?", type=Path, default=RECORDED, help="a directory")
+    found = {path.stem: evaluation.load(path) for path in parser.parse_args().results.glob("*.nc")}
+    for needs, table in _TABLES:
+        if set(needs) <= set(found):
+            print(*table(*(found[name] for name in needs)), "", sep="\n")
 
 
 def excess_table(result: xr.Dataset) -> Iterator[str]:
@@ -47,9 +51,9 @@ def _cell(one: xr.Dataset) -> str:
     return text if count == seeds.size else f"{text}, {count} seed{'s' if count > 1 else ''}"
 
 
-def effort_table(provenance: dict[str, Any]) -> Iterator[str]:
+def effort_table(result: xr.Dataset) -> Iterator[str]:
     """Members, hardware and minutes of every piece of training, and of all."""
-    pieces: dict[str, dict[str, Any]] = provenance.get("networks", {})
+    pieces: dict[str, dict[str, Any]] = result.attrs["provenance"].get("networks", {})
     yield from _head(["piece", "members", "on", "training, min", "measuring, min"])
     total = [0.0, 0.0]
     for name, piece in pieces.items():
@@ -58,6 +62,36 @@ def effort_table(provenance: dict[str, Any]) -> Iterator[str]:
         count, device = piece["members"], piece["device"]
         yield _row([name, f"{count}", device, *(f"{each:.1f}" for each in minutes)])
     yield _row(["all", "", "", *(f"{each:.1f}" for each in total)])
+
+
+def lengths_table(result: xr.Dataset) -> Iterator[str]:
+    """The mean over seeds of the excess over PTW, for each length, with its standard error."""
+    lengths = [int(length) for length in result["length"].values]
+    yield from _head(["", *map(str, lengths)])
+    for architecture in map(str, result["architecture"].values):
+        one = result.sel(architecture=architecture)
+        cells = map(_with_error, one["excess_mean"].values, one["excess_mean_error"].values)
+        yield _row([architecture, *cells])
+
+
+def robustness_table(on: xr.Dataset, off: xr.Dataset) -> Iterator[str]:
+    """Networks of PTW: their regret on Random Uniform, and how it goes with their fit to PTW."""
+    yield from _head(["", "regret on Random Uniform", "correlation with the excess on PTW"])
+    for architecture in map(str, on["architecture"].values):
+        fit = on["excess"].sel(architecture=architecture, source="ptw")
+        away = off["regret"].sel(
+            architecture=architecture, train_source="ptw", test_source="uniform"
+        )
+        range_of = f"{float(away.min()):.2f} to {float(away.max()):.2f}"
+        yield _row([architecture, range_of, f"{float(xr.corr(fit, away)):.2f}"])
+
+
+_TABLES: tuple[tuple[tuple[str, ...], Callable[..., Iterator[str]]], ...] = (
+    (("on-distribution",), excess_table),
+    (("on-distribution",), effort_table),
+    (("longer-lengths",), lengths_table),
+    (("on-distribution", "off-distribution"), robustness_table),
+)
 
 
 def _with_error(bits: float, error: float) -> str:

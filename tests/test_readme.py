@@ -1,6 +1,8 @@
 """The README is true: its Python runs as written, and its files are there."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,3 +46,12 @@ def test_its_table_is_that_of_the_recorded_results():
             few = "" if count == one.sizes["seed"] else f", {count} seeds"
             cells.append(f"{median:.3f} ({share:.2%}){few}")
         assert rows[name_of(architecture)] == " | ".join(cells)
+
+
+def test_the_tables_of_the_results_are_those_that_the_script_prints():
+    told = (ROOT / "docs" / "results.md").read_text().splitlines()
+    command = [sys.executable, ROOT / "study" / "table.py"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rows = [line for line in printed.splitlines() if line]
+    assert len(rows) > 25
+    assert [row for row in rows if row not in told] == []

@@ -277,8 +277,8 @@ def test_what_is_on_the_optimum_is_drawn_on_it():
 def test_a_band_of_lengths_holds_all_seeds(studies, figures):
     dataset = studies["longer-lengths"]
     (axes,) = figures["longer-lengths"]["longer-lengths"].axes
-    bands = [each.get_paths()[0].get_extents() for each in axes.collections if each.get_paths()]
-    for name, band in zip(dataset["architecture"].values, bands, strict=False):
+    bands = [each.get_paths()[0].get_extents() for each in axes.collections]
+    for name, band in zip(dataset["architecture"].values, bands, strict=True):
         seeds = dataset["excess"].sel(architecture=name)
         assert band.ymax == pytest.approx(float(seeds.max()))
 

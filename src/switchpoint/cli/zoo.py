@@ -16,7 +16,7 @@ from switchpoint import _checks
 from switchpoint.priors import LIN, PTW, Prior, RandomUniform, RegularPeriodic
 from switchpoint.zoo import NAMES, Check, Zoo
 from switchpoint.zoo import verify as check
-from switchpoint.zoo.scoring import BLOCK, source_of
+from switchpoint.zoo.scoring import source_of, whole_blocks
 
 Directory = Annotated[
     Path | None,
@@ -86,9 +86,7 @@ def verify(
         switchpoint verify lstm-ptw transformer-lin --sequences 2000
     """
     found = Zoo(directory)
-    sequences = _checks.positive_int("sequences", sequences)
-    if sequences % BLOCK:
-        raise ValueError(f"sequences must be a multiple of {BLOCK}, got {sequences}")
+    whole_blocks(_checks.positive_int("sequences", sequences))
     wanted = list(dict.fromkeys(names or found.names()))
     if not wanted:
         raise ValueError(f"{_EMPTY}: nothing can be verified")

@@ -54,7 +54,7 @@ def _made_where(dataset: xr.Dataset) -> list[str]:
             f"Dots, bands and numbers of all seeds are recorded results ({where}). Diamonds are "
             f"the networks of the zoo, measured on this machine on {recorded['here_sequences']:,} "
             "sequences: their excess over the optimum there, with two standard errors, drawn above "
-            "the recorded optimum."
+            "the recorded optimum. A bar without a diamond comes from below the scale."
         )
     ]
 

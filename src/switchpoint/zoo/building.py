@@ -24,7 +24,7 @@ LARGEST = 40 * 2**20
 _TOLERANCE = 0.005
 """Bits by which the same network may differ on the same sequences between machines.
 
-An H200, which rounds products to 10 bits, and a CPU differ by up to 0.0006 on 50 sequences.
+An H200, which rounds products to 10 bits, and a CPU differ by less than 0.0001 on 10,000.
 """
 
 
@@ -137,5 +137,4 @@ def _holds(zoo: Zoo, name: str, network: Network, sequences: int) -> bool:
     except ValueError:
         return False
     pairs = zip(jax.tree.leaves(there), jax.tree.leaves(network), strict=True)
-    same_test = card["test"]["sequences"] == sequences and "excess_of_blocks" in card["test"]
-    return same_test and all(np.array_equal(*each) for each in pairs)
+    return card["test"]["sequences"] == sequences and all(np.array_equal(*each) for each in pairs)

@@ -53,14 +53,13 @@ def score(
     progress: Progress | None = None,
 ) -> Score:
     """Measure a network against the exact optimum of a source."""
-    if sequences % BLOCK or sequences < BLOCK:
-        raise ValueError(f"sequences must be a multiple of {BLOCK}, got {sequences}")
+    blocks = whole_blocks(sequences)
     predictors = {"network": network, "optimum": bayes_optimal(source)}
     found = evaluate(predictors, source, length, sequences, seed, progress=progress)
     means = summarise(found, "optimum").isel(member=0)
     regret = found["regret"].isel(member=0)
     excess = (regret.sel(predictor="network") - regret.sel(predictor="optimum")).values
-    blocks = excess.astype(np.float64).reshape(-1, BLOCK).mean(-1)
+    of_blocks = excess.astype(np.float64).reshape(blocks, BLOCK).mean(-1)
     own, best = means.sel(predictor="network"), means.sel(predictor="optimum")
     return Score(
         sequences=sequences,
@@ -68,12 +67,19 @@ def score(
         length=length,
         excess=float(own["excess"]),
         excess_error=float(own["excess_error"]),
-        excess_of_blocks=tuple(round(float(each), 6) for each in blocks),
+        excess_of_blocks=tuple(round(float(each), 6) for each in of_blocks),
         regret=float(own["regret"]),
         regret_error=float(own["regret_error"]),
         optimum_regret=float(best["regret"]),
         optimum_regret_error=float(best["regret_error"]),
     )
+
+
+def whole_blocks(sequences: int) -> int:
+    """How many blocks the sequences are; others than whole ones are refused."""
+    if sequences % BLOCK or sequences < BLOCK:
+        raise ValueError(f"sequences must be a multiple of {BLOCK}, got {sequences}")
+    return sequences // BLOCK
 
 
 def source_of(card: Mapping[str, Any]) -> Source:
