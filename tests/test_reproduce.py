@@ -146,6 +146,17 @@ def test_exact_values_are_those_of_evaluate(whole):
         assert float(ours["exact_regret_error"]) == pytest.approx(float(theirs["regret_error"]))
 
 
+def test_results_say_on_how_many_sequences_networks_were_tested(whole):
+    for name, count in (
+        ("on-distribution", TINY.sequences),
+        ("longer-lengths", TINY.longer_sequences),
+        ("other-lengths", TINY.other_sequences),
+        ("length-512", TINY.heat_sequences),
+    ):
+        assert load_result(whole, name).attrs["sequences"] == count
+    assert "sequences" not in load_result(whole, "trajectory").attrs
+
+
 def test_networks_are_those_of_the_runs(whole):
     networks = sp.load_members(whole / "runs" / "lstm")
     index = SOURCES.index("lin") * TINY.seeds + 1

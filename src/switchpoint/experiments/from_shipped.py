@@ -1,11 +1,9 @@
 """Results that rest on what is shipped: measured here, recorded, or both side by side."""
 
-from typing import Any
-
 import xarray as xr
 
 from switchpoint.experiments.scales import Scale
-from switchpoint.experiments.studies import Study
+from switchpoint.experiments.studies import Study, tested_sequences
 from switchpoint.experiments.work import Work
 
 HERE = "here_"
@@ -40,7 +38,7 @@ def result_of(study: Study, work: Work) -> xr.Dataset:
     here = study.compute(work)
     if recorded is None or "seed" not in here.dims:
         return here
-    both = _as_recorded(study, recorded, _sequences(study, work.scale.described(study.sizes)))
+    both = _as_recorded(study, recorded, tested_sequences(study, work.scale.described(study.sizes)))
     return both.assign(_of_one_seed(here))
 
 
@@ -58,7 +56,7 @@ def _as_recorded(study: Study, recorded: xr.Dataset, here_sequences: int | None)
     about = recorded.attrs
     told = {
         "scale": about["scale"],
-        "sequences": _sequences(study, about["description"]["scale"]),
+        "sequences": tested_sequences(study, about["description"]["scale"]),
         "here_sequences": here_sequences,
         "provenance": about["provenance"],
     }
@@ -67,9 +65,3 @@ def _as_recorded(study: Study, recorded: xr.Dataset, here_sequences: int | None)
 
 
 _ANEW = ("description", "provenance", "scale")  # of a result, what is not that of the recorded one
-
-
-def _sequences(study: Study, sizes: dict[str, Any]) -> int:
-    """How many sequences the study tests networks on."""
-    numbers = [sizes[name] for name in study.sizes if name.endswith("sequences") and name in sizes]
-    return int(numbers[-1])  # the last named is the most particular

@@ -11,7 +11,7 @@ import xarray as xr
 from switchpoint import evaluation
 from switchpoint._provenance import made_with
 from switchpoint.experiments.scales import Scale
-from switchpoint.experiments.studies import Study
+from switchpoint.experiments.studies import Study, tested_sequences
 
 
 def result_path(out: Path, study: str) -> Path:
@@ -52,8 +52,10 @@ def save_result(out: Path, study: Study, scale: Scale, result: xr.Dataset, effor
     """Write the result of a study, whole or not at all."""
     path = result_path(out, study.name)
     path.parent.mkdir(parents=True, exist_ok=True)
+    description = study.description(scale)
+    sequences = tested_sequences(study, description["scale"])
     about = {
-        "sequences": scale.sequences,
+        **({} if sequences is None else {"sequences": sequences}),
         **result.attrs,
         "study": study.name,
         "title": study.title,
@@ -62,7 +64,7 @@ def save_result(out: Path, study: Study, scale: Scale, result: xr.Dataset, effor
         "scale": scale.name,
         "length": scale.length,
         "labels": scale.labels(),
-        "description": study.description(scale),
+        "description": description,
         "provenance": _provenance(scale, effort),
     }
     evaluation.save(result.assign_attrs(about), path)

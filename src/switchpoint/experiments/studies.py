@@ -47,6 +47,12 @@ class Study:
         return {**sizes, "runs": {run.name: run.config.to_dict() for run in self.runs(scale)}}
 
 
+def tested_sequences(study: Study, sizes: Mapping[str, Any]) -> int | None:
+    """On how many sequences a study tests, by its description; none where it shows single ones."""
+    numbers = [sizes[name] for name in study.sizes if name.endswith("sequences") and name in sizes]
+    return int(numbers[-1]) if numbers else None  # the last named is the most particular
+
+
 def _lstm_run(scale: Scale) -> list[TrainingRun]:
     return [plans.main_run(scale, "lstm")]
 
