@@ -194,6 +194,39 @@ def test_ablations_with_and_without_their_parts(studies, figures):
     assert list(study_captions("ablations", few)) == ["ablations-parameters"]
 
 
+def test_ablations_show_a_part_where_there_is_something_to_compare(studies):
+    dataset = studies["ablations"]
+    parts, models = dataset["part"].values, dataset["model"].values
+    one_of_each_stack = [
+        np.flatnonzero((parts == "stack") & (models == model))[0]
+        for model in ("stack-rnn", "stack-lstm")
+    ]
+    whole_context = np.flatnonzero((parts == "context") & (dataset["context"].values < 0))
+    positions, context = np.flatnonzero(parts == "positions"), np.flatnonzero(parts == "context")
+    core = np.flatnonzero(parts == "core")
+    for chosen, panels in (
+        ([*one_of_each_stack, *positions, *whole_context], ["positions and layers"]),
+        ([*one_of_each_stack, positions[0], *context], ["context window"]),
+        ([*one_of_each_stack, positions[0], *whole_context], []),
+    ):
+        some = dataset.isel(configuration=[*core, *chosen])
+        found = study_figures("ablations", some)
+        expected = ["ablations-parameters"] + ["ablations-transformer"] * bool(panels)
+        assert list(found) == expected
+        captions = study_captions("ablations", some)
+        assert list(captions) == expected
+        if panels:
+            drawn = found["ablations-transformer"].axes
+            assert [axes.get_title(loc="left") for axes in drawn] == panels
+            for title in ("positions and layers", "context window"):
+                said = f"best {title}: " in captions["ablations-transformer"].seen
+                assert said == (title in panels)
+    stacks = np.flatnonzero(parts == "stack")[:2]
+    some = dataset.isel(configuration=[*core, *stacks])
+    assert list(study_figures("ablations", some)) == ["ablations-parameters", "ablations-stack"]
+    assert list(study_captions("ablations", some)) == ["ablations-parameters", "ablations-stack"]
+
+
 def test_priors(studies, figures):
     dataset = studies["priors"]
     found = figures["priors"]

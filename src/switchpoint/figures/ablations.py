@@ -1,5 +1,6 @@
 """What size, stack, positions and context do to the regret."""
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,31 @@ from switchpoint.figures.marks import Label, labels_right, plain_numbers, powers
 from switchpoint.figures.matrix import log_norm, squares
 from switchpoint.figures.style import BLUE, GREEN, ORANGE, WIDTH, new_figure, styled
 
+_Panel = Callable[[Axes, xr.Dataset], list[Label]]
+
 _POSITIONS = {"sincos": (ORANGE, "o"), "alibi": (BLUE, "s"), "relative": (GREEN, "P")}
 
 
 def draw_ablations(dataset: xr.Dataset) -> dict[str, Figure]:
     """Regret against parameters, stacks, and the Transformer's choices."""
     figures = {"ablations-parameters": _parameters(dataset)}
-    if _part(dataset, "stack").size:
+    compared = compared_parts(dataset)
+    if "stack" in compared:
         figures["ablations-stack"] = _stacks(dataset)
-    if _part(dataset, "positions", "context").size:
-        figures["ablations-transformer"] = _transformer(dataset)
+    panels = [panel for part, panel in _PANELS.items() if part in compared]
+    if panels:
+        figures["ablations-transformer"] = _transformer(dataset, panels)
     return figures
+
+
+def compared_parts(dataset: xr.Dataset) -> set[str]:
+    """The parts of which there are at least two configurations to compare, of one network."""
+    found = set()
+    for part in set(dataset["part"].values.astype(str)):
+        models = dataset["model"].values[_part(dataset, part)]
+        if np.unique(models.astype(str), return_counts=True)[1].max() > 1:
+            found.add(part)
+    return found
 
 
 def _part(dataset: xr.Dataset, *parts: str) -> np.ndarray:
@@ -110,46 +125,53 @@ def _stacks(dataset: xr.Dataset) -> Figure:
     return figure
 
 
-def _transformer(dataset: xr.Dataset) -> Figure:
+def _transformer(dataset: xr.Dataset, panels: Sequence[_Panel]) -> Figure:
     with styled():
         figure = new_figure(WIDTH, 3.6)
-        left, right = figure.subplots(1, 2)
-        left.set_title("positions and layers")
-        attention = dataset.isel(configuration=_part(dataset, "positions"))
-        for place, positions in enumerate(dict.fromkeys(map(str, attention["positions"].values))):
-            one = attention.isel(configuration=attention["positions"].values == positions)
-            # Moved a little, so that bars stand beside each other.
-            at = one["layers"].values * 1.04 ** (place - 1)
-            _errors(left, one, at, positions, *_POSITIONS.get(positions, (GREEN, "P")))
-        if attention.sizes["configuration"]:
-            _powers_with_margin(left, np.unique(attention["layers"].values))
-            figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=3)
-        left.set_xlabel("layers")
-        left.set_ylabel("excess regret (bits)")
-        right.set_title("context window")
-        context = dataset.isel(configuration=_part(dataset, "context"))
-        labels = _contexts(right, context)
-        for axes in (left, right):
+        row = figure.subplots(1, len(panels), squeeze=False)[0]
+        labels = [panel(axes, dataset) for panel, axes in zip(panels, row, strict=True)]
+        row[0].set_ylabel("excess regret (bits)")
+        for axes in row:
             low, high = axes.get_ylim()
             axes.set_ylim(min(0.0, low), 1.06 * high)
+            if axes.get_legend_handles_labels()[0]:
+                figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=3)
         figure.draw_without_rendering()
-        labels_right(right, labels)
+        for axes, beside in zip(row, labels, strict=True):
+            labels_right(axes, beside)
     return figure
 
 
-def _contexts(axes: Axes, context: xr.Dataset) -> list[Label]:
+def _positions(axes: Axes, dataset: xr.Dataset) -> list[Label]:
+    """Excess against the number of layers, for each code of positions."""
+    axes.set_title("positions and layers")
+    axes.set_xlabel("layers")
+    attention = dataset.isel(configuration=_part(dataset, "positions"))
+    for place, positions in enumerate(dict.fromkeys(map(str, attention["positions"].values))):
+        one = attention.isel(configuration=attention["positions"].values == positions)
+        # Moved a little, so that bars stand beside each other.
+        at = one["layers"].values * 1.04 ** (place - 1)
+        _errors(axes, one, at, positions, *_POSITIONS.get(positions, (GREEN, "P")))
+    _powers_with_margin(axes, np.unique(attention["layers"].values))
+    return []
+
+
+def _contexts(axes: Axes, dataset: xr.Dataset) -> list[Label]:
     """Excess against the window; returns the label of what seeing everything gives."""
+    axes.set_title("context window")
+    axes.set_xlabel("symbols seen")
+    context = dataset.isel(configuration=_part(dataset, "context"))
     bounded = context.isel(configuration=context["context"].values >= 0).sortby("context")
     whole = context.isel(configuration=context["context"].values < 0)
-    axes.set_xlabel("symbols seen")
-    if not bounded.sizes["configuration"]:
-        return []
     _powers_with_margin(axes, bounded["context"].values)
-    _errors(axes, bounded, bounded["context"].values, "window", GREEN, "P")
+    _errors(axes, bounded, bounded["context"].values, "_window", GREEN, "P")
     wholes = [float(value) for value in whole["excess_mean"].values]
     for value in wholes:
         axes.axhline(value, color=GREEN, linestyle=(0, (4, 2)), linewidth=1.2)
     return [(value, "sees all", GREEN) for value in wholes]
+
+
+_PANELS: Mapping[str, _Panel] = {"positions": _positions, "context": _contexts}
 
 
 def _powers_with_margin(axes: Axes, at: np.ndarray) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import xarray as xr
 
+from switchpoint.figures.ablations import compared_parts
 from switchpoint.figures.identity import name_of, source_name
 from switchpoint.report.caption import Caption
 from switchpoint.report.numbers import bits, listed
@@ -112,10 +113,16 @@ def other_lengths_captions(dataset: xr.Dataset) -> dict[str, Caption]:
 
 
 def ablation_captions(dataset: xr.Dataset) -> dict[str, Caption]:
-    """Captions of the ablations, without those of parts that were not run."""
+    """Captions of the ablations, without those of parts that have nothing to compare."""
     optimum = bits(float(dataset["optimum_regret"]))
-    parts = set(dataset["part"].values.astype(str))
+    compared = compared_parts(dataset)
     needs = {"ablations-stack": {"stack"}, "ablations-transformer": {"positions", "context"}}
+    panels = {"positions": "positions and layers", "context": "context window"}
+    best = [
+        f"best {title}: {_best(dataset, part)}"
+        for part, title in panels.items()
+        if part in compared
+    ]
     captions = {
         "ablations-parameters": Caption(
             alt="Regret against number of parameters, recurrent networks at the left, "
@@ -133,10 +140,9 @@ def ablation_captions(dataset: xr.Dataset) -> dict[str, Caption]:
             "smaller than the whole sequence.",
         ),
         "ablations-transformer": Caption(
-            alt="Excess regret of Transformers against layers for each kind of positions, and "
-            "against the context window.",
-            seen="Mean and standard deviation over seeds. Best at the left: "
-            f"{_best(dataset, 'positions')}; at the right: {_best(dataset, 'context')}.",
+            alt="Excess regret of Transformers, one panel each: "
+            f"{listed([title for part, title in panels.items() if part in compared])}.",
+            seen=f"Mean and standard deviation over seeds; {'; '.join(best)}.",
             paper="All kinds of positions train well, relative ones with 16 layers best; the full "
             "context is better than any window.",
         ),
@@ -144,7 +150,7 @@ def ablation_captions(dataset: xr.Dataset) -> dict[str, Caption]:
     return {
         name: caption
         for name, caption in captions.items()
-        if name not in needs or needs[name] & parts
+        if name not in needs or needs[name] & compared
     }
 
 
