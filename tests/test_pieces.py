@@ -97,9 +97,8 @@ def test_seeds_that_were_not_run_are_named_and_nothing_is_filled_in(pieces, whol
     )
     # A study of networks that are all there lacks nothing.
     assert "not_run" not in load_result(tmp_path / "report", studies[1]).attrs
-    names = [some.attrs["labels"][source] for source in ("regular", "uniform")]
     text = write_report(tmp_path / "report").read_text()
-    assert f"Not run: LSTM on {names[0]}, seed 1; LSTM on {names[1]}, seed 1." in text
+    assert "Not run: LSTM on Regular, seed 1; LSTM on Random Uniform, seed 1." in text
 
 
 def test_ablations_do_without_networks_that_were_not_run(pieces, tmp_path):

@@ -208,6 +208,16 @@ def test_what_is_missing_is_named(studies, tmp_path):
     assert "memory is not drawn: switchpoint figure memory" in text
 
 
+def test_many_networks_that_were_not_run_are_counted_and_each_is_named(studies, tmp_path):
+    lacking = [f"stack-rnn-length-{length}" for length in (8, 16, 32, 64, 128)]
+    not_run = {name: {"ptw": [0, 1, 2]} for name in lacking} | {"lstm": {"lin": [1]}}
+    save_all({"other-lengths": studies["other-lengths"].assign_attrs(not_run=not_run)}, tmp_path)
+    text = Page(write_report(tmp_path).read_text(encoding="utf-8")).text()
+    assert "Not run: LSTM on LIN, seed 1." in text
+    assert "Not run: 5 networks on PTW, seeds 0 to 2" in text
+    assert ", ".join(lacking) in text
+
+
 def test_a_damaged_result_stops_it_and_leaves_the_last_report(tmp_path):
     (tmp_path / "results").mkdir()
     path = write_report(tmp_path)

@@ -11,6 +11,11 @@ def paragraph(text: str, kind: str = "") -> str:
     return f"<p{_class(kind)}>{escape(text)}</p>"
 
 
+def folded(summary: str, text: str) -> str:
+    """A line of plain text that opens to show more of it."""
+    return f"<details><summary>{escape(summary)}</summary>\n{paragraph(text)}</details>"
+
+
 def picture(path: Path, alt: str, caption: Sequence[str]) -> str:
     """The PNG file at `path` inside the page, what it shows in words, and paragraphs below it."""
     data = base64.b64encode(path.read_bytes()).decode("ascii")

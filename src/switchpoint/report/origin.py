@@ -5,9 +5,11 @@ from typing import Any
 
 import xarray as xr
 
-from switchpoint.figures.identity import name_of, source_name
-from switchpoint.report.elements import paragraph
+from switchpoint.figures.identity import name_of
+from switchpoint.report.elements import folded, paragraph
 from switchpoint.report.numbers import listed
+
+_FEW = 4  # networks of one kind that are named in a sentence
 
 
 def origin(dataset: xr.Dataset) -> list[str]:
@@ -19,13 +21,20 @@ def origin(dataset: xr.Dataset) -> list[str]:
 
 
 def _not_run(dataset: xr.Dataset) -> list[str]:
-    """A paragraph that names the seeds that were not trained."""
-    parts = [
-        f"{name_of(run)} on {source_name(dataset, prior)}, {_seeds(seeds)}"
-        for run, priors in dataset.attrs.get("not_run", {}).items()
-        for prior, seeds in priors.items()
+    """What names the networks that were not trained; many of one kind are counted, and folded."""
+    runs: dict[str, list[str]] = {}
+    for run, priors in dataset.attrs.get("not_run", {}).items():
+        for prior, seeds in priors.items():
+            where = f"on {name_of(prior)}, {_seeds(seeds)}"
+            runs.setdefault(where, []).append(name_of(run))
+    few = [
+        f"{name} {where}" for where, names in runs.items() for name in names if len(names) <= _FEW
     ]
-    return [paragraph(f"Not run: {'; '.join(parts)}.", "missing")] if parts else []
+    parts = [paragraph(f"Not run: {'; '.join(few)}.", "missing")] if few else []
+    for where, names in runs.items():
+        if len(names) > _FEW:
+            parts.append(folded(f"Not run: {len(names)} networks {where}", ", ".join(names)))
+    return parts
 
 
 def _seeds(numbers: Sequence[int]) -> str:
