@@ -33,8 +33,8 @@ def main() -> None:
 
 
 def _tell(name: str, done: int, total: int) -> None:
-    if done == total:
-        print(f"{name}: measured on {total} sequences", flush=True)
+    end = "\n" if done == total else "\r"
+    print(f"{name}: measured on {done} of {total} sequences", end=end, flush=True)
 
 
 if __name__ == "__main__":

@@ -129,6 +129,22 @@ def test_building_again_measures_nothing(built, runs):
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+def test_more_rivals_change_the_card_of_one_that_stays_the_best(built, copy, runs, tmp_path):
+    card = neural.read_card(runs[0])
+    for member in card["members"]:  # more of them, all worse
+        member["excess"] += 1.0
+    neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
+    told = []
+    zoo = Zoo(copy)
+    build([*runs, tmp_path / "x.safetensors"], zoo, SEQUENCES, lambda *each: told.append(each))
+    assert told == []
+    for name in ("lstm-ptw", "lstm-lin"):
+        card, before = Zoo(copy).card(name), built.card(name)
+        assert card["chosen"] == {**before["chosen"], "candidates": 6}
+        assert {**card, "chosen": None} == {**before, "chosen": None}
+        assert not weights_differ(Zoo(copy).network(name), built.network(name))
+
+
 def test_frozen_and_unmeasured_networks_are_no_candidates(runs, tmp_path):
     card = neural.read_card(runs[0])
     best = min(m["excess"] for m in card["members"] if m["prior"] == "ptw")

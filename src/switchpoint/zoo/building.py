@@ -85,16 +85,21 @@ def build(
     for name, rivals in found.items():
         best = best_of(rivals)
         network = load_members(best.path)[best.member]
-        if not _holds(zoo, name, network, sequences):
+        card = _card_of_one(best, len(rivals))
+        known = _known(zoo, name, network, sequences)
+        if known is None:
 
             def tell(done: int, total: int, name: str = name) -> None:
                 if progress is not None:
                     progress(name, done, total)
 
-            card = _card_of_one(best, len(rivals))
             source = source_of(card)
             found_score = score(network, source, card["length"], sequences, progress=tell)
-            save_networks(zoo.file(name), [network], {**card, **_measured(name, card, found_score)})
+            card |= _measured(name, card, found_score)
+        else:
+            card = {**known, "chosen": card["chosen"]}  # of more rivals, or fewer, than before
+        if card != known:
+            save_networks(zoo.file(name), [network], card)
             zoo.add(name)
     size = sum(entry.size for entry in zoo.entries.values())
     if size > LARGEST:
@@ -128,13 +133,14 @@ def _measured(name: str, card: dict[str, Any], found: Score) -> dict[str, Any]:
     }
 
 
-def _holds(zoo: Zoo, name: str, network: Network, sequences: int) -> bool:
-    """Whether the zoo has this very network already, measured on as many sequences."""
+def _known(zoo: Zoo, name: str, network: Network, sequences: int) -> dict[str, Any] | None:
+    """The card of this very network, if the zoo has it already, measured on as many sequences."""
     if name not in zoo.entries:
-        return False
+        return None
     try:
         card, there = zoo.card(name), zoo.network(name)
     except ValueError:
-        return False
+        return None
     pairs = zip(jax.tree.leaves(there), jax.tree.leaves(network), strict=True)
-    return card["test"]["sequences"] == sequences and all(np.array_equal(*each) for each in pairs)
+    same = all(np.array_equal(*each) for each in pairs)
+    return card if same and card["test"]["sequences"] == sequences else None
