@@ -10,8 +10,12 @@ at 400 TFLOP/s.
 
 import argparse
 import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
 
 import jax
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -48,57 +52,83 @@ def operations(network: Network, model: str) -> float:
     return 3 * (products + attention)
 
 
+@dataclass(frozen=True)
+class Timing:
+    """What one model took."""
+
+    model: str
+    device: str
+    seconds: float
+    """Of a seed-step."""
+    operations: float
+    peak: float
+    """Bytes of memory in use at once."""
+    compiling: float
+
+
+def timing(model: str, seeds: int, steps: int, kernels: str) -> Timing:
+    """Train `4 * seeds` members of a model for a few steps."""
+    config = TrainConfig(
+        model=model,
+        prior=("ptw", "lin", "regular", "uniform"),
+        period=20,
+        length=LENGTH,
+        batch=BATCH,
+        seeds=seeds,
+        steps=10**6,
+    )
+    program = Program(config, kernels)
+    state = program.start()
+    begun = time.perf_counter()
+    state = program.advance(state, 2)
+    jax.block_until_ready(state.step)
+    compiling = time.perf_counter() - begun
+    begun = time.perf_counter()
+    state = program.advance(state, 2 + steps)
+    jax.block_until_ready(state.step)
+    seconds = (time.perf_counter() - begun) / steps / (4 * seeds)
+    device = jax.devices()[0]
+    return Timing(
+        model,
+        device.device_kind,
+        seconds,
+        operations(config.network(jax.random.key(0)), model),
+        (device.memory_stats() or {}).get("peak_bytes_in_use", 0),
+        compiling,
+    )
+
+
+def row(found: Timing) -> list[str]:
+    published = PUBLISHED.get(found.model)
+    return [
+        found.model,
+        f"{found.seconds * 1e3:.3f}",
+        f"{BARS[found.model]:g}",
+        f"{found.operations / found.seconds / 1e12:.0f}",
+        f"{found.operations / FLOOR * 1e3:.3f}",
+        "-" if published is None else f"{published / found.seconds / 1e3:.0f}x",
+        f"{found.peak / 2**30:.1f}",
+        f"{found.compiling:.1f}",
+    ]
+
+
 def main() -> None:
     options = arguments()
-    device = jax.devices()[0]
-    members = 4 * options.seeds
-    table = Table(title=f"{device.device_kind}, {members} members, {options.kernels} kernels")
-    table.add_column("model")
-    for heading in (
-        "ms/seed-step",
-        "bar",
-        "TFLOP/s",
-        "floor, ms",
-        "times as fast as published",
-        "peak, GiB",
-        "compile, s",
-    ):
-        table.add_column(heading, justify="right")
-    for model in options.models:
-        config = TrainConfig(
-            model=model,
-            prior=("ptw", "lin", "regular", "uniform"),
-            period=20,
-            length=LENGTH,
-            batch=BATCH,
-            seeds=options.seeds,
-            steps=10**6,
-        )
-        work = operations(config.network(jax.random.key(0)), model)
-        program = Program(config, options.kernels)
-        state = program.start()
-        begun = time.perf_counter()
-        state = program.advance(state, 2)
-        jax.block_until_ready(state.step)
-        compiled = time.perf_counter() - begun
-        begun = time.perf_counter()
-        state = program.advance(state, 2 + options.steps)
-        jax.block_until_ready(state.step)
-        seconds = (time.perf_counter() - begun) / options.steps / members
-        peak = (device.memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
-        published = PUBLISHED.get(model)
-        table.add_row(
-            model,
-            f"{seconds * 1e3:.3f}",
-            f"{BARS[model]:g}",
-            f"{work / seconds / 1e12:.0f}",
-            f"{work / FLOOR * 1e3:.3f}",
-            "-" if published is None else f"{published / seconds / 1e3:.0f}",
-            f"{peak:.1f}",
-            f"{compiled:.1f}",
-        )
-        del program, state
+    # A process of its own for each: the peak of memory is that of a whole process.
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
+        waiting = [
+            processes.submit(timing, model, options.seeds, options.steps, options.kernels)
+            for model in options.models
+        ]
+        found = [each.result() for each in waiting]
+    title = f"{found[0].device}, {4 * options.seeds} members, {options.kernels} kernels"
+    table = Table(title=title, box=SIMPLE)
+    for heading in ("model", "ms", "bar", "TFLOP/s", "floor", "published", "GiB", "compile, s"):
+        table.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
+    for each in found:
+        table.add_row(*row(each))
     Console().print(table)
+    print("ms and floor per seed-step; published: times as fast; GiB: most in use at once")
 
 
 if __name__ == "__main__":
