@@ -4,7 +4,8 @@
     python study/table.py runs/full/results
 
 Excess over the exact optimum of each architecture and source; what training took; excess on longer
-sequences; and how the fit to PTW goes with robustness on Random Uniform, among the seeds.
+sequences; how the fit to PTW goes with robustness on Random Uniform, among the seeds; networks
+trained on each length, or on one; sizes and kinds of networks; and too little memory.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import xarray as xr
 
 from switchpoint import evaluation
 from switchpoint.experiments.shipped import RECORDED
+from switchpoint.figures.ablations import compared_parts
 
 
 def main() -> None:
@@ -86,11 +88,56 @@ def robustness_table(on: xr.Dataset, off: xr.Dataset) -> Iterator[str]:
         yield _row([architecture, range_of, f"{float(xr.corr(fit, away)):.2f}"])
 
 
+def trained_lengths_table(result: xr.Dataset) -> Iterator[str]:
+    """The mean excess of networks trained on the length of the test, and on one length alone."""
+    base = result.attrs["base_length"]
+    yield from _head(["trained on", "", *(str(length) for length in result["length"].values)])
+    for kind, trained in (("own", "the same length"), ("transferred", f"{base} alone")):
+        for architecture in map(str, result["architecture"].values):
+            one = result.sel(architecture=architecture)
+            cells = [f"{float(mean):.3f}" for mean in one[f"{kind}_mean"].values]
+            yield _row([trained, architecture, *cells])
+
+
+def ablations_table(result: xr.Dataset) -> Iterator[str]:
+    """Parameters and excess of what was run, where there is something to compare."""
+    compared = compared_parts(result)
+    yield from _head(["", "parameters", "mean", "lowest to highest"])
+    for index in range(result.sizes["configuration"]):
+        one = result.isel(configuration=index)
+        if str(one["part"].values) in compared:
+            seeds = one["excess"]
+            range_of = f"{float(seeds.min()):.3f} to {float(seeds.max()):.3f}"
+            mean = f"{float(one['excess_mean']):.3f}"
+            name, count = str(one["configuration"].values), f"{int(one['parameters']):,}"
+            yield _row([name, count, mean, range_of])
+
+
+def memory_table(result: xr.Dataset) -> Iterator[str]:
+    """The mean regret of networks that see the last symbols alone, and the exact lower bound."""
+    sources = [str(source) for source in result["source"].values]
+    yield from _head(["last symbols", *(result.attrs["labels"][source] for source in sources)])
+    for order in map(int, result["order"].values):
+        trained = result["regret_mean"].sel(order=order)
+        cells = [f"{float(trained.sel(source=source)):.2f}" for source in sources]
+        if order in result["bound_order"].values:
+            bound = result["bound"].sel(bound_order=order)
+            cells = [
+                f"{cell} (bound {float(bound.sel(source=source)):.2f})"
+                for cell, source in zip(cells, sources, strict=True)
+            ]
+        yield _row([str(order), *cells])
+    yield _row(["all", *(f"{float(value):.2f}" for value in result["optimum_regret"].values)])
+
+
 _TABLES: tuple[tuple[tuple[str, ...], Callable[..., Iterator[str]]], ...] = (
     (("on-distribution",), excess_table),
     (("on-distribution",), effort_table),
     (("longer-lengths",), lengths_table),
     (("on-distribution", "off-distribution"), robustness_table),
+    (("other-lengths",), trained_lengths_table),
+    (("ablations",), ablations_table),
+    (("memory",), memory_table),
 )
 
 
