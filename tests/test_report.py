@@ -214,7 +214,7 @@ def test_many_networks_that_were_not_run_are_counted_and_each_is_named(studies, 
     save_all({"other-lengths": studies["other-lengths"].assign_attrs(not_run=not_run)}, tmp_path)
     text = Page(write_report(tmp_path).read_text(encoding="utf-8")).text()
     assert "Not run: LSTM on LIN, seed 1." in text
-    assert "Not run: 5 networks on PTW, seeds 0 to 2" in text
+    assert "Not run: 5 training runs on PTW, seeds 0 to 2" in text
     assert ", ".join(lacking) in text
 
 

@@ -33,7 +33,7 @@ def _not_run(dataset: xr.Dataset) -> list[str]:
     parts = [paragraph(f"Not run: {'; '.join(few)}.", "missing")] if few else []
     for where, names in runs.items():
         if len(names) > _FEW:
-            parts.append(folded(f"Not run: {len(names)} networks {where}", ", ".join(names)))
+            parts.append(folded(f"Not run: {len(names)} training runs {where}", ", ".join(names)))
     return parts
 
 
