@@ -3,9 +3,10 @@
     python study/table.py
     python study/table.py runs/full/results
 
-Excess over the exact optimum of each architecture and source; what training took; excess on longer
-sequences; how the fit to PTW goes with robustness on Random Uniform, among the seeds; networks
-trained on each length, or on one; sizes and kinds of networks; and too little memory.
+Excess over the exact optimum of each architecture and source; what training took; networks on other
+sources beside the exact predictor of their own; how the fit to PTW goes with robustness on Random
+Uniform, among the seeds; networks trained on each length, or on one; too little memory; longer
+sequences; sizes and kinds of networks.
 """
 
 import argparse
@@ -66,6 +67,35 @@ def effort_table(result: xr.Dataset) -> Iterator[str]:
     yield _row(["all", "", "", *(f"{each:.1f}" for each in total)])
 
 
+def more_effort_table(main: xr.Dataset, *others: xr.Dataset) -> Iterator[str]:
+    """Members and minutes of what was trained for other studies than the main ones."""
+    known = main.attrs["provenance"]["networks"]
+    yield from _head(["study", "members", "training, min", "measuring, min"])
+    for result in others:
+        pieces = result.attrs["provenance"]["networks"]
+        own = [pieces[name] for name in pieces if name not in known]
+        minutes = [
+            sum(piece[f"{what}_seconds"] for piece in own) / 60
+            for what in ("training", "measuring")
+        ]
+        count = sum(piece["members"] for piece in own)
+        yield _row([result.attrs["study"], f"{count}", *(f"{each:.1f}" for each in minutes)])
+
+
+def bias_table(result: xr.Dataset) -> Iterator[str]:
+    """Away from home: mean regret beyond that of the exact predictor of the source of training."""
+    labels = result.attrs["labels"]
+    architectures = [str(name) for name in result["architecture"].values]
+    yield from _head(["trained on, tested on", *architectures])
+    for train in map(str, result["train_source"].values):
+        for test in map(str, result["test_source"].values):
+            if test != train:
+                one = result.sel(train_source=train, test_source=test)
+                beyond = one["regret_mean"] - one["exact_regret"].sel(exact=train)
+                cells = [f"{float(beyond.sel(architecture=name)):+.3f}" for name in architectures]
+                yield _row([f"{labels[train]}, {labels[test]}", *cells])
+
+
 def lengths_table(result: xr.Dataset) -> Iterator[str]:
     """The mean over seeds of the excess over PTW, for each length, with its standard error."""
     lengths = [int(length) for length in result["length"].values]
@@ -95,7 +125,8 @@ def trained_lengths_table(result: xr.Dataset) -> Iterator[str]:
     for kind, trained in (("own", "the same length"), ("transferred", f"{base} alone")):
         for architecture in map(str, result["architecture"].values):
             one = result.sel(architecture=architecture)
-            cells = [f"{float(mean):.3f}" for mean in one[f"{kind}_mean"].values]
+            pairs = zip(one[f"{kind}_mean"].values, one[f"{kind}_mean_error"].values, strict=True)
+            cells = [_with_error(mean, error, 4) for mean, error in pairs]
             yield _row([trained, architecture, *cells])
 
 
@@ -118,8 +149,8 @@ def memory_table(result: xr.Dataset) -> Iterator[str]:
     sources = [str(source) for source in result["source"].values]
     yield from _head(["last symbols", *(result.attrs["labels"][source] for source in sources)])
     for order in map(int, result["order"].values):
-        trained = result["regret_mean"].sel(order=order)
-        cells = [f"{float(trained.sel(source=source)):.2f}" for source in sources]
+        one = result.sel(order=order)
+        cells = list(map(_with_error, one["regret_mean"].values, one["regret_mean_error"].values))
         if order in result["bound_order"].values:
             bound = result["bound"].sel(bound_order=order)
             cells = [
@@ -133,16 +164,18 @@ def memory_table(result: xr.Dataset) -> Iterator[str]:
 _TABLES: tuple[tuple[tuple[str, ...], Callable[..., Iterator[str]]], ...] = (
     (("on-distribution",), excess_table),
     (("on-distribution",), effort_table),
-    (("longer-lengths",), lengths_table),
+    (("on-distribution", "other-lengths", "memory", "ablations"), more_effort_table),
+    (("off-distribution",), bias_table),
     (("on-distribution", "off-distribution"), robustness_table),
     (("other-lengths",), trained_lengths_table),
-    (("ablations",), ablations_table),
     (("memory",), memory_table),
+    (("longer-lengths",), lengths_table),
+    (("ablations",), ablations_table),
 )
 
 
-def _with_error(bits: float, error: float) -> str:
-    return f"{bits:.2f} ± {error:.2f}"
+def _with_error(bits: float, error: float, digits: int = 2) -> str:
+    return f"{bits:.{digits}f} ± {error:.{digits}f}"
 
 
 def _head(cells: list[str]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """A study from pieces: the same numbers as of whole runs, resumable, nothing filled in."""
 
+import json
 import os
 import subprocess
 import sys
@@ -271,3 +272,22 @@ def test_bad_seeds_are_refused_in_words():
         printed(study, "lstm", "--seeds", "first")
     assert caught.value.returncode == 2
     assert caught.value.stderr.endswith("as 0-4, got 'first'\n")
+
+
+def test_jumps_are_found_in_the_reports(tmp_path):
+    rows = [
+        {"step": step, "excess": [*of_ptw, *of_lin]}
+        for step, of_ptw, of_lin in (
+            (5, (2.0, 1.0), (0.5, 0.5)),
+            (10, (1.0, 3.0), (0.75, 0.25)),
+            (15, (1.25, 0.5), (0.5, 0.5)),
+        )
+    ]
+    path = tmp_path / "lstm.ptw_lin.3-4.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    script = Path(__file__).parent.parent / "study" / "jumps.py"
+    assert printed(script, path) == [
+        "lstm on ptw, seed 4: +2.00 by step 10, ended at 0.500",
+        "lstm on ptw, seed 3: +0.25 by step 15, ended at 1.250",
+    ]
+    assert printed(script, path, "--prior", "lin")[0].startswith("lstm on lin, seed 4: +0.25 by")

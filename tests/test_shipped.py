@@ -132,6 +132,7 @@ REFERENCE = {"ptw": 12.16, "lin": 28.30, "regular": 25.04, "uniform": 13.12}
 def test_the_packaged_results_agree_with_the_reference_and_reach_the_goal():
     found = evaluation.load(RECORDED / "on-distribution.nc")
     assert found.sizes["seed"] == 10
+    assert found["excess"].notnull().all()
     optimum = found["exact_regret"].sel(exact="optimum")
     error = found["exact_regret_error"].sel(exact="optimum")
     for source, bits in REFERENCE.items():
@@ -148,6 +149,9 @@ def test_the_packaged_results_are_of_the_full_scale():
         "off-distribution",
         "longer-lengths",
         "regret-by-index",
+        "other-lengths",
+        "ablations",
+        "memory",
     }
     for path in RECORDED.glob("*.nc"):
         found = evaluation.load(path)
