@@ -68,6 +68,49 @@ def test_single_precision_posterior(prior):
         assert np.all(np.isfinite(field))
 
 
+@pytest.mark.parametrize(
+    "prior",
+    [
+        *(sp.Renewal([1 - t, *[0] * 298, t]) for t in (1e-5, 1e-7, 1e-9, 1e-12)),
+        *(sp.Geometric(1 - t) for t in (1e-7, 1e-12)),
+        *(sp.PTW(7, 1 - t) for t in (1e-7, 1e-12)),
+    ],
+    ids=lambda prior: name(prior)[:40] + name(prior)[-10:],
+)
+def test_hazards_within_rounding_of_one(prior):
+    ones = np.ones(64, int)
+    predictors = [
+        sp.bayes_optimal(sp.Source(prior)),
+        sp.bayes_optimal(sp.Source(prior), max_hypotheses=65),
+    ]
+    with jax.enable_x64(True):
+        double = np.exp(np.asarray(predictors[0].log_probs(ones)))
+        truth = predictors[0].posterior(ones)
+    for predictor in predictors:
+        np.testing.assert_allclose(np.exp(predictor.log_probs(ones)), double, atol=1e-5)
+    single = predictors[0].posterior(ones)
+    np.testing.assert_allclose(single.switch_smoothed, truth.switch_smoothed, atol=1e-4)
+    assert float(single.map_log_prob) == pytest.approx(float(truth.map_log_prob), abs=1e-3)
+    assert float(single.map_log_prob) <= 1e-5
+
+
+def test_survival_within_rounding_of_zero():
+    for prior, exact in (
+        (sp.PTW(8, 1 - 1e-12), np.log(1e-12 * np.arange(8, 0, -1))),
+        (sp.Geometric(1 - 1e-12), np.log(1e-12) * 2.0 ** np.arange(8)),
+    ):
+        runs = 2 ** np.arange(8)
+        np.testing.assert_allclose(prior.log_survival(np.zeros(8, int), runs), exact, rtol=1e-4)
+
+
+def test_a_rare_survival_is_drawn_as_often_as_it_should_be(key):
+    rare = sp.Renewal([1 - 2.0**-20, 2.0**-20])
+    starts = rare.sample_starts(key, 50_000, 200)
+    survived = np.sum(np.diff(np.asarray(starts)) == 0)
+    expected = 199 * 50_000 * 2.0**-20
+    assert abs(survived - expected) < 5 * expected**0.5
+
+
 def test_counts_never_overflow():
     # 70,000 ones: past 8 and 16 bits. KT's estimate is (n + 1/2) / (n + 1).
     ones = np.ones(70_000, np.int8)

@@ -1,8 +1,12 @@
 """Bad arguments give a ValueError that names the argument and its value."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import switchpoint as sp
@@ -14,6 +18,18 @@ KEY = jax.random.key(0)
 def predict(symbols, prior=None, segment=None):
     source = sp.Source(prior or sp.LIN(), segment or sp.Bernoulli())
     return sp.bayes_optimal(source).log_probs(symbols)
+
+
+class Bad(sp.Prior):
+    hazard: float
+
+    def hazard_after(self, start, run):
+        return jnp.where(jnp.asarray(run) + jnp.asarray(start) == 104, self.hazard, 0.5)
+
+
+class Scalar(sp.Prior):
+    def hazard_after(self, start, run):  # noqa: ARG002
+        return 0.5
 
 
 BAD = {
@@ -56,7 +72,22 @@ BAD = {
     "from 0 to 2, got 3 at position 1": lambda: predict([0, 3], segment=sp.Categorical(3)),
     "from 0 to 1, got nan at position 1": lambda: predict([0.0, np.nan]),
     "from 0 to 1, got 0.5 at position 1": lambda: predict([0.0, 0.5]),
-    "symbols must be whole numbers, got dtype <U1": lambda: predict(["0", "1"]),
+    "symbols must be whole numbers, got '0' (dtype <U1)": lambda: predict(["0", "1"]),
+    "real values are not supported": lambda: predict([0.0, 0.25]),
+    "switchpoint.Categorical(8)": lambda: predict([0, 1, 7, 1]),
+    "got the str '0110'": lambda: predict("0110"),
+    "got the bytes b'01'": lambda: predict(b"01"),
+    "got the generator": lambda: predict(bit for bit in (0, 1)),
+    "same length, got [[0, 1], [0]]": lambda: predict([[0, 1], [0]]),
+    "got None": lambda: predict([0, None, 1]),
+    "one column, got a DataFrame of 2 (a, b)": lambda: predict(pd.DataFrame({"a": [0], "b": [1]})),
+    "alpha must be from 1e-15 to 1e+15, got 1e-30": lambda: sp.Bernoulli(1e-30, 1e30),
+    "Bad.hazard_after must return probabilities from 0 to 1, got 1.5": lambda: sp.Source(Bad(1.5)),
+    "probabilities from 0 to 1, got nan": lambda: sp.Source(Bad(float("nan"))),
+    "must work elementwise": lambda: sp.Source(Scalar()),
+    "begin and end must be from 0 to 1 and in order, got 1 and 0": lambda: (
+        sp.bayes_optimal(sp.Source(sp.PTW(2))).posterior([0, 1]).switch_within(1, 0)
+    ),
     "symbols must hold at least one symbol, got shape (0,)": lambda: predict([]),
     "symbols must hold at least one symbol, got shape ()": lambda: predict(1),
     "max_hypotheses must be a whole number of at least 1, got 0": lambda: sp.bayes_optimal(
@@ -107,3 +138,46 @@ def test_integral_floats_and_booleans_are_symbols():
     np.testing.assert_array_equal(predict([0.0, 1.0, 1.0]), exact)
     np.testing.assert_array_equal(predict(np.array([False, True, True])), exact)
     np.testing.assert_array_equal(predict(jnp.array([0, 1, 1], jnp.uint8)), exact)
+    np.testing.assert_array_equal(predict(np.array([0, True, 1], object)), exact)
+
+
+def test_one_column_of_a_dataframe_is_a_sequence():
+    bits = [0, 1, 1, 0]
+    exact = predict(bits)
+    frame = pd.DataFrame({"x": bits, "y": [1, 1, 1, 1]})
+    for one in (frame[["x"]], frame["x"], frame[["x"]].astype("Int64"), PolarsLike(bits)):
+        np.testing.assert_array_equal(predict(one), exact)
+    np.testing.assert_array_equal(predict(frame.to_numpy().T)[0], exact)
+
+
+class PolarsLike:
+    """What a polars DataFrame of one column looks like."""
+
+    def __init__(self, values):
+        self.columns = ["x"]
+        self._values = values
+
+    def to_numpy(self):
+        return np.array(self._values)[:, None]
+
+
+def test_arguments_of_the_wrong_type():
+    # In a process of its own: here, annotations are checked before the package can.
+    calls = {
+        "key must be a JAX random key, such as jax.random.key(0), got 0": (
+            "sp.Source(sp.LIN()).sample(0, 1, 5)"
+        ),
+        "got 7": "sp.bayes_optimal(sp.Source(sp.LIN())).posterior([0, 1]).sample(7, 1)",
+        "prior must be a Prior, such as switchpoint.PTW(8), got 'ptw'": "sp.Source('ptw')",
+        "segment must be a Segment": "sp.Source(sp.PTW(3), 2)",
+        "source must be a Source": "sp.bayes_optimal(sp.PTW(3))",
+        "got PTW(depth=3, split=0.5)": "sp.bayes_optimal(sp.PTW(3))",
+    }
+    script = "import switchpoint as sp\n" + "".join(
+        f"try: {call}\nexcept ValueError as error: print(error)\n" for call in calls.values()
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    for message, line in zip(calls, done.stdout.splitlines(), strict=True):
+        assert message in line

@@ -85,6 +85,16 @@ class Enumeration:
     def switch_probability(self):
         return self.weights @ np.asarray(self.partitions, float)
 
+    def switch_count_pmf(self):
+        """P(k switches), k = 0..length-1."""
+        counts = np.asarray(self.partitions).sum(-1)
+        return np.bincount(counts, self.weights, minlength=len(self.symbols))
+
+    def switch_within(self, begin, end):
+        """P(at least one switch at begin..end, both included)."""
+        inside = np.asarray(self.partitions)[:, begin : end + 1].any(-1)
+        return float(self.weights @ inside)
+
     def probs(self):
         """The posterior mean of the distribution at each time."""
         mean = np.zeros((len(self.symbols), self.segment.alphabet))

@@ -2,12 +2,13 @@
 
 import math
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Int
+from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
 
 
 def positive_int(name: str, value: Any) -> int:
@@ -70,6 +71,17 @@ def distribution(name: str, values: Any) -> tuple[float, ...]:
     return tuple((array[: np.flatnonzero(array)[-1] + 1] / total).tolist())
 
 
+def random_key(value: Any) -> PRNGKeyArray:
+    """`value` as a random key; a number is refused, since it may be a seed by mistake."""
+    try:
+        jax.random.key_impl(value)  # also of the older kind of keys, arrays of uint32
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"key must be a JAX random key, such as jax.random.key(0), got {shown(value)}"
+        ) from error
+    return value
+
+
 def symbols(values: Any, alphabet: int, name: str = "symbols") -> Int[Array, "*batch time"]:
     """`values` as an int32 array of symbols 0..alphabet-1 with time last.
 
@@ -80,7 +92,7 @@ def symbols(values: Any, alphabet: int, name: str = "symbols") -> Int[Array, "*b
             raise ValueError(f"{name} must be whole numbers, got dtype {values.dtype}")
         known = None
     else:
-        known = np.asarray(values)
+        known = _as_array(values, name)
     shape = values.shape if known is None else known.shape
     if len(shape) == 0 or 0 in shape:
         raise ValueError(f"{name} must hold at least one symbol, got shape {tuple(shape)}")
@@ -93,15 +105,60 @@ def symbol(value: Any, alphabet: int) -> Int[ArrayLike, ""]:
     """`value` as one int32 symbol 0..alphabet-1; unchecked inside `jit`."""
     if isinstance(value, jax.core.Tracer):
         return value.astype(jnp.int32)
-    known = np.asarray(value)
+    known = _as_array(value, "symbol")
     if known.ndim != 0:
         raise ValueError(f"symbol must be a single symbol, got shape {known.shape}")
     return np.int32(_known_symbols(known, alphabet, "symbol"))
 
 
+def shown(value: Any) -> str:
+    """A value for a message: on one line, and not too long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _as_array(values: Any, name: str) -> np.ndarray:
+    """Numbers, lists, arrays, Series and DataFrames of one column as an array."""
+    if isinstance(values, str | bytes | bytearray | dict | set | frozenset | Iterator):
+        advice = {
+            str: "map each symbol to a number from 0 first",
+            bytes: "pass list(data) for an alphabet of 256",
+            bytearray: "pass list(data) for an alphabet of 256",
+        }.get(type(values), "make a list or an array of it first")
+        raise ValueError(
+            f"{name} must be whole numbers in a list or an array, "
+            f"got the {type(values).__name__} {shown(values)}: {advice}"
+        )
+    if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or polars
+        columns = [str(column) for column in values.columns]
+        if len(columns) != 1:
+            raise ValueError(
+                f"{name} must be one column, got a DataFrame of {len(columns)} "
+                f"({', '.join(columns[:5])}{', ...' if len(columns) > 5 else ''}): pass one of "
+                "them, such as df['x'], or df.to_numpy().T for a sequence from each column"
+            )
+        values = values.to_numpy()[:, 0]
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(
+            f"{name} must have sequences of the same length, got {shown(values)}"
+        ) from error
+    if array.dtype == object:
+        whole = all(isinstance(each, int | np.integer | np.bool_) for each in array.ravel())
+        return array.astype(np.int64) if whole else array
+    return array
+
+
 def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must be whole numbers, got dtype {array.dtype}")
+        odd = next(
+            (each for each in array.ravel().tolist() if not isinstance(each, int | float)), ""
+        )
+        raise ValueError(
+            f"{name} must be whole numbers, got {shown(odd)} (dtype {array.dtype}): map each "
+            f"symbol to a number from 0 to {alphabet - 1} first"
+        )
     if array.dtype.kind != "f" and array.min() >= 0 and array.max() < alphabet:
         return array  # the usual case, in two quick passes
     bad = ~((array >= 0) & (array < alphabet) & (array == np.floor(array)))
@@ -110,10 +167,21 @@ def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
         where = "" if not at else f" at position {at[-1]}"
         if len(at) > 1:
             where += f" of sequence {at[0] if len(at) == 2 else at[:-1]}"
+        value = array[at].item()
         raise ValueError(
-            f"{name} must be whole numbers from 0 to {alphabet - 1}, got {array[at].item()}{where}"
+            f"{name} must be whole numbers from 0 to {alphabet - 1}, got {value}{where}"
+            f"{_advice(value, array, alphabet)}"
         )
     return array
+
+
+def _advice(value: float, array: np.ndarray, alphabet: int) -> str:
+    """What to do about a value that is no symbol."""
+    if math.isfinite(value) and value != math.floor(value):
+        return "; real values are not supported: turn them into symbols first, by numpy.digitize"
+    if alphabet <= value < 1000 and (array >= 0).all():
+        return f"; a larger alphabet is switchpoint.Categorical({int(array.max()) + 1})"
+    return ""
 
 
 def _as_int(name: str, value: Any) -> int:

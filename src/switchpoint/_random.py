@@ -21,3 +21,12 @@ def uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
 def key_for(seed: int, purpose: str) -> PRNGKeyArray:
     """A key of its own for each purpose, so that what is trained on is never tested on."""
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(purpose.encode()))
+
+
+def constants_of_fast_draws(leaf: object) -> bool:
+    """Whether a parameter has one of the values that programs of their own draw from faster.
+
+    A fair coin is one random bit, and Beta(1/2, 1/2) has a closed form. Samplers hold these
+    values static and trace all others, so that no other value compiles anew.
+    """
+    return isinstance(leaf, float) and leaf in (0.0, 0.5, 1.0)

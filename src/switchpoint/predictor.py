@@ -9,6 +9,24 @@ from jaxtyping import Array, Float
 State = TypeVar("State")
 
 
+def check_capacity(grows: bool) -> None:
+    """Raise a `ValueError` where a state that would have to grow is updated inside `jit`."""
+    if grows:
+        raise ValueError(
+            "inside jit a state cannot grow: begin with init(length=n), where n is the most "
+            "symbols that the stream will have"
+        )
+
+
+def check_state(name: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raise a `ValueError` where a state was made by another predictor."""
+    if found != expected:
+        raise ValueError(
+            f"state must be one that this predictor's init() or update() returned: its {name} "
+            f"have shape {found}, not {expected}"
+        )
+
+
 class Predictor(eqx.Module, Generic[State]):
     """A distribution of the next symbol given the symbols so far.
 
@@ -28,8 +46,13 @@ class Predictor(eqx.Module, Generic[State]):
         """How many symbols there are: 0..alphabet-1."""
 
     @abstractmethod
-    def init(self) -> State:
-        """The state before the first symbol."""
+    def init(self, length: int | None = None) -> State:
+        """The state before the first symbol of a stream.
+
+        `length` is the most symbols that the stream will have. Outside `jit` it may be left out:
+        states grow as they must. Inside `jit` arrays cannot grow, so predictors whose state
+        depends on the length need it there.
+        """
 
     @abstractmethod
     def predict(self, state: State) -> Float[Array, " alphabet"]:

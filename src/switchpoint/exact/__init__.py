@@ -3,7 +3,7 @@
 from switchpoint.exact.forward import ForwardPredictor, ForwardState
 from switchpoint.exact.kt import KT, KTOracle
 from switchpoint.exact.optimal import bayes_optimal
-from switchpoint.exact.posterior import Posterior
+from switchpoint.exact.posterior import Posterior, SwitchInterval
 from switchpoint.exact.ptw import PTWPredictor, PTWState
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "PTWPredictor",
     "PTWState",
     "Posterior",
+    "SwitchInterval",
     "bayes_optimal",
 ]

@@ -9,7 +9,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from switchpoint import _checks
 from switchpoint._prefix_sums import sum_before
-from switchpoint.predictor import Predictor
+from switchpoint.exact.clock import count_symbol
+from switchpoint.predictor import Predictor, check_state
 from switchpoint.segments import Bernoulli, Segment
 
 
@@ -28,12 +29,14 @@ class KT(Predictor[KTState]):
     def alphabet(self) -> int:
         return self.segment.alphabet
 
-    def init(self) -> KTState:
+    def init(self, length: int | None = None) -> KTState:
+        del length  # the counts of one symbol or of many take the same place
         return KTState(jnp.zeros(self.alphabet, jnp.int32))
 
     @jax.jit
     def predict(self, state: KTState) -> Float[Array, " alphabet"]:
         """ln P(x_t = k | x_<t)."""
+        check_state("counts", state.counts.shape, (self.alphabet,))
         return jnp.log(self.segment.predictive(state.counts))
 
     def update(self, state: KTState, symbol: Any) -> KTState:
@@ -46,7 +49,8 @@ class KT(Predictor[KTState]):
 
     @jax.jit
     def _update(self, state: KTState, symbol: Int[ArrayLike, ""]) -> KTState:
-        return KTState(state.counts.at[symbol].add(1))
+        check_state("counts", state.counts.shape, (self.alphabet,))
+        return KTState(count_symbol(state.counts, symbol))
 
 
 class KTOracleState(eqx.Module):
@@ -75,7 +79,8 @@ class KTOracle(Predictor[KTOracleState]):
     def alphabet(self) -> int:
         return self.segment.alphabet
 
-    def init(self) -> KTOracleState:
+    def init(self, length: int | None = None) -> KTOracleState:
+        del length
         if self.switches.ndim != 1:
             raise ValueError(
                 f"switches must be one row to predict one symbol at a time, "
@@ -110,9 +115,10 @@ class KTOracle(Predictor[KTOracleState]):
 
     @jax.jit
     def _update(self, state: KTOracleState, symbol: Int[ArrayLike, ""]) -> KTOracleState:
-        return KTOracleState(state.time + 1, self._counts(state).at[symbol].add(1))
+        return KTOracleState(state.time + 1, count_symbol(self._counts(state), symbol))
 
     def _counts(self, state: KTOracleState) -> Int[Array, " alphabet"]:
+        check_state("counts", state.counts.shape, (self.alphabet,))
         return jnp.where(self.switches[state.time], 0, state.counts)
 
 

@@ -1,19 +1,45 @@
 """What the data say about the switching points."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from switchpoint import _checks
 
 
-class PosteriorSampler(eqx.Module):
-    """Draws partitions from the posterior of a flat batch of sequences."""
+class Partitions(eqx.Module):
+    """The posterior law of the partitions of a flat batch of sequences."""
 
     @abstractmethod
-    def __call__(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
+    def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
         """`count` partitions of every sequence."""
+
+    @abstractmethod
+    def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
+        """P(k switches | x) for k = 0..most."""
+
+    @abstractmethod
+    def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
+        """P(no switch where the window is true | x), for each window."""
+
+
+@dataclass(frozen=True)
+class SwitchInterval:
+    """Where one switch of the most probable partition may have been."""
+
+    position: int
+    """Where the most probable partition has it."""
+    probability: float
+    """P(a switch at this very position | x)."""
+    begin: int
+    end: int
+    """The interval begin..end, both included."""
+    interval_probability: float
+    """P(at least one switch in the interval | x)."""
 
 
 class Posterior(eqx.Module):
@@ -56,14 +82,85 @@ class Posterior(eqx.Module):
     map_log_prob: Float[Array, "*batch"]
     """ln P(the partition `map_switches` | all of x)."""
 
-    _sampler: PosteriorSampler
+    _partitions: Partitions
     _batch: tuple[int, ...] = eqx.field(static=True)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Bool[Array, "n *batch time"]:
         """`n` partitions drawn from P(partition | all of x): True where a segment starts."""
-        n = _checks.positive_int("n", n)
-        draws = self._sampler(key, n)
+        key, n = _checks.random_key(key), _checks.positive_int("n", n)
+        draws = self._partitions.sample(key, n)
         return draws.reshape(n, *self._batch, draws.shape[-1])
+
+    def switch_count_pmf(self, most: int = 64) -> Float[Array, "*batch counts"]:
+        """P(there are k switches | all of x) for k = 0..most, or up to all there can be.
+
+        What is missing from a sum of 1 is the probability of more than `most`.
+        """
+        most = min(_checks.whole_number("most", most), self.map_switches.shape[-1] - 1)
+        return self._partitions.switch_counts(most).reshape(*self._batch, most + 1)
+
+    def switch_within(self, begin: int, end: int) -> Float[Array, "*batch"]:
+        """P(at least one switch at begin..end, both included | all of x)."""
+        time = self.map_switches.shape[-1]
+        if not 0 <= begin <= end < time:
+            raise ValueError(
+                f"begin and end must be from 0 to {time - 1} and in order, got {begin} and {end}"
+            )
+        window = (np.arange(time) >= begin) & (np.arange(time) <= end)
+        return 1 - self._partitions.without_switch(jnp.asarray(window[None])).reshape(self._batch)
+
+    def switch_intervals(self, level: float = 0.9) -> list[SwitchInterval]:
+        """The switches of the most probable partition of one sequence, with their uncertainty.
+
+        Each interval is grown from its switch towards the likelier neighbour, no further than the
+        switches beside it, until it has a switch with probability `level`. Where that cannot be
+        reached, the probability it has says so.
+        """
+        if self._batch:
+            raise ValueError(f"intervals are for one sequence, got a batch of {self._batch}")
+        level = _checks.probability("level", level)
+        marginals = np.asarray(self.switch_smoothed, np.float64)
+        positions = np.flatnonzero(self.map_switches).tolist()
+        bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
+        wanted = [
+            grown_interval(marginals, at, low + 1, high - 1, share)
+            for at, (low, high) in zip(positions, bounds, strict=False)
+            for share in _SHARES * level
+        ]
+        if not wanted:
+            return []
+        times = np.arange(len(marginals))
+        windows = np.stack([(times >= begin) & (times <= end) for begin, end in wanted])
+        reached = 1 - np.asarray(self._partitions.without_switch(jnp.asarray(windows))[0], np.float64)
+        intervals = []
+        for index, at in enumerate(positions):
+            own = range(index * len(_SHARES), (index + 1) * len(_SHARES))
+            best = next((i for i in own if reached[i] >= level), own[-1])
+            intervals.append(
+                SwitchInterval(at, float(marginals[at]), *wanted[best], float(reached[best]))
+            )
+        return intervals
+
+
+# Expected numbers of switches, of which some intervals have more than one.
+_SHARES = np.array([1.0, 1.03, 1.1, 1.3, 2.0])
+
+
+def grown_interval(
+    marginals: Float[np.ndarray, " time"], at: int, low: int, high: int, share: float
+) -> tuple[int, int]:
+    """The interval around `at`, inside low..high, that has this expected number of switches."""
+    begin = end = at
+    total = marginals[at]
+    while total < share and (begin > low or end < high):
+        before = marginals[begin - 1] if begin > low else -1.0
+        after = marginals[end + 1] if end < high else -1.0
+        if before > after:
+            begin -= 1
+        else:
+            end += 1
+        total += max(before, after)
+    return begin, end
 
 
 class Summaries(eqx.Module):
@@ -77,7 +174,7 @@ class Summaries(eqx.Module):
     map_switches: Bool[Array, "flat time"]
     map_log_prob: Float[Array, " flat"]
 
-    def shaped(self, batch: tuple[int, ...], sampler: PosteriorSampler) -> Posterior:
+    def shaped(self, batch: tuple[int, ...], partitions: Partitions) -> Posterior:
         """The posterior of a batch of that shape."""
 
         def shape(field: Array) -> Array:
@@ -91,6 +188,6 @@ class Summaries(eqx.Module):
             probs_smoothed=shape(self.probs_smoothed),
             map_switches=shape(self.map_switches),
             map_log_prob=shape(self.map_log_prob),
-            _sampler=sampler,
+            _partitions=partitions,
             _batch=batch,
         )

@@ -10,19 +10,19 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
+from switchpoint.exact.clock import Clock, count_symbol
 from switchpoint.exact.posterior import Posterior
 from switchpoint.exact.tree import climb, stop_log_odds
 from switchpoint.exact.tree_posterior import tree_posterior
-from switchpoint.predictor import Predictor
+from switchpoint.predictor import Predictor, check_state
 from switchpoint.priors import PTW
-from switchpoint.priors.ptw import trailing_zeros
 from switchpoint.segments import Segment
 
 
 class PTWState(eqx.Module):
     """What PTW remembers: of the node around the next symbol, at each height 0..depth."""
 
-    time: Int[Array, ""]
+    time: Clock
     """How many symbols were seen."""
 
     counts: Int[Array, "heights alphabet"]
@@ -42,10 +42,11 @@ class PTWPredictor(Predictor[PTWState]):
     def alphabet(self) -> int:
         return self.segment.alphabet
 
-    def init(self) -> PTWState:
+    def init(self, length: int | None = None) -> PTWState:
+        del length  # the depth of the tree says all
         heights = self.prior.depth + 1
         return PTWState(
-            time=jnp.zeros((), jnp.int32),
+            time=Clock.start(),
             counts=jnp.zeros((heights, self.alphabet), jnp.int32),
             log_odds=self._fresh_log_odds(),
         )
@@ -57,7 +58,7 @@ class PTWPredictor(Predictor[PTWState]):
 
     def update(self, state: PTWState, symbol: Any) -> PTWState:
         symbol = _checks.symbol(symbol, self.alphabet)
-        if not isinstance(state.time, jax.core.Tracer):
+        if not isinstance(state.time.low, jax.core.Tracer):
             self.prior.check_length(int(state.time) + 1)
         return self._update(state, symbol)
 
@@ -75,10 +76,10 @@ class PTWPredictor(Predictor[PTWState]):
     @jax.jit
     def _update(self, state: PTWState, symbol: Int[ArrayLike, ""]) -> PTWState:
         _, steps = self._mixtures(state)
-        time = state.time + 1
-        counts = state.counts.at[:, symbol].add(1)
+        time = state.time.next()
+        counts = count_symbol(state.counts, symbol)
         log_odds = state.log_odds + steps[:, symbol]
-        done = jnp.arange(self.prior.depth + 1) <= trailing_zeros(time)  # nodes that end here
+        done = jnp.arange(self.prior.depth + 1) <= time.trailing_zeros()  # nodes that end here
         return PTWState(
             time=time,
             counts=jnp.where(done[:, None], 0, counts),
@@ -99,6 +100,7 @@ class PTWPredictor(Predictor[PTWState]):
         self, state: PTWState
     ) -> tuple[Float[Array, " alphabet"], Float[Array, "heights alphabet"]]:
         """The root's predictive, and what each symbol would add to every node's log-odds."""
+        check_state("counts", state.counts.shape, (self.prior.depth + 1, self.alphabet))
         whole = self.segment.predictive(state.counts)
         stays = jax.nn.sigmoid(state.log_odds)
 
@@ -111,4 +113,4 @@ class PTWPredictor(Predictor[PTWState]):
         return lax.scan(climb_one, whole[0], (whole, stays))
 
     def _fresh_log_odds(self) -> Float[Array, " heights"]:
-        return jnp.asarray([0.0, *stop_log_odds(self.prior, self.prior.depth)])
+        return jnp.pad(stop_log_odds(self.prior, self.prior.depth), (1, 0))

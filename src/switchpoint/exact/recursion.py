@@ -14,31 +14,18 @@ import itertools
 import math
 from typing import NamedTuple
 
-import equinox as eqx
+import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint.exact.choice import choose
+from switchpoint.exact.many_letters import MOST_LETTERS, Forward, many_letters
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 
 _MANY = 256  # sequences
 _LANES = 64  # neighbouring starts
-
-
-class Forward(eqx.Module):
-    """What the recursion says before and after each symbol."""
-
-    probs: Float[Array, "batch time alphabet"]
-    """P(x_t = k | x_<t)."""
-
-    start_mass: Float[Array, "batch time"]
-    """P(a segment starts at t | x_<t)."""
-
-    run_length_mean: Float[Array, "batch time"]
-    """E[symbols in the current segment, x_t included | x_<=t]."""
 
 
 class _Carry(NamedTuple):
@@ -49,7 +36,14 @@ class _Carry(NamedTuple):
 
 
 def forward(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -> Forward:
-    """The recursion over whole sequences.
+    """The recursion over whole sequences."""
+    if segment.alphabet > MOST_LETTERS:
+        return jax.vmap(lambda row: many_letters(prior, segment, row))(symbols)
+    return _few_letters(prior, segment, symbols)
+
+
+def _few_letters(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -> Forward:
+    """The recursion with the counts of every symbol side by side.
 
     Starts are laid out as (start, batch) for many sequences, and as (start // 64, batch,
     start % 64) for few, so that the inner loop is always long. The time is cut in a few
@@ -71,7 +65,7 @@ def forward(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -
     for begin, end in itertools.pairwise(edges):
         carry = _widened(carry, -(-end // math.prod(lanes)))
         times = jnp.arange(begin, end, dtype=jnp.int32)
-        step = _Step(prior, segment)
+        step = functools.partial(_step, prior, segment)
         carry, piece = lax.scan(step, carry, (times, symbols.T[begin:end]))
         pieces.append(piece)
     whole = [jnp.swapaxes(jnp.concatenate(parts), 0, 1) for parts in zip(*pieces, strict=True)]
@@ -87,38 +81,33 @@ def _widened(carry: _Carry, rows: int) -> _Carry:
     return carry._replace(weights=widen(carry.weights), before=tuple(map(widen, carry.before)))
 
 
-class _Step(eqx.Module):
-    prior: Prior
-    segment: Segment
-
-    def __call__(
-        self, carry: _Carry, now: tuple[Int[Array, ""], Int[Array, " batch"]]
-    ) -> tuple[_Carry, tuple[Array, Array, Array]]:
-        time, symbol = now
-        rows, _, *lanes = carry.weights.shape
-        carry = _with_start(carry, time)
-        starts = jnp.arange(rows * math.prod(lanes), dtype=jnp.int32).reshape(rows, 1, *lanes)
-        spread = functools.partial(_spread, lanes=len(lanes))
-        run = jnp.maximum(time - starts, 0)  # symbols since the start; weights beyond t are 0
-        pseudo = self.segment.pseudo_counts
-        scale = carry.weights * (1 / (run + float(np.sum(pseudo))))
-        counts = [
-            spread(total) - before for total, before in zip(carry.totals, carry.before, strict=True)
-        ]
-        counts.append(run - sum(counts[1:], counts[0]))
-        joint = [scale * (count + prior) for count, prior in zip(counts, pseudo, strict=True)]
-        sums = [_sum_starts(part) for part in joint]
-        seen = choose(spread(symbol), joint) * spread(1 / choose(symbol, sums))
-        hazard = self.prior.hazard_after(starts, run + 1)
-        after = _Carry(
-            weights=seen * (1 - hazard),
-            before=carry.before,
-            totals=tuple(total + (symbol == k) for k, total in enumerate(carry.totals)),
-            start_mass=_sum_starts(seen * hazard),
-        )
-        probs = jnp.stack(sums, axis=-1)
-        probs = probs / probs.sum(-1, keepdims=True)  # a sum of many weights is 1 but for rounding
-        return after, (probs, carry.start_mass, _sum_starts(seen * (run + 1)))
+def _step(
+    prior: Prior, segment: Segment, carry: _Carry, now: tuple[Int[Array, ""], Int[Array, " batch"]]
+) -> tuple[_Carry, tuple[Array, Array, Array]]:
+    time, symbol = now
+    rows, _, *lanes = carry.weights.shape
+    carry = _with_start(carry, time)
+    starts = jnp.arange(rows * math.prod(lanes), dtype=jnp.int32).reshape(rows, 1, *lanes)
+    spread = functools.partial(_spread, lanes=len(lanes))
+    run = jnp.maximum(time - starts, 0)  # symbols since the start; weights beyond t are 0
+    pseudo = jnp.asarray(segment.pseudo_counts)
+    scale = carry.weights * (1 / (run + pseudo.sum()))
+    counts = [
+        spread(total) - before for total, before in zip(carry.totals, carry.before, strict=True)
+    ]
+    counts.append(run - sum(counts[1:], counts[0]))
+    joint = [scale * (count + pseudo[k]) for k, count in enumerate(counts)]
+    sums = [_sum_starts(part) for part in joint]
+    seen = choose(spread(symbol), joint) * spread(1 / choose(symbol, sums))
+    after = _Carry(
+        weights=seen * prior.survival_after(starts, run + 1),
+        before=carry.before,
+        totals=tuple(total + (symbol == k) for k, total in enumerate(carry.totals)),
+        start_mass=_sum_starts(seen * prior.hazard_after(starts, run + 1)),
+    )
+    probs = jnp.stack(sums, axis=-1)
+    probs = probs / probs.sum(-1, keepdims=True)  # a sum of many weights is 1 but for rounding
+    return after, (probs, carry.start_mass, _sum_starts(seen * (run + 1)))
 
 
 def _with_start(carry: _Carry, time: Int[Array, ""]) -> _Carry:

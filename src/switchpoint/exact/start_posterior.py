@@ -11,18 +11,21 @@ probability backwards instead and it is the smoothed law; put a maximum for the 
 is the most probable partition. The fraction's logarithm is a sum of small terms.
 """
 
+import functools
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint._prefix_sums import sum_after, sum_before
 from switchpoint._random import uniform
-from switchpoint.exact.posterior import Posterior, PosteriorSampler, Summaries
-from switchpoint.exact.recursion import Forward, forward
+from switchpoint.exact.many_letters import Forward
+from switchpoint.exact.posterior import Partitions, Posterior, Summaries
+from switchpoint.exact.recursion import forward
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 
@@ -32,17 +35,18 @@ def start_posterior(
 ) -> Posterior:
     """The posterior over switching points under any prior."""
     rows, batch = flat_batch(symbols)
-    return _summaries(prior, segment, rows).shaped(batch, StartSampler(prior, segment, rows))
+    return _summaries(prior, segment, rows).shaped(batch, StartPartitions(prior, segment, rows))
 
 
-@eqx.filter_jit
+@jax.jit
 def _summaries(prior: Prior, segment: Segment, rows: Int[Array, "flat time"]) -> Summaries:
     def summaries(rows: Int[Array, "flat time"]) -> Summaries:
         filtered = forward(prior, segment, rows)
         laws = _LastStart.of(prior, segment, rows, filtered)
         smoothed, probs = _smoothed(laws)
         best, best_log_prob = _most_probable(laws)
-        fresh = jnp.asarray(segment.pseudo_counts) / float(np.sum(segment.pseudo_counts))
+        fresh = jnp.asarray(segment.pseudo_counts)
+        fresh = fresh / fresh.sum()
         started = filtered.start_mass * fresh[rows] * jnp.exp(-laws.log_evidence)
         return Summaries(
             log_marginal=laws.log_evidence.sum(-1),
@@ -84,7 +88,7 @@ class _LastStart(eqx.Module):
         until_end = self.counts[:, :, end]
         since = self._of_own(until_end[:, :, None]) - self._of_own(self.counts[:, :, 1:])
         pseudo = jnp.asarray(self.segment.pseudo_counts)
-        behind = jnp.maximum(end - 1 - times, 0) + float(np.sum(self.segment.pseudo_counts))
+        behind = jnp.maximum(end - 1 - times, 0) + pseudo.sum()
         inside = times < end
         chances = jnp.where(inside, (since + pseudo[self.rows]) / behind, 1.0)
         gains = jnp.where(inside, jnp.log(chances) - self.log_evidence, 0.0)
@@ -167,17 +171,17 @@ def _most_probable(laws: _LastStart) -> tuple[Bool[Array, "flat time"], Float[Ar
     return _switches(ends.T), best[:, time]
 
 
-class StartSampler(PosteriorSampler):
-    """Draws the starts of segments backwards from the end of the sequence."""
+class StartPartitions(Partitions):
+    """The posterior law of partitions, by where the segments that end at each place started."""
 
     prior: Prior
     segment: Segment
     rows: Int[Array, "flat time"]
 
-    @eqx.filter_jit
-    def __call__(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
-        said = forward(self.prior, self.segment, self.rows)
-        laws = _LastStart.of(self.prior, self.segment, self.rows, said)
+    @functools.partial(jax.jit, static_argnames="count")
+    def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
+        """Draws the starts of segments backwards from the end of the sequence."""
+        laws = self._laws()
         flat, time = self.rows.shape
 
         def step(
@@ -193,6 +197,52 @@ class StartSampler(PosteriorSampler):
         last = jnp.full((count, flat), time, jnp.int32)
         _, ends = lax.scan(step, last, laws.ends(), reverse=True)
         return _switches(jnp.moveaxis(ends, 0, -1))
+
+    @functools.partial(jax.jit, static_argnames="most")
+    def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
+        """By how many switches there are before each place, if a segment ends there."""
+
+        def one_more(end: Int[Array, ""], law: Float[Array, "flat counts"]) -> Array:
+            del end
+            return jnp.pad(law, ((0, 0), (1, 0)))[:, :-1]
+
+        return self._forwards(jnp.eye(1, most + 1)[0], one_more)
+
+    @jax.jit
+    def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
+        """By whether there is one before each place, if a segment ends there."""
+        outside = jnp.pad(1.0 - windows, ((0, 0), (0, 1)))
+
+        def masked(end: Int[Array, ""], none: Float[Array, "flat windows"]) -> Array:
+            return none * outside[:, end]
+
+        return self._forwards(jnp.ones(len(windows)), masked)
+
+    def _forwards(
+        self,
+        first: Float[Array, " values"],
+        after_switch: Callable[[Int[Array, ""], Float[Array, "flat values"]], Array],
+    ) -> Float[Array, "flat values"]:
+        """Expectations over partitions, from the first symbol to the last.
+
+        `after_switch` says what becomes of an expectation where a segment starts.
+        """
+        laws = self._laws()
+        flat, time = self.rows.shape
+
+        def expected(table: Float[Array, "flat time values"], end: Int[Array, ""]) -> Array:
+            return jnp.einsum("fs,fsv->fv", laws.law(end), table, precision=lax.Precision.HIGHEST)
+
+        def step(table: Array, end: Int[Array, ""]) -> tuple[Array, None]:
+            return table.at[:, end].set(after_switch(end, expected(table, end))), None
+
+        table = jnp.zeros((flat, time, len(first))).at[:, 0].set(first)
+        table, _ = lax.scan(step, table, laws.ends()[:-1])
+        return expected(table, laws.ends()[-1])
+
+    def _laws(self) -> _LastStart:
+        filtered = forward(self.prior, self.segment, self.rows)
+        return _LastStart.of(self.prior, self.segment, self.rows, filtered)
 
 
 def _switches(ends: Bool[Array, "*batch time"]) -> Bool[Array, "*batch time"]:

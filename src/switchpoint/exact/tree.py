@@ -10,7 +10,6 @@ ln (1-p)/p and grow by ln KT(x_t) - ln p_{v-1}(x_t): a sum of small terms, never
 of large log marginals. All times are done at once: the work is per level, O(n depth).
 """
 
-import math
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -23,6 +22,7 @@ from jaxtyping import Array, Float, Int
 from switchpoint._prefix_sums import sum_before, sum_before_within
 from switchpoint.exact.choice import choose
 from switchpoint.priors import PTW
+from switchpoint.priors.log_odds import log_one_minus_exp
 from switchpoint.priors.ptw import levels_within
 from switchpoint.segments import Segment
 
@@ -62,17 +62,15 @@ class Level(eqx.Module):
         return after.reshape(len(after), -1, 2**self.height)[..., -1]
 
 
-def stop_log_odds(prior: PTW, levels: int) -> list[float]:
+def stop_log_odds(prior: PTW, levels: int) -> Float[Array, " levels"]:
     """The prior log-odds that a node does not split, for heights 1..levels.
 
     Where the tree is deeper than the sequence, its levels above hold one node each, whose
     split cannot be seen: the highest node here stands for all of them.
     """
-    if levels == 0:
-        return []
-    log_split = math.log(prior.split)
-    heights = [1] * (levels - 1) + [prior.depth - levels + 1]
-    return [math.log(-math.expm1(count * log_split)) - count * log_split for count in heights]
+    heights = np.array([*[1.0] * (levels - 1), prior.depth - levels + 1][:levels])
+    log_splits = jnp.asarray(heights, float) * prior.log_split
+    return log_one_minus_exp(log_splits) - log_splits
 
 
 def climb(prior: PTW, segment: Segment, symbols: Int[Array, "batch time"]) -> Iterator[Level]:
@@ -84,16 +82,16 @@ def climb(prior: PTW, segment: Segment, symbols: Int[Array, "batch time"]) -> It
     symbols = jnp.pad(symbols, ((0, 0), (0, padded - time)))
     letters, pseudo = _letters(segment)
     before = [sum_before((symbols == letter).astype(float)) for letter in letters]
-    total = float(np.sum(segment.pseudo_counts))
+    total = jnp.asarray(segment.pseudo_counts).sum()
     nothing = jnp.zeros((batch, padded))
     predictive = tuple(
-        jnp.broadcast_to(jnp.asarray(chance / total), counts.shape)
+        jnp.broadcast_to(chance / total, counts.shape)
         for chance, counts in zip(pseudo, before, strict=True)
     )
     yield Level(0, nothing, nothing, predictive)
     for height, odds in enumerate(stop_log_odds(prior, levels), start=1):
         width = 2**height
-        scale = jnp.asarray(1 / (np.arange(padded) % width + total))
+        scale = 1 / (np.arange(padded) % width + total)
         whole = tuple(
             (_since_node(counts, width) + chance) * scale
             for counts, chance in zip(before, pseudo, strict=True)
@@ -118,7 +116,7 @@ def of_symbol(values: Letters, symbols: Int[Array, "batch time"]) -> Float[Array
 def _letters(segment: Segment) -> tuple[list[Array | int], list[Array | float]]:
     """The symbols of the alphabet and their pseudo-counts, apart or together."""
     if segment.alphabet <= _FEW_LETTERS:
-        return list(range(segment.alphabet)), list(segment.pseudo_counts)
+        return list(range(segment.alphabet)), list(jnp.asarray(segment.pseudo_counts))
     letters = jnp.arange(segment.alphabet)[:, None, None]
     return [letters], [jnp.asarray(segment.pseudo_counts)[:, None, None]]
 

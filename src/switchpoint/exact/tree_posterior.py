@@ -4,7 +4,8 @@ Given the data of a node, whether it splits is independent of all outside it. So
 segment boundary's cause with the product of its ancestors' posterior split probabilities.
 """
 
-import equinox as eqx
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint._random import uniform
-from switchpoint.exact.posterior import Posterior, PosteriorSampler, Summaries
+from switchpoint.exact.posterior import Partitions, Posterior, Summaries
 from switchpoint.exact.tree import Level, climb, of_symbol
 from switchpoint.priors import PTW
 from switchpoint.segments import Segment
@@ -23,18 +24,19 @@ def tree_posterior(prior: PTW, segment: Segment, symbols: Int[Array, "*batch tim
     """The posterior over switching points under PTW."""
     rows, batch = flat_batch(symbols)
     summaries = _summaries(prior, segment, rows)
-    return summaries.shaped(batch, TreeSampler(prior, segment, rows))
+    return summaries.shaped(batch, TreePartitions(prior, segment, rows))
 
 
-class TreeSampler(PosteriorSampler):
-    """Splits nodes from the root down, each with its posterior probability."""
+class TreePartitions(Partitions):
+    """The posterior law of partitions, by which nodes of the tree split."""
 
     prior: PTW
     segment: Segment
     rows: Int[Array, "flat time"]
 
-    @eqx.filter_jit
-    def __call__(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
+    @functools.partial(jax.jit, static_argnames="count")
+    def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
+        """Splits nodes from the root down, each with its posterior probability."""
         flat, time = self.rows.shape
         levels = list(climb(self.prior, self.segment, self.rows))
         alive = jnp.ones((count, flat, 1), bool)
@@ -46,8 +48,40 @@ class TreeSampler(PosteriorSampler):
             switches, alive = _apart(_interleave(switches, alive), _interleave(alive, alive))
         return switches[..., :time]
 
+    @functools.partial(jax.jit, static_argnames="most")
+    def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
+        """By the numbers of switches in both halves of each node."""
+        flat, time = self.rows.shape
+        *_, root = levels = list(climb(self.prior, self.segment, self.rows))
+        padded = root.log_odds.shape[-1]
+        law = jnp.ones((flat, padded, 1))  # of the number of switches inside a node
+        for level in levels[1:]:
+            size = min(most + 1, 2**level.height)
+            both = _convolved(law[:, ::2], law[:, 1::2], size)
+            counted = jnp.pad(both, ((0, 0), (0, 0), (1, 0)))[..., :size]
+            seen = _midpoints(level, padded) < time
+            splits = jax.nn.sigmoid(-level.final_log_odds())[..., None]
+            law = splits * jnp.where(seen[:, None], counted, both)
+            law = law.at[..., 0].add(jax.nn.sigmoid(level.final_log_odds()))
+            (law,) = _apart(law)
+        return jnp.pad(law[:, 0], ((0, 0), (0, max(0, most + 1 - law.shape[-1]))))
 
-@eqx.filter_jit
+    @jax.jit
+    def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
+        """By whether there is one in either half of each node."""
+        flat, time = self.rows.shape
+        *_, root = levels = list(climb(self.prior, self.segment, self.rows))
+        padded = root.log_odds.shape[-1]
+        outside = 1.0 - jnp.pad(windows, ((0, 0), (0, padded - time))).T
+        none = jnp.ones((flat, padded, len(windows)))
+        for level in levels[1:]:
+            splits = jax.nn.sigmoid(-level.final_log_odds())[..., None]
+            both = none[:, ::2] * none[:, 1::2] * outside[_midpoints(level, padded)]
+            (none,) = _apart(1 - splits * (1 - both))
+        return none[:, 0]
+
+
+@jax.jit
 def _summaries(prior: PTW, segment: Segment, rows: Int[Array, "flat time"]) -> Summaries:
     def summaries(rows: Int[Array, "flat time"]) -> Summaries:
         levels = list(climb(prior, segment, rows))
@@ -127,8 +161,7 @@ def _most_probable(
     prefers: list[Array] = []
     visible: list[np.ndarray] = []
     for level in levels[1:]:
-        midpoints = np.arange(padded >> level.height) * 2**level.height + 2 ** (level.height - 1)
-        seen = midpoints < time
+        seen = _midpoints(level, padded) < time
         odds = level.final_log_odds()
         stops, splits = jax.nn.log_sigmoid(odds), jax.nn.log_sigmoid(-odds)
         both = splits + _pairs(jnp.maximum(none, some)).sum(-1)
@@ -155,6 +188,21 @@ def _most_probable(
             _interleave(splits & ~seen, jnp.zeros_like(splits)),
         )
     return switches, log_prob
+
+
+def _midpoints(level: Level, padded: int) -> Int[np.ndarray, " nodes"]:
+    """Where the right halves of the nodes of a level start: the switch that a split makes."""
+    return np.arange(padded >> level.height) * 2**level.height + 2 ** (level.height - 1)
+
+
+def _convolved(
+    left: Float[Array, "flat nodes counts"], right: Float[Array, "flat nodes counts"], size: int
+) -> Float[Array, "flat nodes size"]:
+    """The law of the sum of two independent counts, up to `size` - 1."""
+    lags = np.arange(size) - np.arange(left.shape[-1])[:, None]
+    possible = (lags >= 0) & (lags < right.shape[-1])
+    shifted = jnp.where(possible, right[..., np.where(possible, lags, 0)], 0)
+    return jnp.einsum("fna,fnak->fnk", left, shifted, precision=lax.Precision.HIGHEST)
 
 
 def _interleave(left: Array, right: Array) -> Array:

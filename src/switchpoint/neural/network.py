@@ -1,5 +1,6 @@
 """The contract of a network: tokens in, logits of the next symbol out, memory in between."""
 
+import functools
 from abc import abstractmethod
 from typing import Any, Generic, TypeVar
 
@@ -10,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
-from switchpoint.predictor import Predictor
+from switchpoint.predictor import Predictor, check_capacity, check_state
 
 Memory = TypeVar("Memory")
 
@@ -22,6 +23,8 @@ class Stream(eqx.Module, Generic[Memory]):
     """What the network remembers, with a batch axis of one."""
     log_probs: Float[Array, " alphabet"]
     """What it says of the next symbol."""
+    grows: bool = eqx.field(static=True, default=False)
+    """Whether a longer stream needs a larger memory."""
 
 
 class Network(Predictor[Stream[Memory]], Generic[Memory]):
@@ -37,6 +40,11 @@ class Network(Predictor[Stream[Memory]], Generic[Memory]):
     @property
     def alphabet(self) -> int:
         return self.alphabet_size
+
+    @property
+    def memory_limit(self) -> int | None:
+        """The most tokens that the memory ever has room for; None where it grows without end."""
+        return 0
 
     @abstractmethod
     def memory(self, batch: int, room: int) -> Memory:
@@ -61,31 +69,34 @@ class Network(Predictor[Stream[Memory]], Generic[Memory]):
         return self.read(self.memory(len(symbols), 0), tokens_before(symbols, self.alphabet))[1]
 
     def init(self, length: int | None = None) -> Stream[Memory]:
-        """The state before the first symbol; inside `jit`, `length` symbols are remembered."""
         room = _FIRST_ROOM if length is None else _checks.positive_int("length", length)
-        return self._started(room)
+        limit = self.memory_limit
+        return self._started(room if limit is None else limit, length is None and limit is None)
 
     def predict(self, state: Stream[Memory]) -> Float[Array, " alphabet"]:
         return state.log_probs
 
     def update(self, state: Stream[Memory], symbol: Any) -> Stream[Memory]:
         symbol = _checks.symbol(symbol, self.alphabet)
-        return self._updated(self.with_room(state.memory), jnp.asarray(symbol))
+        check_state("predictions", state.log_probs.shape, (self.alphabet,))
+        if isinstance(state.log_probs, jax.core.Tracer):
+            check_capacity(state.grows)
+        return self._updated(self.with_room(state.memory), jnp.asarray(symbol), state.grows)
 
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         return self._log_probs(_checks.symbols(symbols, self.alphabet))
 
-    @eqx.filter_jit
-    def _started(self, room: int) -> Stream[Memory]:
-        return self._next(self.memory(1, room), jnp.asarray(self.alphabet))
+    @functools.partial(jax.jit, static_argnames=("room", "grows"))
+    def _started(self, room: int, grows: bool) -> Stream[Memory]:
+        return self._next(self.memory(1, room), jnp.asarray(self.alphabet), grows)
 
-    @jax.jit
-    def _updated(self, memory: Memory, symbol: Int[Array, ""]) -> Stream[Memory]:
-        return self._next(memory, symbol)
+    @functools.partial(jax.jit, static_argnames="grows")
+    def _updated(self, memory: Memory, symbol: Int[Array, ""], grows: bool) -> Stream[Memory]:
+        return self._next(memory, symbol, grows)
 
-    def _next(self, memory: Memory, token: Int[Array, ""]) -> Stream[Memory]:
+    def _next(self, memory: Memory, token: Int[Array, ""], grows: bool) -> Stream[Memory]:
         memory, logits = self.read(memory, token.reshape(1, 1))
-        return Stream(memory, jax.nn.log_softmax(logits[0, 0]))
+        return Stream(memory, jax.nn.log_softmax(logits[0, 0]), grows)
 
     def log_probs_of_known(
         self, symbols: Int[Array, "*batch time"]

@@ -66,6 +66,10 @@ class Transformer(Network[TransformerMemory]):
         self.before_output = LayerNorm()
         self.output = Dense(WIDTH, self.alphabet, keys[2])
 
+    @property
+    def memory_limit(self) -> int | None:
+        return None if self.context is None else self.context - 1
+
     def memory(self, batch: int, room: int) -> TransformerMemory:
         """An empty memory of the last `room` tokens: older ones are forgotten.
 

@@ -1,17 +1,19 @@
 """The contract of a switching-point prior: one law, P(length | start)."""
 
+import functools
 from abc import abstractmethod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import wadler_lindig as wl
 from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint._random import uniform
+from switchpoint._random import constants_of_fast_draws, uniform
 from switchpoint.priors import statistics
 
 Positions: TypeAlias = Int[ArrayLike, "..."]
@@ -21,19 +23,31 @@ Positions: TypeAlias = Int[ArrayLike, "..."]
 class Prior(eqx.Module):
     """How long a segment lasts, given the position (from 0) where it starts.
 
-    A prior of your own is a subclass with one method, `hazard_after`:
+    A prior of your own is a subclass with one method, `hazard_after`, and any parameters:
 
         class Memoryless(sp.Prior):
-            def hazard_after(self, start, run):
-                return jnp.full(jnp.shape(run), 0.01)
+            rate: float
 
-    Sampler, exact predictor, posterior and statistics follow from it. `log_survival` and
-    `max_length` may be given too, where a closed form saves work.
+            def hazard_after(self, start, run):
+                return jnp.full(jnp.shape(run), self.rate)
+
+    Sampler, exact predictor, posterior and statistics follow from it. Parameters are traced, so
+    that another value does not compile anew; what decides about shapes or branches must be a
+    static field (`equinox.field(static=True)`). `survival_after`, `log_survival` and
+    `max_length` may be given too, where a closed form saves work or digits.
     """
 
     @abstractmethod
     def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         """P(L = run | start, L >= run), for run >= 1, elementwise on broadcast arrays."""
+
+    def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        """P(L > run | start, L >= run) = 1 - hazard, for run >= 1.
+
+        Where a hazard can come close to 1, the law should give this by itself: the difference
+        has no digits left.
+        """
+        return 1 - self.hazard_after(start, run)
 
     @property
     def max_length(self) -> int | None:
@@ -50,8 +64,8 @@ class Prior(eqx.Module):
         start, run = jnp.broadcast_arrays(start, run)
 
         def add(i: Int[Array, ""], total: Float[Array, "..."]) -> Float[Array, "..."]:
-            hazard = self.hazard_after(start, jnp.broadcast_to(i, run.shape))
-            return total + jnp.where(i <= run, jnp.log1p(-hazard), 0)
+            survival = self.survival_after(start, jnp.broadcast_to(i, run.shape))
+            return total + jnp.where(i <= run, jnp.log(survival), 0)
 
         longest = jnp.max(run, initial=0)
         return lax.fori_loop(jnp.ones((), run.dtype), longest + 1, add, jnp.zeros(run.shape))
@@ -61,12 +75,14 @@ class Prior(eqx.Module):
         length = jnp.asarray(length)
         return self.log_survival(start, length - 1) + jnp.log(self.hazard_after(start, length))
 
-    @eqx.filter_jit
     def sample_switches(
         self, key: PRNGKeyArray, batch: int, length: int
     ) -> Bool[Array, "batch time"]:
         """Partitions drawn from the prior: True where a new segment starts, False at 0."""
-        return switches_at(self.sample_starts(key, batch, length))
+        key, batch = _checks.random_key(key), _checks.positive_int("batch", batch)
+        self.check_length(length)
+        constants, general = eqx.partition(self, constants_of_fast_draws)
+        return _sample_switches(general, constants, key, batch, length)
 
     def sample_starts(self, key: PRNGKeyArray, batch: int, length: int) -> Int[Array, "batch time"]:
         """Partitions drawn from the prior: where the segment of each symbol starts."""
@@ -76,7 +92,12 @@ class Prior(eqx.Module):
             start: Int[Array, " batch"], now: tuple[Int[Array, ""], Float[Array, " batch"]]
         ) -> tuple[Int[Array, " batch"], Int[Array, " batch"]]:
             time, coin = now
-            ends = coin < self.hazard_after(start, time - start)
+            run = time - start
+            survival = self.survival_after(start, run)
+            # Coins are finest near 0, so that is where the rarer outcome belongs.
+            ends = jnp.where(
+                survival < 2**-16, coin >= survival, coin < self.hazard_after(start, run)
+            )
             start = jnp.where(ends, time, start)
             return start, start
 
@@ -109,10 +130,53 @@ class Prior(eqx.Module):
                 f"length must be at most {self.max_sequence} for {self!r}, got {length}"
             )
 
+    def check_law(self) -> None:
+        """Raise a `ValueError` where `hazard_after` gives what is no probability.
+
+        Looks at many starts and runs, where the parameters are known; no part of the package's
+        own priors, which need no such check.
+        """
+        runs = np.unique(np.concatenate([np.arange(1, 257), 2 ** np.arange(9, 21)]))
+        run, start = (each.astype(np.int32) for each in np.meshgrid(runs, [0, 1, 2, 7, 64, 1000]))
+        hazards = self.hazard_after(start, run)
+        if isinstance(hazards, jax.core.Tracer):
+            return
+        name = f"{type(self).__name__}.hazard_after"
+        if jnp.shape(hazards) != run.shape:
+            raise ValueError(
+                f"{name} must work elementwise and return an array of shape {run.shape} here, "
+                f"got {jnp.shape(hazards)}"
+            )
+        bad = ~((np.asarray(hazards) >= 0) & (np.asarray(hazards) <= 1))
+        if bad.any():
+            at = tuple(np.argwhere(bad)[0])
+            raise ValueError(
+                f"{name} must return probabilities from 0 to 1, got {float(hazards[at]):.6g} "
+                f"for start {start[at]} and run {run[at]}"
+            )
+
     def _pmf_table(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """P(next start is e | start s) as a (start, e) table, and P(no further start | s)."""
         with jax.enable_x64(True):
             return statistics.next_start_table(self, length)
+
+
+@functools.partial(jax.jit, static_argnames=("constants", "batch", "length"))
+def _sample_switches(
+    general: Prior, constants: Prior, key: PRNGKeyArray, batch: int, length: int
+) -> Bool[Array, "batch time"]:
+    return switches_at(eqx.combine(general, constants).sample_starts(key, batch, length))
+
+
+def described(module: eqx.Module, arguments: dict[str, Any], **options: Any) -> wl.AbstractDoc:
+    """A module as the call that makes it, such as `Geometric(hazard=0.01)`."""
+    return wl.bracketed(
+        begin=wl.TextDoc(f"{type(module).__name__}("),
+        docs=wl.named_objs(arguments.items(), **options),
+        sep=wl.comma,
+        end=wl.TextDoc(")"),
+        indent=options["indent"],
+    )
 
 
 def switches_at(starts: Int[Array, "batch time"]) -> Bool[Array, "batch time"]:

@@ -1,15 +1,24 @@
 """Partition Tree Weighting: segments are nodes of a binary tree over time."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import wadler_lindig as wl
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._random import uniform
-from switchpoint.priors.base import Positions, Prior
+from switchpoint.priors.base import Positions, Prior, described
+from switchpoint.priors.log_odds import (
+    Parameter,
+    log_odds_of,
+    log_one_minus_exp,
+    probability_of,
+)
 
 
 class PTW(Prior):
@@ -22,19 +31,35 @@ class PTW(Prior):
     """
 
     depth: int = eqx.field(static=True)
-    split: float = eqx.field(static=True)
+    split_log_odds: Parameter
 
-    def __init__(self, depth: int, split: float = 0.5) -> None:
+    def __init__(self, depth: int, split: ArrayLike = 0.5) -> None:
         self.depth = _checks.positive_int("depth", depth)
-        self.split = _checks.probability("split", split, below_one=True)
+        self.split_log_odds = log_odds_of("split", split, below_one=True)
+
+    @property
+    def split(self) -> Parameter:
+        """The probability that a node splits."""
+        return probability_of(self.split_log_odds)
+
+    @property
+    def log_split(self) -> Float[Array, ""]:
+        """Its logarithm."""
+        return jax.nn.log_sigmoid(jnp.asarray(self.split_log_odds, float))
 
     def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        level = _floor_log2(run)
-        splits = (self._height(start) - level).astype(float)
-        here = self.split ** jnp.maximum(splits, 0)
-        ends = jnp.where(level == 0, here, (1 - self.split) * here / (1 - self.split * here))
-        ends = jnp.where(splits <= 0, 1.0, ends)
-        return jnp.where(jnp.asarray(run) == 1 << level, ends, 0.0)
+        level, splits, at_edge = self._at(start, run)
+        here = jnp.exp(splits * self.log_split)
+        stops = jax.nn.sigmoid(-jnp.asarray(self.split_log_odds, float))
+        above = -jnp.expm1((splits + 1) * self.log_split)
+        ends = jnp.where(level == 0, here, stops * here / above)
+        return jnp.where(at_edge, jnp.where(splits > 0, ends, 1.0), 0.0)
+
+    def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        level, splits, at_edge = self._at(start, run)
+        here = -jnp.expm1(splits * self.log_split)
+        above = -jnp.expm1((splits + 1) * self.log_split)
+        return jnp.where(at_edge, jnp.where(level == 0, here, here / above), 1.0)
 
     @property
     def max_length(self) -> int:
@@ -46,9 +71,8 @@ class PTW(Prior):
 
     def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         # P(L > r) = P(fewer than v - floor(log2 r) splits above)
-        splits = self._height(start) - _floor_log2(jnp.maximum(run, 1))
-        longer = jnp.log1p(-(self.split ** jnp.maximum(splits, 0).astype(float)))
-        return jnp.where(jnp.asarray(run) < 1, 0.0, longer)
+        _, splits, _ = self._at(start, jnp.maximum(run, 1))
+        return jnp.where(jnp.asarray(run) < 1, 0.0, log_one_minus_exp(splits * self.log_split))
 
     def sample_starts(self, key: PRNGKeyArray, batch: int, length: int) -> Int[Array, "batch time"]:
         """Partitions drawn from the prior, with one vector operation per level of the tree."""
@@ -70,16 +94,27 @@ class PTW(Prior):
 
     def _coins(self, key: PRNGKeyArray, shape: tuple[int, int]) -> Bool[Array, "nodes batch"]:
         """Whether nodes split. A fair coin is one random bit."""
-        if self.split != 0.5:
+        if not isinstance(self.split_log_odds, float) or self.split != 0.5:
             return uniform(key, shape) < self.split
         nodes, batch = shape
         words = jax.random.bits(key, (-(-nodes // 32), 1, batch), jnp.uint32)
         bits = (words >> jnp.arange(32, dtype=jnp.uint32)[:, None]) & 1
         return bits.reshape(-1, batch)[:nodes] == 1
 
+    def _at(
+        self, start: Positions, run: Positions
+    ) -> tuple[Int[Array, "..."], Float[Array, "..."], Bool[Array, "..."]]:
+        """The height of a node of `run` symbols, the splits above it, and whether it is a node."""
+        level = _floor_log2(run)
+        splits = jnp.maximum(self._height(start) - level, 0).astype(float)
+        return level, splits, jnp.asarray(run) == 1 << level
+
     def _height(self, start: Positions) -> Int[Array, "..."]:
         """The height of the largest node that starts at `start`."""
         return jnp.where(jnp.asarray(start) == 0, self.depth, trailing_zeros(start))
+
+    def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
+        return described(self, {"depth": self.depth, "split": self.split}, **options)
 
 
 def levels_within(depth: int, length: int) -> int:

@@ -3,9 +3,10 @@
 Everything here is float64 on the host, whatever JAX's default precision is.
 """
 
+import functools
 from typing import TYPE_CHECKING
 
-import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
@@ -24,24 +25,28 @@ def next_start_table(
     prior: "Prior", length: int
 ) -> tuple[Float[np.ndarray, "time time"], Float[np.ndarray, " time"]]:
     """The law of the next start: table[s, e] = P(L = e - s | s), and P(L >= length - s | s)."""
-    hazards = np.asarray(_hazards(prior, length))
+    hazards, survivals = (np.asarray(each) for each in _laws(prior, length))
     table = np.zeros((length, length))
     alive = np.ones(length)
     for run in range(1, length):
         here = np.arange(length - run)
-        hazard = hazards[run - 1, here]
-        table[here, here + run] = alive[here] * hazard
-        alive[here] *= 1 - hazard
+        table[here, here + run] = alive[here] * hazards[run - 1, here]
+        alive[here] *= survivals[run - 1, here]
     return table, alive
 
 
-@eqx.filter_jit
-def _hazards(prior: "Prior", length: int) -> Float[Array, "runs time"]:
+@functools.partial(jax.jit, static_argnames="length")
+def _laws(
+    prior: "Prior", length: int
+) -> tuple[Float[Array, "runs time"], Float[Array, "runs time"]]:
+    """The hazard and the survival of every run at every start."""
     starts = jnp.arange(length, dtype=jnp.int32)
-    runs = jnp.arange(1, length, dtype=jnp.int32)
-    return lax.map(
-        lambda run: prior.hazard_after(starts, jnp.broadcast_to(run, starts.shape)), runs
-    )
+
+    def of_run(run: Array) -> tuple[Array, Array]:
+        runs = jnp.broadcast_to(run, starts.shape)
+        return prior.hazard_after(starts, runs), prior.survival_after(starts, runs)
+
+    return lax.map(of_run, jnp.arange(1, length, dtype=jnp.int32))
 
 
 def switch_probability(table: Float[np.ndarray, "time time"]) -> Float[np.ndarray, " time"]:

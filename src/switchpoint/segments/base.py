@@ -1,6 +1,8 @@
 """The contract of a segment model: independent symbols under a Dirichlet prior."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,12 +17,23 @@ class Segment(eqx.Module):
     """What happens inside one segment: independent symbols, whose distribution is drawn once.
 
     The distribution comes from a Dirichlet law (Beta, where there are two symbols), so the
-    counts of the symbols are all a predictor has to remember.
+    counts of the symbols are all a predictor has to remember. A segment model of your own is a
+    subclass with `pseudo_counts`; `predictive` and `sample` follow from them, and the exact
+    algorithms rely on that, so neither can be overridden.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("predictive", "sample"):
+            if name in cls.__dict__:
+                raise TypeError(
+                    f"{cls.__name__}.{name} cannot be overridden: exact prediction rests on "
+                    "independent symbols under a Dirichlet law; give other `pseudo_counts` instead"
+                )
 
     @property
     @abstractmethod
-    def pseudo_counts(self) -> tuple[float, ...]:
+    def pseudo_counts(self) -> Sequence[Any] | Float[np.ndarray | Array, " alphabet"]:
         """The Dirichlet parameters, one per symbol, each above 0."""
 
     @property
@@ -30,13 +43,14 @@ class Segment(eqx.Module):
 
     def predictive(self, counts: Num[Array, "*batch alphabet"]) -> Float[Array, "*batch alphabet"]:
         """P(next symbol = k | the counts of the symbols so far in this segment)."""
-        pseudo = np.asarray(self.pseudo_counts)
-        total = counts.sum(-1, keepdims=True) + float(pseudo.sum())
-        return (counts + jnp.asarray(pseudo)) / total
+        pseudo = jnp.asarray(self.pseudo_counts)
+        return (counts + pseudo) / (counts.sum(-1, keepdims=True) + pseudo.sum())
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape alphabet"]:
         """Symbol distributions of segments, drawn from the Dirichlet law."""
-        if self.pseudo_counts == (0.5, 0.5):
+        pseudo = self.pseudo_counts
+        known = not any(isinstance(each, jax.core.Tracer) for each in (pseudo, *pseudo[:2]))
+        if known and tuple(pseudo) == (0.5, 0.5):
             # The arcsine law: draw the smaller probability, accurate near 0, and its symbol.
             twice = 2 * uniform(key, shape)
             rare = jnp.sin(jnp.minimum(twice, 2 - twice) * float(np.pi / 4)) ** 2
@@ -45,11 +59,13 @@ class Segment(eqx.Module):
                 axis=-1,
             )
         keys = jax.random.split(key, self.alphabet)
-        logs = [
-            _log_gamma_draw(key, pseudo, shape)
-            for key, pseudo in zip(keys, self.pseudo_counts, strict=True)
-        ]
-        return jax.nn.softmax(jnp.stack(logs, axis=-1), axis=-1)
+        if known and len(set(pseudo)) == 1:
+            logs = jax.vmap(lambda key: _log_gamma_draw(key, float(pseudo[0]), shape))(keys)
+        else:
+            logs = jax.vmap(lambda key, each: jax.random.loggamma(key, each, shape))(
+                keys, jnp.asarray(pseudo, float)
+            )
+        return jax.nn.softmax(jnp.moveaxis(logs, 0, -1), axis=-1)
 
 
 def _log_gamma_draw(

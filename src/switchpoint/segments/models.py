@@ -1,9 +1,15 @@
 """The two segment models."""
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
 
 from switchpoint import _checks
 from switchpoint.segments.base import Segment
+
+_SMALLEST, _LARGEST = 1e-15, 1e15  # between which single precision has room for all ratios
 
 
 class Bernoulli(Segment):
@@ -12,15 +18,15 @@ class Bernoulli(Segment):
     The default Beta(1/2, 1/2) makes the predictor inside a segment the KT estimator.
     """
 
-    alpha: float = eqx.field(static=True)
-    beta: float = eqx.field(static=True)
+    alpha: float | Float[Array, ""]
+    beta: float | Float[Array, ""]
 
-    def __init__(self, alpha: float = 0.5, beta: float = 0.5) -> None:
-        self.alpha = _checks.positive_float("alpha", alpha)
-        self.beta = _checks.positive_float("beta", beta)
+    def __init__(self, alpha: ArrayLike = 0.5, beta: ArrayLike = 0.5) -> None:
+        self.alpha = _pseudo_count("alpha", alpha)
+        self.beta = _pseudo_count("beta", beta)
 
     @property
-    def pseudo_counts(self) -> tuple[float, ...]:
+    def pseudo_counts(self) -> tuple[float | Float[Array, ""], ...]:
         return (self.beta, self.alpha)
 
 
@@ -28,14 +34,28 @@ class Categorical(Segment):
     """Symbols 0..size-1 whose distribution is drawn from a symmetric Dirichlet law."""
 
     size: int = eqx.field(static=True)
-    concentration: float = eqx.field(static=True)
+    concentration: float | Float[Array, ""]
 
-    def __init__(self, size: int, concentration: float = 0.5) -> None:
+    def __init__(self, size: int, concentration: ArrayLike = 0.5) -> None:
         self.size = _checks.positive_int("size", size)
         if self.size < 2:
             raise ValueError(f"size must be at least 2, got {self.size}")
-        self.concentration = _checks.positive_float("concentration", concentration)
+        self.concentration = _pseudo_count("concentration", concentration)
 
     @property
-    def pseudo_counts(self) -> tuple[float, ...]:
-        return (self.concentration,) * self.size
+    def alphabet(self) -> int:
+        return self.size
+
+    @property
+    def pseudo_counts(self) -> Float[np.ndarray | Array, " alphabet"]:
+        known = isinstance(self.concentration, float)
+        return (np if known else jnp).full(self.size, self.concentration)
+
+
+def _pseudo_count(name: str, value: ArrayLike) -> float | Float[Array, ""]:
+    if isinstance(value, jax.core.Tracer):
+        return value
+    number = _checks.positive_float(name, value)
+    if not _SMALLEST <= number <= _LARGEST:
+        raise ValueError(f"{name} must be from {_SMALLEST:g} to {_LARGEST:g}, got {number:g}")
+    return number

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint._random import uniform
+from switchpoint._random import constants_of_fast_draws, uniform
 from switchpoint.priors import Prior
 from switchpoint.priors.base import switches_at
 from switchpoint.segments import Bernoulli, Segment
@@ -33,15 +33,31 @@ class Source(eqx.Module):
     prior: Prior
     segment: Segment = Bernoulli()
 
+    def __check_init__(self) -> None:
+        if not isinstance(self.prior, Prior):
+            raise ValueError(
+                f"prior must be a Prior, such as switchpoint.PTW(8), got {self.prior!r}"
+            )
+        if not isinstance(self.segment, Segment):
+            raise ValueError(
+                "segment must be a Segment, such as switchpoint.Bernoulli() or "
+                f"switchpoint.Categorical(3), got {self.segment!r}"
+            )
+        if type(self.prior).__module__.partition(".")[0] != "switchpoint":
+            self.prior.check_law()
+
     def sample(self, key: PRNGKeyArray, batch: int, length: int) -> Draw:
         """`batch` independent sequences of `length` symbols."""
+        key = _checks.random_key(key)
         batch = _checks.positive_int("batch", batch)
         self.prior.check_length(length)
-        return _sample(self, key, batch, length)
+        constants, general = eqx.partition(self, constants_of_fast_draws)
+        return _sample(general, constants, key, batch, length)
 
 
-@functools.partial(jax.jit, static_argnames=("batch", "length"))
-def _sample(source: Source, key: PRNGKeyArray, batch: int, length: int) -> Draw:
+@functools.partial(jax.jit, static_argnames=("constants", "batch", "length"))
+def _sample(general: Source, constants: Source, key: PRNGKeyArray, batch: int, length: int) -> Draw:
+    source: Source = eqx.combine(general, constants)
     key_prior, key_segment, key_symbol = jax.random.split(key, 3)
     starts = source.prior.sample_starts(key_prior, batch, length)
     # Time first: every operation then runs along the batch, contiguous in memory.

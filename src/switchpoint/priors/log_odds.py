@@ -1,0 +1,46 @@
+"""Probabilities as log-odds: accurate near 0 and near 1 alike, also in single precision.
+
+A hazard of 1 - 1e-9 is 1 in float32, and its complement, which decides how long segments last,
+would be lost. Its log-odds of 20.7 keep both.
+"""
+
+import math
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from switchpoint import _checks
+
+Parameter: TypeAlias = float | Float[Array, "..."]
+"""A parameter that is a leaf of its module: a Python float where it is known."""
+
+
+def log_odds_of(name: str, value: ArrayLike, *, below_one: bool = False) -> Parameter:
+    """ln p / (1 - p) of a probability, which is checked where its value is known."""
+    if isinstance(value, jax.core.Tracer):
+        return jnp.log(value) - jnp.log1p(-value)
+    known = _checks.probability(name, value, below_one=below_one)
+    return math.inf if known == 1 else math.log(known) - math.log1p(-known)
+
+
+def probability_of(log_odds: Parameter) -> Parameter:
+    """The probability with these log-odds: the very number they were made from, if known."""
+    if not isinstance(log_odds, float):
+        return jax.nn.sigmoid(log_odds)
+    exact = 1 / (1 + math.exp(-log_odds)) if log_odds > -700 else math.exp(log_odds)
+    for digits in range(1, 18):  # the shortest decimal that has these log-odds
+        short = float(f"{exact:.{digits}g}")
+        if 0 < short <= 1 and log_odds_of("probability", short) == log_odds:
+            return short
+    return exact
+
+
+def log_one_minus_exp(exponent: Float[Array, "..."]) -> Float[Array, "..."]:
+    """ln(1 - e^x) for x <= 0, accurate near 0 and far from it."""
+    near = exponent > -math.log(2)
+    # The branch that is not taken must have no infinite derivative.
+    small = jnp.where(near, exponent, -1.0)
+    large = jnp.where(near, -1.0, exponent)
+    return jnp.where(near, jnp.log(-jnp.expm1(small)), jnp.log1p(-jnp.exp(large)))

@@ -1,0 +1,164 @@
+"""Parameters of priors and segments are leaves: any value, one program, and derivatives."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import switchpoint as sp
+
+SYMBOLS = np.random.default_rng(0).integers(0, 2, 40)
+
+
+class Own(sp.Prior):
+    """A prior as users write them."""
+
+    rate: float
+
+    def hazard_after(self, start, run):
+        return jnp.broadcast_to(self.rate, jnp.broadcast_shapes(jnp.shape(start), jnp.shape(run)))
+
+
+def compilations(call):
+    """How many programs a call compiles."""
+    from jax._src import compiler
+
+    compiled, compile_ = [], compiler.compile_or_get_cached
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            compiler,
+            "compile_or_get_cached",
+            lambda *args, **options: compiled.append(1) or compile_(*args, **options),
+        )
+        call()
+    return len(compiled)
+
+
+def use_everything(source):
+    """Everything that is compiled for a source."""
+    predictor = sp.bayes_optimal(source)
+    predictor.log_probs(SYMBOLS)
+    predictor.predict(predictor.update(predictor.init(), 1))
+    posterior = predictor.posterior(SYMBOLS)
+    posterior.sample(jax.random.key(0), 2)
+    posterior.switch_count_pmf(3)
+    source.sample(jax.random.key(0), 2, 10)
+    source.prior.sample_switches(jax.random.key(0), 2, 10)
+    source.prior.switch_probability(10)
+
+
+SOURCES = [
+    lambda p: sp.Source(sp.Geometric(p)),
+    lambda p: sp.Source(sp.PTW(7, p)),
+    lambda p: sp.Source(sp.Renewal([p, 1 - p])),
+    lambda p: sp.Source(Own(p)),
+    lambda p: sp.Source(sp.LIN(), sp.Bernoulli(p, 2 * p)),
+    lambda p: sp.Source(sp.PTW(7), sp.Categorical(3, p)),
+]
+
+
+@pytest.mark.parametrize("make", SOURCES)
+def test_another_value_does_not_compile(make):
+    use_everything(make(0.3))
+    assert compilations(lambda: use_everything(make(0.4))) == 0
+
+
+def test_a_thousand_values_cost_no_memory_maps():
+    def evidence(hazard):
+        predictor = sp.bayes_optimal(sp.Source(sp.Geometric(hazard)))
+        return jax.block_until_ready(predictor.log_probs(SYMBOLS))
+
+    evidence(0.5)
+    maps = Path("/proc/self/maps")
+    before = len(maps.read_text().splitlines())
+    for hazard in np.linspace(0.001, 0.999, 1000):
+        evidence(hazard)
+    assert len(maps.read_text().splitlines()) < before + 50
+
+
+def test_a_prior_with_a_field_is_the_same_everywhere():
+    own, known = sp.Source(Own(0.2)), sp.Source(sp.Geometric(0.2))
+    key = jax.random.key(1)
+    np.testing.assert_array_equal(own.sample(key, 3, 50).symbols, known.sample(key, 3, 50).symbols)
+    ours, theirs = sp.bayes_optimal(own), sp.bayes_optimal(known)
+    np.testing.assert_allclose(ours.log_probs(SYMBOLS), theirs.log_probs(SYMBOLS), atol=1e-6)
+    np.testing.assert_allclose(
+        ours.posterior(SYMBOLS).switch_smoothed,
+        theirs.posterior(SYMBOLS).switch_smoothed,
+        atol=1e-5,
+    )
+    state = ours.init()
+    for bit in SYMBOLS:
+        state = ours.update(state, bit)
+    np.testing.assert_allclose(
+        ours.predict(state),
+        theirs.log_probs(np.append(SYMBOLS, 0))[-1],
+        atol=1e-6,
+    )
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("make", SOURCES)
+def test_the_evidence_has_a_derivative(make):
+    def evidence(parameter):
+        log_probs = sp.bayes_optimal(make(parameter)).log_probs(SYMBOLS)
+        return jnp.take_along_axis(log_probs, SYMBOLS[:, None], axis=-1).sum()
+
+    slope = jax.grad(evidence)(0.3)
+    step = 1e-6
+    assert float(slope) == pytest.approx(
+        float(evidence(0.3 + step) - evidence(0.3 - step)) / (2 * step), rel=1e-4
+    )
+    many = jax.vmap(evidence)(jnp.array([0.2, 0.3]))
+    assert float(many[1]) == pytest.approx(float(evidence(0.3)), rel=1e-12)
+
+
+def test_parameters_read_as_they_were_written():
+    for number in (0.5, 0.001, 1 / 3, 1e-30, 1 - 1e-9, 1.0, 0.1 + 0.2):
+        assert sp.Geometric(number).hazard == number
+    assert repr(sp.Source(sp.PTW(3, 0.3), sp.Bernoulli(0.7))) == (
+        "Source(prior=PTW(depth=3, split=0.3), segment=Bernoulli(alpha=0.7, beta=0.5))"
+    )
+    assert repr(sp.Renewal([0.25, 0.75])) == "Renewal(pmf=(0.25, 0.75))"
+    assert sp.Geometric(0.1) == sp.Geometric(0.1) != sp.Geometric(0.2)
+
+
+def test_draws_of_the_papers_sources_stay_the_same():
+    # The very sequences that recorded results were measured on.
+    for name, more, expected in (
+        ("ptw", {}, 1175439),
+        ("lin", {}, 1231322),
+        ("regular", {"period": 20}, 1187153),
+        ("uniform", {}, 1076692),
+    ):
+        source = sp.Source(sp.prior_from_name(name, 64, **more))
+        symbols = np.asarray(source.sample(jax.random.key(0), 50, 64).symbols)
+        assert symbols @ np.arange(64) @ np.arange(50) == expected
+
+
+@pytest.mark.parametrize("name", ["predictive", "sample"])
+def test_what_exact_prediction_rests_on_cannot_be_overridden(name):
+    with pytest.raises(TypeError, match=f"Mine.{name} cannot be overridden.*pseudo_counts"):
+        type("Mine", (sp.Bernoulli,), {name: lambda *_: None, "__annotations__": {}})
+
+
+def test_a_segment_of_ones_own_is_its_pseudo_counts():
+    class Skewed(sp.Segment):
+        tilt: float
+
+        @property
+        def pseudo_counts(self):
+            return (self.tilt, 1.0, 2.0)
+
+    for prior in (sp.PTW(6), sp.LIN()):
+        source = sp.Source(prior, Skewed(0.3))
+        predictor = sp.bayes_optimal(source)
+        symbols = source.sample(jax.random.key(0), 1, 30).symbols[0]
+        state, rows = predictor.init(), []
+        for symbol in symbols:
+            rows.append(predictor.predict(state))
+            state = predictor.update(state, symbol)
+        np.testing.assert_allclose(jnp.stack(rows), predictor.log_probs(symbols), atol=1e-5)
+        np.testing.assert_allclose(np.exp(rows[0]), np.array([0.3, 1, 2]) / 3.3, atol=1e-6)
