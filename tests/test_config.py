@@ -189,7 +189,7 @@ BAD_TOML = {
     "run.toml is not TOML: Invalid value (at line 2, column 9)": "steps = 5\nmodel = lstm",
     "run.toml, line 2: hidden must be a whole number, got '64'": 'seeds = 2\n hidden = "64"',
     "run.toml, line 1: chunk must divide the length 256, got 100": "chunk = 100",
-    "run.toml, line 1: prior 'regular' needs period, got none": 'prior = "regular"',
+    "run.toml, line 1: prior 'regular' needs period: give --period": 'prior = "regular"',
 }
 
 
@@ -253,7 +253,7 @@ BAD = {
         "prior": ["ptw", "lin"],
         "period": 5,
     },
-    "prior 'geometric' needs hazard, got none": {"prior": "geometric"},
+    "prior 'geometric' needs hazard: give --hazard": {"prior": "geometric"},
     "length must be at most 128 for PTW(depth=7, split=0.5), got 256": {"depth": 7},
     "depth must be a whole number, got 7.5": {"depth": 7.5},
     "split must be strictly between 0 and 1, got 1.5": {"split": 1.5},

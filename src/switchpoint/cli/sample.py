@@ -15,7 +15,7 @@ from switchpoint import __version__, _checks
 from switchpoint._files import replacing
 from switchpoint.cli import options
 from switchpoint.cli.files import check_output
-from switchpoint.cli.tables import SAMPLE_COLUMNS
+from switchpoint.cli.sequence_io import SAMPLE_COLUMNS
 from switchpoint.segments import segment_of
 from switchpoint.sources import Draw, Source
 
