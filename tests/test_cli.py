@@ -418,6 +418,18 @@ def test_a_write_that_fails_leaves_what_was_there(folder, bits, capsys, monkeypa
     assert contents(folder) == before
 
 
+def test_a_full_standard_output_is_named(bits, capsys, monkeypatch):
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    status = main(["predict", str(bits)])
+    monkeypatch.undo()
+    assert status == 2
+    assert "standard output cannot be written (No space left" in capsys.readouterr().err
+
+
 def test_an_error_while_writing_leaves_nothing(folder):
     def lines():
         yield b"half"

@@ -113,6 +113,19 @@ def test_the_first_value_that_is_no_whole_number_is_named(read):
     assert "0.5 at position 2" in refusal(read, "x.npy", np.array([3, 4, 0.5, 0.25]))
 
 
+@pytest.mark.parametrize("labels", [None, "up,down"])
+def test_no_symbols(read, labels):
+    for name, content in {
+        "x.txt": " \n",
+        "x.csv": "\n",
+        "y.csv": "up\n",
+        "x.npy": np.zeros(0),
+        "y.npy": np.zeros((3, 0), "U4"),
+    }.items():
+        if (name, labels) != ("y.csv", "up,down"):
+            assert "holds no symbols" in refusal(read, name, content, labels=labels)
+
+
 def test_alphabets_have_two_symbols(read):
     with pytest.raises(ValueError, match="alphabet must be at least 2, got 1"):
         read("x.txt", "0", alphabet=1)
@@ -234,6 +247,8 @@ def test_numbers_and_words_do_not_mix(read):
 def test_a_header_is_no_label(read):
     assert read("x.csv", "a,b\nu,v\nw,u\n", column="a").symbols.tolist() == [0, 1]
     assert read("x.csv", "u,v\nw,u\nu,v\n", column="0").symbols.tolist() == [0, 1, 0]
+    assert read("x.csv", "True\nFalse\nfalse\n").symbols.tolist() == [1, 0, 0]
+    assert read("x.csv", "0,up\n1,down\n", column="1").symbols.tolist() == [0, 1]
 
 
 # --- arrays that lie ------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """`switchpoint predict`: the Bayes optimum or a trained network on a file of symbols."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -128,8 +128,7 @@ def predict(
     if plot is not None:
         _draw(plot, analysis)
     if out is None:
-        sys.stdout.writelines(lines)
-        sys.stdout.flush()
+        _print_lines(lines)
     stream = sys.stderr if out is None else sys.stdout
     print_summary(Console(file=stream, highlight=False), analysis)
 
@@ -162,6 +161,17 @@ def _format(form: str | None, out: Path | None) -> str:
     if form not in FORMATS:
         raise ValueError(f"format must be {' or '.join(FORMATS)}, got {form!r}")
     return form
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    try:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"standard output cannot be written ({reason})") from error
 
 
 def _draw(path: Path, analysis: Analysis) -> None:

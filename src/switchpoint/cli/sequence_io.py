@@ -68,7 +68,7 @@ def read_symbols(
         if column is not None:
             raise ValueError(f"--column is for tables, got {column!r} for {origin}")
         array = _array_row(_read_array(path, origin), row, origin)
-        if array.dtype.kind not in "US" and listed is None:
+        if array.size and array.dtype.kind not in "US" and listed is None:
             return _from_numbers(array, alphabet, origin)
         tokens = _array_tokens(array, origin)
     elif column is not None or suffix in (".csv", ".tsv"):
@@ -77,6 +77,8 @@ def read_symbols(
     else:
         _pick_row(1, row, origin)
         tokens = _text_tokens(read_text(path), alphabet, listed, origin)
+    if not tokens:
+        raise ValueError(f"{origin} holds no symbols")
     return _from_tokens(tokens, alphabet, listed, origin)
 
 
@@ -117,21 +119,28 @@ def _from_tokens(
         return _labelled(tokens, values, listed, alphabet, origin)
     numbers = {token: parse_number(token) for token in distinct}
     words = [token for token, value in numbers.items() if value is None]
-    if len(words) < len(distinct) or not tokens:
+    if len(words) < len(distinct):
         if words:
-            raise refuse(words[0], "is not a number, as others are; for labels, give --labels")
+            raise refuse(
+                words[0],
+                "is not a number, but others are; if all are labels, list them by --labels",
+            )
         array = np.fromiter((numbers[token] for token in tokens), float, len(tokens))
         return _from_numbers(array, alphabet, origin)
     for word in words:
         if _looks_like_a_number(word):
-            raise refuse(word, "is not a number; if it is a label, give --labels")
+            raise refuse(word, "is not a number; if all are labels, list them by --labels")
         if not _is_label(word):
             raise refuse(word, "is neither a number nor a label that can be printed")
-    if {word.lower() for word in words} <= {"false", "true"}:
+    if all(map(_is_truth_value, words)):
         values = {word: int(word.lower() == "true") for word in words}
         return _labelled(tokens, values, ("False", "True"), alphabet, origin)
     values = {word: symbol for symbol, word in enumerate(words)}
     return _labelled(tokens, values, tuple(words), alphabet, origin)
+
+
+def _is_truth_value(word: str) -> bool:
+    return word.lower() in ("false", "true")
 
 
 def _looks_like_a_number(word: str) -> bool:
@@ -152,35 +161,35 @@ def _labelled(
 ) -> SymbolSequence:
     most = MOST_LABELS if alphabet is None else alphabet
     if len(labels) > most:
-        bound = f"an alphabet of {alphabet}" if alphabet else f"at most {most}"
-        raise ValueError(f"{origin}: {len(labels)} labels ({_first_of(labels)}) for {bound}")
+        bound = f"for an alphabet of {alphabet}" if alphabet else f"(at most {most})"
+        raise ValueError(
+            f"{origin}: {len(labels)} labels are too many {bound}, got {_first_of(labels)}"
+        )
     symbols = np.fromiter((values[token] for token in tokens), np.int32, len(tokens))
     return SymbolSequence(symbols, alphabet or max(2, len(labels)), labels)
 
 
 def _from_numbers(array: np.ndarray, alphabet: int | None, origin: str) -> SymbolSequence:
-    """Numbers as symbols, of which there must be at least one."""
-    if array.size == 0:
-        raise ValueError(f"{origin} holds no symbols")
+    """Numbers as symbols 0..alphabet-1."""
     size = 2 if alphabet is None else alphabet
-    symbols = np.isfinite(array) & (np.floor(array) == array) & (array >= 0)
-    outside = symbols & (array >= size)
-    for bad in (~symbols, outside):
-        if not bad.any():
-            continue
-        position, largest = int(np.argmax(bad)), float(array.max())
-        problem = f"{origin}: symbol {float(array[position]):.15g} at position {position} is "
-        if bad is not outside:
-            raise ValueError(f"{problem}not a whole number from 0: {_SYMBOLS_ONLY}")
-        problem += f"outside the alphabet 0..{size - 1}"
-        if alphabet is not None:
-            raise ValueError(problem)
-        if largest >= MOST_LABELS:
-            raise ValueError(f"{problem}: {_SYMBOLS_ONLY}")
-        raise ValueError(
-            f"{problem}; for symbols or counts from 0 to {largest:.0f}, "
-            f"give --alphabet {largest + 1:.0f}"
-        )
+
+    def symbol_at(position: np.intp) -> str:
+        return f"{origin}: symbol {float(array[position]):.15g} at position {position}"
+
+    natural = np.isfinite(array) & (np.floor(array) == array) & (array >= 0)
+    if not natural.all():
+        first = symbol_at(np.argmin(natural))
+        raise ValueError(f"{first} is not a whole number from 0: {_SYMBOLS_ONLY}")
+    inside = array < size
+    if not inside.all():
+        largest = int(array.max())
+        remedy = ""
+        if alphabet is None and largest < MOST_LABELS:
+            remedy = f"; for symbols or counts from 0 to {largest}, give --alphabet {largest + 1}"
+        elif alphabet is None:
+            remedy = f": {_SYMBOLS_ONLY}"
+        first = symbol_at(np.argmin(inside))
+        raise ValueError(f"{first} is outside the alphabet 0..{size - 1}{remedy}")
     return SymbolSequence(array.astype(np.int32), size)
 
 
@@ -308,7 +317,7 @@ def _is_header(
     words = {i: cell for i, cell in enumerate(first) if cell and parse_number(cell) is None}
     if column in words.values():
         return True
-    if set(words.values()) & set(labels):
+    if any(word in labels or _is_truth_value(word) for word in words.values()):
         return False
     second = dict(enumerate(rest[0])) if rest else {}
     above_numbers = [i for i, cell in second.items() if parse_number(cell) is not None]
