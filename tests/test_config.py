@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import switchpoint as sp
+from switchpoint import _text
 from switchpoint.neural.names import MODEL_OPTIONS, network_from_name
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments import segment_of
@@ -208,6 +209,29 @@ def test_a_fault_of_an_override_is_not_blamed_on_the_file(tmp_path):
     path.write_text("hidden = 64")
     with pytest.raises(ValueError, match=r"^hidden must be"):
         read_toml(path, hidden=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hidden = " + "[" * 5000 + "]" * 5000,
+        "hidden = " + "{a=" * 5000 + "1" + "}" * 5000,
+        "hidden = " + "[" * 400 + "]" * 400,
+        "hidden = " + "9" * 5000,
+        ".".join(["a"] * 5000) + " = 1",
+    ],
+    ids=["lists", "tables", "a few lists", "digits", "dots"],
+)
+def test_toml_that_is_out_of_proportion(tmp_path, text):
+    (tmp_path / "a\x1b.toml").write_text(text)
+    with pytest.raises(ValueError, match=r"a\\x1b.toml"):
+        read_toml(tmp_path / "a\x1b.toml")
+
+
+def test_toml_has_a_limit(monkeypatch):
+    monkeypatch.setattr(_text, "LARGEST", 2**20)
+    with pytest.raises(ValueError, match="/dev/zero holds more than 1 MiB"):
+        read_toml("/dev/zero")
 
 
 def test_toml_that_cannot_be_read(tmp_path):
