@@ -85,6 +85,13 @@ def test_sample_writes_npz(folder, capsys):
         }
 
 
+@pytest.mark.usefixtures("folder")
+def test_control_characters_in_the_name_of_a_draw(capsys):
+    status, out, err = run(capsys, "sample", "--length", LENGTH, "--out", "a\x1b[31m.csv")
+    assert (status, err) == (0, "")
+    assert out.startswith(r"a\x1b[31m.csv: ")
+
+
 def test_sample_writes_csv(folder, capsys):
     arguments = ("--length", LENGTH, "--batch", 2, "--alphabet", 3, "--out", "draws.csv")
     assert run(capsys, "sample", *arguments)[0] == 0

@@ -200,7 +200,7 @@ def test_given_labels_fix_the_order(read):
     assert read("x.csv", "down\nup\nup", labels="up,down").symbols.tolist() == [1, 0, 0]
     assert read("x.txt", "ACCA\nACCA", labels="C,A").symbols.tolist() == [1, 0, 0, 1] * 2
     assert read("x.txt", "0110", labels="1,0").symbols.tolist() == [1, 0, 0, 1]
-    assert read("x.npy", np.array([5, 7, 5]), labels="5,7").symbols.tolist() == [0, 1, 0]
+    assert read("x.npy", np.array([-1, 1, -1]), labels="-1,1").symbols.tolist() == [0, 1, 0]
     assert read("x.txt", "nan 0_1 nan", labels="nan,0_1").symbols.tolist() == [0, 1, 0]
     assert read("x.csv", '"a,b"\nc\nc', labels='c,"a,b"').symbols.tolist() == [1, 0, 0]
 
@@ -242,6 +242,7 @@ def test_numbers_and_words_do_not_mix(read):
         assert "'zero' at position 2 is not a number" in message
         assert "--labels" in message
     assert "'0-1-1-0'" in refusal(read, "x.txt", "0-1-1-0")  # a separator we do not know
+    assert "'>chr1'" in refusal(read, "x.txt", ">chr1\n" + "ACGT" * 15)
 
 
 def test_a_header_is_no_label(read):

@@ -39,7 +39,7 @@ def read_bytes(path: Path) -> bytes:
 def check_size(data: bytes, name: str) -> bytes:
     """`data`; a `ValueError` where it is more than is read from one file."""
     if len(data) > LARGEST:
-        raise ValueError(f"{name} holds more than {LARGEST // 2**20} MiB, which is the limit")
+        raise ValueError(f"{name} holds more than {LARGEST // 2**20} MiB, the most that is read")
     return data
 
 

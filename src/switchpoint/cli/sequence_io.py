@@ -29,8 +29,9 @@ _SEPARATORS = re.compile(r"[\s,;]+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SHOWN = 12  # names in a message
 _SYMBOLS_ONLY = (
-    "only symbols are supported, which are whole numbers from 0 or labels; turn real values into "
-    "symbols first, for example with numpy.digitize, or round counts and give --alphabet"
+    "only symbols are supported (whole numbers from 0, or labels); turn real values into symbols "
+    "first, for example with numpy.digitize, round counts and give --alphabet, or list a few "
+    "values with --labels"
 )
 
 
@@ -123,13 +124,13 @@ def _from_tokens(
         if words:
             raise refuse(
                 words[0],
-                "is not a number, but others are; if all are labels, list them by --labels",
+                "is not a number, but others are; if all are labels, list them with --labels",
             )
         array = np.fromiter((numbers[token] for token in tokens), float, len(tokens))
         return _from_numbers(array, alphabet, origin)
     for word in words:
         if _looks_like_a_number(word):
-            raise refuse(word, "is not a number; if all are labels, list them by --labels")
+            raise refuse(word, "is not a number; if all are labels, list them with --labels")
         if not _is_label(word):
             raise refuse(word, "is neither a number nor a label that can be printed")
     if all(map(_is_truth_value, words)):
@@ -237,26 +238,20 @@ def _text_tokens(
             # It is refused either way, which shall be for the number that is meant.
             runs = len(tokens) == 1 or any(token[0] == "0" != token for token in digits)
         return _split(tokens, lambda token: runs and token in digits)
-    if len(tokens) == 1 and not tokens[0].isalpha() and parse_number(tokens[0]) is None:
-        raise ValueError(
-            f"{origin}: {_cut(tokens[0])!r} is not a number; separate symbols by spaces, commas "
-            "or newlines, or by nothing where they are digits or letters"
-        )
-    return _split(tokens, lambda _: _are_letters(tokens))
-
-
-def _are_letters(tokens: Sequence[str]) -> bool:
-    """Whether tokens are runs of letters: one of them alone, too long ones, or odd words.
-
-    Words of a sequence recur. Where none does and yet few letters are used, they are symbols.
-    """
-    if not all(token.isalpha() for token in tokens):
-        return False
-    if len(tokens) == 1 or max(map(len, tokens), default=0) > _LONGEST_WORD:
-        return True
+    others = list(dict.fromkeys(token for token in tokens if not token.isalpha()))
+    if len(tokens) == 1 or max(map(len, tokens), default=0) > _LONGEST_WORD:  # no words
+        for token in others:
+            if parse_number(token) is None:
+                raise ValueError(
+                    f"{origin}: {_cut(token)!r} is neither a number nor letters; separate symbols "
+                    "by spaces, commas or newlines, or by nothing where they are digits or letters"
+                )
+        return _split(tokens, str.isalpha)
+    # Words recur. Where none does and yet few letters are used, these are the symbols.
     once = len({token.lower() for token in tokens}) == len(tokens)
     joined = "".join(tokens)
-    return once and 2 * len(set(joined)) <= len(joined)
+    letters = not others and once and 2 * len(set(joined)) <= len(joined)
+    return _split(tokens, lambda _: letters)
 
 
 def _split(tokens: Sequence[str], is_run: Callable[[str], bool]) -> list[str]:

@@ -105,7 +105,7 @@ def verify(
     console.print(table)
     for each in results.values():
         if isinstance(each, str):
-            console.print(each, markup=False, soft_wrap=True)
+            console.print(printable(each), markup=False, soft_wrap=True)
     failed = [n for n, each in results.items() if _verdict(each) == "fail"]
     if failed:
         console.print(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}", markup=False)
