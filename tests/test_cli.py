@@ -20,7 +20,7 @@ from switchpoint import _files
 from switchpoint.cli import main, work
 from switchpoint.cli.laws import densest, length_law
 from switchpoint.cli.options import pmf_numbers
-from switchpoint.cli.symbols import text_numbers
+from switchpoint.cli.sequence_io import read_symbols
 
 LENGTH = 32  # always the same, so that one compilation serves all tests
 BITS = "01101110000000010000111101111111"
@@ -85,6 +85,13 @@ def test_sample_writes_npz(folder, capsys):
         }
 
 
+@pytest.mark.usefixtures("folder")
+def test_control_characters_in_the_name_of_a_draw(capsys):
+    status, out, err = run(capsys, "sample", "--length", LENGTH, "--out", "a\x1b[31m.csv")
+    assert (status, err) == (0, "")
+    assert out.startswith(r"a\x1b[31m.csv: ")
+
+
 def test_sample_writes_csv(folder, capsys):
     arguments = ("--length", LENGTH, "--batch", 2, "--alphabet", 3, "--out", "draws.csv")
     assert run(capsys, "sample", *arguments)[0] == 0
@@ -99,14 +106,15 @@ def test_sample_writes_csv(folder, capsys):
 
 
 @pytest.mark.parametrize(("alphabet", "separator"), [(2, ""), (12, " ")])
-def test_sample_prints_symbols(capsys, alphabet, separator):
+def test_sample_prints_symbols(capsys, monkeypatch, alphabet, separator):
     arguments = ("--length", LENGTH, "--batch", 2, "--alphabet", alphabet)
     status, out, err = run(capsys, "sample", *arguments)
     segment = sp.Bernoulli() if alphabet == 2 else sp.Categorical(alphabet)
     symbols = np.asarray(expected_draw(sp.PTW(5), 2, 0, segment).symbols)
     assert (status, err) == (0, "")
     assert out.splitlines() == [separator.join(map(str, row)) for row in symbols.tolist()]
-    assert text_numbers(out, alphabet) == symbols.ravel().tolist()
+    give_stdin(monkeypatch, out)
+    np.testing.assert_array_equal(read_symbols(Path("-"), alphabet).symbols, symbols.ravel())
 
 
 # --- predict --------------------------------------------------------------------------------
@@ -221,11 +229,6 @@ def test_kinds_of_arrays(folder, capsys, dtype):
         assert symbols_of(read_csv(out)) == symbols.tolist()
 
 
-def test_digits_are_single_symbols_only_in_small_alphabets():
-    assert text_numbers("12 3", 10) == [1, 2, 3]
-    assert text_numbers("12 3", 11) == [12, 3]
-
-
 def test_larger_alphabets(folder, capsys):
     assert run(capsys, "sample", "--alphabet", 3, "--length", LENGTH, "--out", "d.npz")[0] == 0
     status, out, _ = run(capsys, "predict", "d.npz", "--alphabet", 3, "--plot", "d.png")
@@ -290,20 +293,18 @@ BAD = {
     "empty file": (("predict", "empty.txt"), "empty.txt holds no symbols"),
     "empty table": (("predict", "empty.csv"), "empty.csv holds no symbols"),
     "not text": (("predict", "noise.npz.txt"), "is not text"),
-    "outside": (("predict", "seven.txt"), "symbol 7 at position 12 is outside the alphabet 0..1"),
-    "negative": (("predict", "minus.txt"), "symbol -1 at position 1 is outside the alphabet 0..1"),
-    "nan": (("predict", "nan.txt"), "symbol nan at position 2 is not a whole number"),
+    "outside": (("predict", "seven.txt"), "seven.txt: symbol 7 at position 12 is outside"),
+    "negative": (("predict", "minus.txt"), "minus.txt: symbol -1 at position 1"),
+    "nan": (("predict", "nan.txt"), "symbol 'nan' at position 2 is not a number"),
     "half": (("predict", "half.npy"), "symbol 0.5 at position 1 is not a whole number"),
     "word": (("predict", "word.txt"), "symbol 'zero' at position 1 is not a number"),
     "no column chosen": (("predict", "table.csv"), "columns, choose one with --column"),
     "no such column": (("predict", "table.csv", "--column", "c"), "whose columns are: a, b"),
-    "no cell": (("predict", "table.csv", "--column", "b"), "line 3 of table.csv has no value"),
+    "no cell": (("predict", "table.csv", "--column", "b"), "table.csv: line 3 has no value"),
     "column of an array": (("predict", "half.npy", "--column", "0"), "column is for tables"),
-    "noise as npy": (("predict", "noise.npy"), "noise.npy cannot be read as NumPy arrays"),
-    "empty npy": (("predict", "empty.npy"), "empty.npy cannot be read as NumPy arrays"),
-    "pickles": (("predict", "objects.npy"), "objects.npy cannot be read as NumPy arrays"),
+    "noise as npy": (("predict", "noise.npy"), "noise.npy is damaged, or not a NumPy file"),
+    "pickles": (("predict", "objects.npy"), "objects.npy must hold numbers or text"),
     "no symbols": (("predict", "other.npz"), "no array `symbols`"),
-    "texts": (("predict", "texts.npy"), "must hold numbers"),
     "cube": (("predict", "cube.npy"), "one or two dimensions"),
     "row too far": (("predict", "bits.txt", "--row", "1"), "row must be from 0 to 0"),
     "too long for depth": (("predict", "bits.txt", "--depth", "4"), "length must be at most 16"),
@@ -317,7 +318,8 @@ BAD = {
     "depth": (("sample", "--depth", "0"), "depth must be"),
     "split": (("sample", "--split", "1"), "split must be"),
     "period": (("sample", "--prior", "regular", "--period", "-3"), "period must be"),
-    "no period": (("prior", "regular"), "prior 'regular' needs period"),
+    "no period": (("prior", "regular"), "prior 'regular' needs period: give --period"),
+    "no hazard": (("predict", "bits.txt", "--prior", "geometric"), "--hazard on the command line"),
     "hazard": (("sample", "--prior", "geometric", "--hazard", "0"), "hazard must be"),
     "length": (("sample", "--length", "0"), "length must be"),
     "batch": (("sample", "--batch", "0"), "batch must be"),
@@ -325,10 +327,12 @@ BAD = {
     "start": (("prior", "lin", "--start", "256"), "start must be from 0 to 255"),
     "huge table": (("prior", "lin", "--length", "5000"), "length must be at most 4096"),
     "pmf sum": (("prior", "renewal", "--pmf", "pmf.txt"), "pmf must sum to one"),
-    "pmf words": (("prior", "renewal", "--pmf", "word.txt"), "word.txt"),
+    "pmf words": (("prior", "renewal", "--pmf", "word.txt"), "word.txt: pmf must be numbers"),
+    "pmf underscore": (("prior", "renewal", "--pmf", "score.txt"), "numbers, got '0_1'"),
     "pmf missing": (("prior", "renewal", "--pmf", "none.txt"), "none.txt cannot be read"),
     "pmf of another": (("prior", "lin", "--pmf", "pmf.txt"), "pmf is not a parameter of prior"),
     "suffix of a draw": (("sample", "--out", "x.txt"), "out must end in .npz or .csv"),
+    "suffix of rows": (("predict", "bits.txt", "--out", "r.xlsx"), "must end in .csv or .json"),
     "suffix of a picture": (("prior", "lin", "--plot", "x.gif"), "plot must end in"),
     "no such folder": (
         ("predict", "bits.txt", "--out", "no/x.csv"),
@@ -343,7 +347,7 @@ BAD = {
 @pytest.fixture
 def bad_files(folder):
     (folder / "bits.txt").write_text(BITS)
-    for name in ("empty.txt", "empty.csv", "empty.npy"):
+    for name in ("empty.txt", "empty.csv"):
         (folder / name).touch()
     (folder / "noise.npz.txt").write_bytes(b"\xff\xfe\x00")
     (folder / "noise.npy").write_bytes(b"\xff\xfe\x00" * 50)
@@ -353,8 +357,8 @@ def bad_files(folder):
     (folder / "word.txt").write_text("0 zero")
     (folder / "table.csv").write_text("a,b\n0,1\n1\n")
     (folder / "pmf.txt").write_text("0.5 0.4")
+    (folder / "score.txt").write_text("0_1 0")
     np.save(folder / "half.npy", np.array([0, 0.5]))
-    np.save(folder / "texts.npy", np.array(["0", "1"]))
     np.save(folder / "cube.npy", np.zeros((2, 2, 2)))
     np.save(folder / "objects.npy", np.array([{}, None]), allow_pickle=True)
     np.savez(folder / "other.npz", draws=np.zeros(3))
@@ -419,6 +423,18 @@ def test_a_write_that_fails_leaves_what_was_there(folder, bits, capsys, monkeypa
     assert status == 2
     assert err == "switchpoint: out cannot be written: rows.csv (No space left on device)\n"
     assert contents(folder) == before
+
+
+def test_a_full_standard_output_is_named(bits, capsys, monkeypatch):
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    status = main(["predict", str(bits)])
+    monkeypatch.undo()
+    assert status == 2
+    assert "standard output cannot be written (No space left" in capsys.readouterr().err
 
 
 def test_an_error_while_writing_leaves_nothing(folder):

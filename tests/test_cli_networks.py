@@ -250,6 +250,33 @@ def test_members_share_one_program():
         jax.monitoring.unregister_event_duration_listener(listener)
 
 
+def test_a_network_that_predicts_no_numbers_is_reported(run_directory, capsys):
+    networks = networks_of(card())
+    networks[2] = jax.tree.map(lambda leaf: leaf * np.nan, networks[2])
+    neural.save_networks(run_directory / "model.safetensors", networks, card())
+    arguments = ("--length", LENGTH, "--sequences", 40, "--out", "results.nc")
+    status, out, err = run(capsys, "evaluate", "lstm", *arguments)
+    assert status == 1
+    assert err.count("\n") == 1
+    assert "lstm[ptw]" in err
+    assert "member 2" in err
+    assert "lstm[lin]" not in err
+    assert "optimum" in out  # the others are not lost
+    assert evaluation.load("results.nc").sizes["sequence"] == 40
+
+
+@pytest.mark.usefixtures("run_directory")
+def test_control_characters_in_the_name_of_a_network(capsys):
+    one = card(members=1)
+    neural.save_networks("a\x1b[31m.safetensors", networks_of(one), one)
+    arguments = ("--length", LENGTH, "--sequences", 1, "--out", "b\x1b[31m.nc")
+    status, out, err = run(capsys, "evaluate", "a\x1b[31m.safetensors", *arguments)
+    assert (status, err) == (0, "")
+    assert "\x1b" not in out
+    assert r"a\x1b[31m[ptw]" in out
+    assert r"b\x1b[31m.nc" in out
+
+
 def test_labels_and_references(run_directory, capsys):
     one, several = card(members=1), run_directory / "model.safetensors"
     neural.save_networks("one.safetensors", networks_of(one), one)

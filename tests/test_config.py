@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import switchpoint as sp
+from switchpoint import _text
 from switchpoint.neural.names import MODEL_OPTIONS, network_from_name
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments import segment_of
@@ -189,7 +190,7 @@ BAD_TOML = {
     "run.toml is not TOML: Invalid value (at line 2, column 9)": "steps = 5\nmodel = lstm",
     "run.toml, line 2: hidden must be a whole number, got '64'": 'seeds = 2\n hidden = "64"',
     "run.toml, line 1: chunk must divide the length 256, got 100": "chunk = 100",
-    "run.toml, line 1: prior 'regular' needs period, got none": 'prior = "regular"',
+    "run.toml, line 1: prior 'regular' needs period: give --period": 'prior = "regular"',
 }
 
 
@@ -208,6 +209,29 @@ def test_a_fault_of_an_override_is_not_blamed_on_the_file(tmp_path):
     path.write_text("hidden = 64")
     with pytest.raises(ValueError, match=r"^hidden must be"):
         read_toml(path, hidden=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hidden = " + "[" * 5000 + "]" * 5000,
+        "hidden = " + "{a=" * 5000 + "1" + "}" * 5000,
+        "hidden = " + "[" * 400 + "]" * 400,
+        "hidden = " + "9" * 5000,
+        ".".join(["a"] * 5000) + " = 1",
+    ],
+    ids=["lists", "tables", "a few lists", "digits", "dots"],
+)
+def test_toml_that_is_out_of_proportion(tmp_path, text):
+    (tmp_path / "a\x1b.toml").write_text(text)
+    with pytest.raises(ValueError, match=r"a\\x1b.toml"):
+        read_toml(tmp_path / "a\x1b.toml")
+
+
+def test_toml_has_a_limit(monkeypatch):
+    monkeypatch.setattr(_text, "LARGEST", 2**20)
+    with pytest.raises(ValueError, match="/dev/zero holds more than 1 MiB"):
+        read_toml("/dev/zero")
 
 
 def test_toml_that_cannot_be_read(tmp_path):
@@ -253,7 +277,7 @@ BAD = {
         "prior": ["ptw", "lin"],
         "period": 5,
     },
-    "prior 'geometric' needs hazard, got none": {"prior": "geometric"},
+    "prior 'geometric' needs hazard: give --hazard": {"prior": "geometric"},
     "length must be at most 128 for PTW(depth=7, split=0.5), got 256": {"depth": 7},
     "depth must be a whole number, got 7.5": {"depth": 7.5},
     "split must be strictly between 0 and 1, got 1.5": {"split": 1.5},

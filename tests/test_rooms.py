@@ -31,6 +31,7 @@ EARLIER = {
         "_files",
         "_provenance",
         "_tensors",
+        "_text",
         "predictor",
         *ROOMS[: i + 1],
     }

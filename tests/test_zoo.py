@@ -312,12 +312,16 @@ def test_zoo_prints_a_table(packaged, capsys):
     assert "2 of 20 networks" in out
 
 
-def test_an_empty_zoo_says_so(tmp_path, capsys):
-    status, out, _ = run(capsys, "zoo", "--zoo", tmp_path)
-    assert (status, out) == (0, "There are no networks in the zoo yet.\n")
-    status, _, err = run(capsys, "verify", "--zoo", tmp_path)
-    assert status == 2
-    assert "no networks in the zoo yet: nothing can be verified" in err
+@pytest.mark.parametrize("command", ["zoo", "verify"])
+def test_a_directory_without_a_zoo_is_refused(tmp_path, capsys, command):
+    for name, problem in {"": "manifest.json", "no\x1bdir": "is not a directory"}.items():
+        status, out, err = run(capsys, command, "--zoo", tmp_path / name)
+        assert (status, out) == (2, "")
+        assert problem in err
+        assert str(tmp_path) in err
+        assert "\x1b" not in err
+    (tmp_path / "manifest.json").write_text('{"networks": {}}')
+    assert run(capsys, command, "--zoo", tmp_path)[0] == 2
 
 
 @pytest.mark.usefixtures("packaged")
@@ -353,7 +357,20 @@ def test_verify_refuses_bad_arguments(capsys):
     assert "did you mean lstm-ptw" in run(capsys, "verify", "lstm-pwt")[2]
     assert "the zoo holds no lstm-uniform" in run(capsys, "verify", "lstm-uniform")[2]
     assert "sequences must be a multiple of 50" in run(capsys, "verify", "--sequences", 75)[2]
-    assert "at most the 300 of lstm-ptw" in run(capsys, "verify", "lstm-ptw", "--sequences", 350)[1]
+
+
+@pytest.mark.usefixtures("packaged")
+def test_verify_refuses_more_sequences_than_the_cards_have(capsys, monkeypatch):
+    def work(*_):
+        raise AssertionError("no network is measured")
+
+    monkeypatch.setattr("switchpoint.cli.zoo.check", work)
+    for sequences in (350, 10**9):
+        status, out, err = run(capsys, "verify", "lstm-ptw", "--sequences", sequences)
+        assert (status, out) == (2, "")
+        assert "sequences must be at most 300" in err
+        assert "lstm-ptw" in err
+        assert str(sequences) in err
 
 
 @pytest.mark.usefixtures("packaged")

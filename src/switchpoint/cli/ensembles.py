@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from switchpoint import neural
+from switchpoint._text import printable
 from switchpoint.cli.cards import network_name, trained_on
 from switchpoint.neural import Network
 from switchpoint.neural.storage import MODEL_FILE
@@ -31,7 +32,7 @@ class Ensemble:
     def describe(self) -> str:
         """What these networks are, in a line."""
         trained = f"trained on {self.trained_on}, length {self.trained_length}"
-        frozen = f"; frozen in training and left out: {self.frozen}" if self.frozen else ""
+        frozen = f"; diverged in training, left out: {self.frozen}" if self.frozen else ""
         return f"{self.architecture}; {trained}{frozen}"
 
     def fields(self) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class Ensemble:
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """The label and path in `NAME=PATH`; the label of a mere path is its last telling part.
+    """The label and path in `NAME=PATH`; the label of a path alone is its directory or stem.
 
     A name of the zoo stands for the path of its file.
     """
@@ -54,10 +55,10 @@ def split_label(text: str) -> tuple[str, str]:
     if not equals or Path(text).exists():
         if text in NAMES:
             return text, str(path_of(text))
-        return _label_of(Path(text).resolve()), text
+        return printable(_label_of(Path(text).resolve())), text
     if not label:
         raise ValueError(f"a name must stand before =, got {text!r}")
-    return label, str(path_of(path)) if path in NAMES else path
+    return printable(label), str(path_of(path)) if path in NAMES else path
 
 
 def ensembles_of(label: str, path: str) -> list[Ensemble]:
@@ -93,7 +94,9 @@ def _ensemble(
 ) -> Ensemble:
     trained = [index for index in members if not card["members"][index].get("frozen", False)]
     if not trained:
-        raise ValueError(f"{label}: all members in {path} froze in training, none can be evaluated")
+        raise ValueError(
+            f"{label}: all members in {printable(path)} diverged in training, none can be evaluated"
+        )
     return Ensemble(
         label=label,
         networks=[networks[index] for index in trained],

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 import xarray as xr
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from switchpoint import evaluation
+from switchpoint._text import printable
 from switchpoint.cli import options
 from switchpoint.cli.ensembles import Ensemble, ensembles_of, split_label
 from switchpoint.cli.files import check_output
@@ -71,7 +73,8 @@ def evaluate(
     options hold wherever that prior occurs, as the source or as a predictor's.
 
     Networks of a run are one predictor for each prior that they were trained on, `NAME[prior]`.
-    Its numbers are the means of its members; lowest and median are of the members' excess.
+    Its numbers are the means of its members; lowest and median are of the members' excess. The
+    exit status is 1 where the regret of a network is not a finite number.
 
     For example:
 
@@ -109,7 +112,13 @@ def evaluate(
     print_regrets(console, dataset, reference)
     _print_networks(console, ensembles)
     if out is not None:
-        console.print(f"{out}: the regret of every sequence", markup=False, soft_wrap=True)
+        shown = printable(str(out))
+        console.print(f"{shown}: the regret of every sequence", markup=False, soft_wrap=True)
+    problems = _not_finite(dataset, ensembles)
+    for problem in problems:
+        print(f"switchpoint: {problem}", file=sys.stderr)
+    if problems:
+        raise typer.Exit(1)
 
 
 def _rows(names: Iterable[str]) -> dict[str, Ensemble | None]:
@@ -129,8 +138,8 @@ def _rows(names: Iterable[str]) -> dict[str, Ensemble | None]:
         for ensemble in ensembles_of(label, path):
             if ensemble.label in rows or ensemble.label in _NAMES:
                 raise ValueError(
-                    f"there is more than one predictor {ensemble.label}, give {path} another "
-                    f"name: NAME={path}"
+                    f"there is more than one predictor {ensemble.label}, give {printable(path)} "
+                    f"another name: NAME={printable(path)}"
                 )
             rows[ensemble.label] = ensemble
     return rows
@@ -148,6 +157,22 @@ def _print_networks(console: Console, ensembles: list[Ensemble]) -> None:
         table.add_row(Text(each.label), Text(each.describe()))
     if ensembles:
         console.print(table)
+
+
+def _not_finite(dataset: xr.Dataset, ensembles: Iterable[Ensemble]) -> list[str]:
+    """A sentence for each ensemble with members whose regret is NaN or infinite."""
+    problems = []
+    for each in ensembles:
+        regret = dataset["regret"].sel(predictor=each.label).values
+        bad = [
+            m for m, row in zip(each.members, regret, strict=False) if not np.isfinite(row).all()
+        ]
+        if bad:
+            problems.append(
+                f"{each.label}: the regret of {'member' if len(bad) == 1 else 'members'} "
+                f"{', '.join(map(str, bad))} of {printable(each.path)} is not a finite number"
+            )
+    return problems
 
 
 def _priors(names: set[str], length: int, given: dict[str, Any]) -> dict[str, Prior]:

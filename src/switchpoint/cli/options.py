@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from switchpoint import _checks
-from switchpoint.cli.files import read_text
+from switchpoint._text import name_of, read_text
+from switchpoint.cli.sequence_io import parse_number
 from switchpoint.priors import Prior, prior_from_name
 
 _PRIOR = "Prior options"
@@ -64,7 +65,10 @@ Pmf = Annotated[
 Alphabet = Annotated[int, typer.Option(help=f"{_ALPHABET_HELP}.", rich_help_panel=_SEGMENT)]
 AlphabetIfGiven = Annotated[
     int | None,
-    typer.Option(help=f"{_ALPHABET_HELP}; 2 if not given.", rich_help_panel=_SEGMENT),
+    typer.Option(
+        help=f"{_ALPHABET_HELP}; if not given, 2, or as many as there are labels.",
+        rich_help_panel=_SEGMENT,
+    ),
 ]
 Alpha = Annotated[
     float | None,
@@ -99,11 +103,15 @@ def prior_of_options(name: str, length: int, pmf: Path | None, **parameters: Any
 
 
 def pmf_numbers(path: Path) -> tuple[float, ...]:
-    """The probabilities in a text file as they stand there, which is as a law of lengths."""
-    tokens = [token for token in re.split(r"[\s,;]+", read_text(path)) if token]
+    """The probabilities P(L=1), P(L=2), ... in a text file, exactly as written there."""
+    numbers = []
+    for token in filter(None, re.split(r"[\s,;]+", read_text(path))):
+        number = parse_number(token)
+        if number is None:
+            raise ValueError(f"{name_of(path)}: pmf must be numbers, got {token!r}")
+        numbers.append(number)
     try:
-        numbers = tuple(float(token) for token in tokens)
         _checks.distribution("pmf", numbers)
     except ValueError as error:
-        raise ValueError(f"{error} (in {path})") from error
-    return numbers
+        raise ValueError(f"{name_of(path)}: {error}") from error
+    return tuple(numbers)

@@ -1,7 +1,8 @@
 """`switchpoint predict`: the Bayes optimum or a trained network on a file of symbols."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +14,8 @@ from switchpoint.cli import options
 from switchpoint.cli.analysis import Analysis, analyse
 from switchpoint.cli.files import check_output
 from switchpoint.cli.pictures import PICTURE_SUFFIXES, write_picture
-from switchpoint.cli.reading import read_symbols
-from switchpoint.cli.rows import FORMATS
-from switchpoint.cli.subjects import optimum_of, trained_network
+from switchpoint.cli.sequence_io import FORMATS, SymbolSequence, read_symbols
+from switchpoint.cli.subjects import Subject, optimum_of, trained_network
 from switchpoint.cli.summary import print_summary, shortened
 from switchpoint.cli.work import check_work
 from switchpoint.segments import segment_of
@@ -29,8 +29,8 @@ def predict(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Symbols as text, in a column of a .csv or .tsv table, in an .npy or an .npz "
-            "file; - is standard input.",
+            help="Whole numbers from 0, or labels such as up and down: as text, in a column of a "
+            ".csv or .tsv table, in an .npy or an .npz file; - is standard input.",
         ),
     ],
     prior: options.PriorNameIfGiven = None,
@@ -48,11 +48,13 @@ def predict(
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="csv or json; by the ending of --out, or csv, if not given."),
+        typer.Option("--format", help="csv or json; by the ending of --out if not given, or csv."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the rows there instead of printing them."),
+        typer.Option(
+            metavar="FILE", help="Write the rows there (.csv or .json) instead of printing them."
+        ),
     ] = None,
     plot: options.Plot = None,
     column: Annotated[
@@ -60,6 +62,14 @@ def predict(
     ] = None,
     row: Annotated[
         int | None, typer.Option(help="Which sequence, from 0, where the file holds several.")
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL,LABEL,...",
+            help="The labels that stand for the symbols 0, 1 and so on. Without it, labels are "
+            "numbered in the order of their appearance, but False is 0 and True is 1.",
+        ),
     ] = None,
     depth: options.Depth = None,
     split: options.Split = None,
@@ -74,17 +84,20 @@ def predict(
 ) -> None:
     """Predict a sequence with the exact Bayes optimum, or with a trained network.
 
-    There is a row for each position t: the symbol and the probability of each symbol before it
-    was seen. The optimum adds the probability of a switch at t given the symbols up to t
-    (switch_filtered) and given all of them (switch_smoothed); a network, chosen with --model,
-    says nothing about switches.
+    There is a row for each position t: the symbol, or its label, and the probability of each
+    symbol before it was seen. The optimum adds the probability of a switch at t given the
+    symbols up to t (switch_filtered) and given all of them (switch_smoothed); a network, chosen
+    with --model, says nothing about switches.
 
     For example:
 
         switchpoint predict bits.txt --prior lin --out rows.csv --plot rows.png
         switchpoint predict bits.txt --model lstm-ptw
+        switchpoint predict moves.csv --column move --labels down,up
     """
     write_as = _format(form, out)
+    check_output(out, "out", () if form is not None else tuple(f".{each}" for each in FORMATS))
+    check_output(plot, "plot", PICTURE_SUFFIXES)
     law: dict[str, Any] = {
         "depth": depth,
         "split": split,
@@ -97,29 +110,39 @@ def predict(
     if model is not None:
         _refuse_options({"prior": prior, **law, "alphabet": alphabet, **parameters})
         subject = trained_network(model, member)
-        symbols = read_symbols(file, subject.predictor.alphabet, column, row)
+        read = read_symbols(file, subject.predictor.alphabet, labels, column, row)
     elif member is not None:
-        raise ValueError(f"member is for the networks of --model, got {member} without it")
+        raise ValueError(f"--member is for the networks of --model, got {member} without it")
     else:
-        segment = segment_of(2 if alphabet is None else alphabet, **parameters)
-        symbols = read_symbols(file, segment.alphabet, column, row)
+        read = read_symbols(file, alphabet, labels, column, row)
+        segment = segment_of(read.alphabet, **parameters)
         name = "ptw" if prior is None else prior
-        believed = options.prior_of_options(name, len(symbols), **law)
-        check_work(believed, len(symbols))
+        believed = options.prior_of_options(name, len(read.symbols), **law)
+        check_work(believed, len(read.symbols))
         subject = optimum_of(Source(believed, segment))
-    check_output(out, "out", ())
-    check_output(plot, "plot", PICTURE_SUFFIXES)
-    analysis = analyse(subject, symbols)
+    analysis = analyse(_with_labels(subject, read), read.symbols)
+    lines = FORMATS[write_as](analysis, read.labels)
     if out is not None:
         with replacing(out) as target:
-            target.writelines(line.encode() for line in FORMATS[write_as](analysis))
+            target.writelines(line.encode() for line in lines)
     if plot is not None:
         _draw(plot, analysis)
     if out is None:
-        sys.stdout.writelines(FORMATS[write_as](analysis))
-        sys.stdout.flush()
+        _print_lines(lines)
     stream = sys.stderr if out is None else sys.stdout
     print_summary(Console(file=stream, highlight=False), analysis)
+
+
+def _with_labels(subject: Subject, read: SymbolSequence) -> Subject:
+    """The subject with what a reader is told of the labels, if there are any."""
+    if not read.labels:
+        return subject
+    shown = ", ".join(f"{label} = {symbol}" for symbol, label in enumerate(read.labels))
+    return replace(
+        subject,
+        lines={"labels": shown, **subject.lines},
+        fields={"labels": read.labels, **subject.fields},
+    )
 
 
 def _refuse_options(given: Mapping[str, Any]) -> None:
@@ -138,6 +161,17 @@ def _format(form: str | None, out: Path | None) -> str:
     if form not in FORMATS:
         raise ValueError(f"format must be {' or '.join(FORMATS)}, got {form!r}")
     return form
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    try:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"standard output cannot be written ({reason})") from error
 
 
 def _draw(path: Path, analysis: Analysis) -> None:

@@ -13,9 +13,10 @@ from rich.console import Console
 
 from switchpoint import __version__, _checks
 from switchpoint._files import replacing
+from switchpoint._text import printable
 from switchpoint.cli import options
 from switchpoint.cli.files import check_output
-from switchpoint.cli.tables import SAMPLE_COLUMNS
+from switchpoint.cli.sequence_io import SAMPLE_COLUMNS
 from switchpoint.segments import segment_of
 from switchpoint.sources import Draw, Source
 
@@ -82,7 +83,8 @@ def sample(
         with replacing(out) as file:
             file.writelines(line.encode() for line in _csv_lines(draw))
     Console(file=sys.stdout, highlight=False, soft_wrap=True).print(
-        f"{out}: {batch} x {length} symbols from {law!r}, {segment!r}, seed {seed}", markup=False
+        f"{printable(str(out))}: {batch} x {length} symbols from {law!r}, {segment!r}, seed {seed}",
+        markup=False,
     )
 
 

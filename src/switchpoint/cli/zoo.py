@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from switchpoint import _checks
+from switchpoint._text import printable
 from switchpoint.priors import LIN, PTW, Prior, RandomUniform, RegularPeriodic
 from switchpoint.zoo import NAMES, Check, Zoo
 from switchpoint.zoo import verify as check
@@ -27,7 +28,6 @@ Directory = Annotated[
         help="The directory of another zoo than the one that comes with the package.",
     ),
 ]
-_EMPTY = "there are no networks in the zoo yet"
 
 
 def zoo(directory: Directory = None) -> None:
@@ -38,12 +38,9 @@ def zoo(directory: Directory = None) -> None:
     regret of a whole sequence in bits beyond that of the exact optimum, with its standard error,
     on test sequences of the source that the network was trained on.
     """
-    found = Zoo(directory)
+    found = _opened(directory)
     console = Console(file=sys.stdout, highlight=False)
     names = found.names()
-    if not names:
-        console.print(f"{_EMPTY[0].upper()}{_EMPTY[1:]}.")
-        return
     table = _table("Networks of the zoo")
     table.add_column("name", no_wrap=True)
     table.add_column("source", overflow="fold")
@@ -71,28 +68,31 @@ def verify(
         typer.Argument(metavar="NAME", help="Networks of the zoo; all of them if not given."),
     ] = None,
     sequences: Annotated[
-        int, typer.Option(help="How many test sequences each network is measured on, by fifties.")
+        int,
+        typer.Option(
+            help="How many of the test sequences on its card each network is measured on, a "
+            "multiple of 50."
+        ),
     ] = 500,
     directory: Directory = None,
 ) -> None:
-    """Measure networks of the zoo on this machine, and compare with what their cards say.
+    """Measure networks of the zoo on this machine, and compare with the numbers on their cards.
 
-    A network passes where its excess regret differs by no more than the tolerance on its card
-    from what the card says of the same sequences. The exit status is 1 where one fails. With 500
+    A network passes if its excess regret differs from the number on its card, for the same
+    sequences, by no more than the tolerance there. The exit status is 1 if any fails. With 500
     sequences all twenty take a few minutes on two cores.
 
     For example:
 
         switchpoint verify lstm-ptw transformer-lin --sequences 2000
     """
-    found = Zoo(directory)
+    found = _opened(directory)
     whole_blocks(_checks.positive_int("sequences", sequences))
     wanted = list(dict.fromkeys(names or found.names()))
-    if not wanted:
-        raise ValueError(f"{_EMPTY}: nothing can be verified")
     for name in wanted:
         if name not in found.entries:
             found.path(name)  # says why not
+        _check_sequences(found, name, sequences)
     results = _checked(found, wanted, sequences)
     table = _table(f"Excess regret in bits, on {sequences:,} sequences")
     table.add_column("name", no_wrap=True)
@@ -105,12 +105,36 @@ def verify(
     console.print(table)
     for each in results.values():
         if isinstance(each, str):
-            console.print(each, markup=False, soft_wrap=True)
+            console.print(printable(each), markup=False, soft_wrap=True)
     failed = [n for n, each in results.items() if _verdict(each) == "fail"]
     if failed:
         console.print(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}", markup=False)
         raise typer.Exit(1)
     console.print(f"all {len(results)} passed" if len(results) > 1 else "passed")
+
+
+def _opened(directory: Path | None) -> Zoo:
+    """The zoo in a directory, which must hold one."""
+    found = Zoo(directory)
+    if not found.names():
+        shown = printable(str(found.directory))
+        if not found.directory.is_dir():
+            raise ValueError(f"{shown} is not a directory: no zoo can be there")
+        raise ValueError(f"{shown} holds no zoo: it has no manifest.json that lists networks")
+    return found
+
+
+def _check_sequences(found: Zoo, name: str, sequences: int) -> None:
+    """Raise a `ValueError` where a network was tested on fewer sequences than are asked for."""
+    try:
+        tested = found.card(name)["test"]["sequences"]
+    except ValueError:
+        return  # a damaged file is a network that fails, beside others that may pass
+    if sequences > tested:
+        raise ValueError(
+            f"sequences must be at most {tested}, which is how many {name} was tested on, "
+            f"got {sequences}"
+        )
 
 
 def _source(prior: Prior) -> str:
@@ -126,7 +150,7 @@ def _source(prior: Prior) -> str:
 
 
 def _checked(found: Zoo, names: list[str], sequences: int) -> dict[str, Check | str]:
-    """What became of each network, or why it could not be measured; with progress."""
+    """The check of each network, or why it could not be measured; with progress."""
     console = Console(file=sys.stderr)
     results: dict[str, Check | str] = {}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:

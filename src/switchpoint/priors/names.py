@@ -46,7 +46,10 @@ def prior_from_name(name: str, length: int, **parameters: Any) -> Prior:
     given = {**defaults.get(name, {}), **given}
     missing = [key for key in known if key not in given and key != "split"]
     if missing:
-        raise ValueError(f"prior {name!r} needs {missing[0]}, got none")
+        key = missing[0]
+        raise ValueError(
+            f"prior {name!r} needs {key}: give --{key} on the command line, or {key}= in Python"
+        )
     prior = build(**given)
     prior.check_length(length)
     return prior

@@ -5,43 +5,37 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from switchpoint._text import name_of, read_text
 from switchpoint.training.config import TrainConfig, check_field_name
 
 
 def read_toml(path: Path | str, **overrides: Any) -> TrainConfig:
-    """The configuration in a TOML file of fields and values; `overrides` win over the file.
+    """The configuration in a TOML file of settings; `overrides` win over the file.
 
-    A `ValueError` names the file, and the line where the fault lies in one.
+    A `ValueError` names the file, and the line of the setting that is wrong.
     """
-    content = _text(Path(path))
+    content = read_text(Path(path))
     try:
         values = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{name_of(path)} is nested too deeply to be read") from error
+    except ValueError as error:
+        raise ValueError(f"{name_of(path)} is not TOML: {error}") from error
     for name, value in values.items():
         try:
             if isinstance(value, dict):
-                raise ValueError(f"table {name!r} is not allowed; fields stand outside of tables")
+                raise ValueError(f"table {name!r} is not allowed: settings stand outside of tables")
             check_field_name(name)
         except ValueError as error:
             raise ValueError(f"{_place(path, content, name)}: {error}") from error
     try:
         return TrainConfig.from_dict({**values, **overrides})
     except ValueError as error:
-        # A refusal begins with the name of the field, which tells where its value came from.
+        # A refusal begins with the name of the setting, which tells where its value came from.
         name = str(error).split(" ", 1)[0]
         if name in values and name not in overrides:
             raise ValueError(f"{_place(path, content, name)}: {error}") from error
         raise
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not text (byte {error.start} is not UTF-8)") from error
 
 
 def _place(path: Path | str, content: str, name: str) -> str:
@@ -49,5 +43,5 @@ def _place(path: Path | str, content: str, name: str) -> str:
     begins = re.compile(rf"\s*\[*\s*[\"']?{re.escape(name)}\b")
     for number, line in enumerate(content.splitlines(), start=1):
         if begins.match(line):
-            return f"{path}, line {number}"
-    return str(path)
+            return f"{name_of(path)}, line {number}"
+    return name_of(path)

@@ -1,0 +1,53 @@
+"""Text that comes from files, and text that goes to a terminal."""
+
+import sys
+from pathlib import Path
+
+STDIN = Path("-")
+"""The path that stands for standard input."""
+
+LARGEST = 256 * 2**20
+"""The most bytes that are read from a file, or unpacked from an archive."""
+
+
+def printable(text: str) -> str:
+    """`text` with control characters escaped, so that a terminal shows and does not obey them."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def name_of(path: Path | str) -> str:
+    """How messages name a file."""
+    return "standard input" if Path(path) == STDIN else printable(str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a file holds, or standard input where the path is `-`; at most `LARGEST` bytes."""
+    try:
+        if path != STDIN:
+            with path.open("rb") as file:
+                data = file.read(LARGEST + 1)
+        elif sys.stdin is None:
+            raise OSError("it is closed")
+        else:
+            data = sys.stdin.buffer.read(LARGEST + 1)
+    except (OSError, ValueError) as error:  # a path with a null character is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"{name_of(path)} cannot be read ({reason})") from error
+    return check_size(data, name_of(path))
+
+
+def check_size(data: bytes, name: str) -> bytes:
+    """`data`; a `ValueError` where it is more than is read from one file."""
+    if len(data) > LARGEST:
+        raise ValueError(f"{name} holds more than {LARGEST // 2**20} MiB, the most that is read")
+    return data
+
+
+def read_text(path: Path) -> str:
+    """The text in a file, or on standard input where the path is `-`."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name_of(path)} is not text (byte {error.start} is not UTF-8)"
+        ) from error
