@@ -131,7 +131,8 @@ class Posterior(eqx.Module):
             return []
         times = np.arange(len(marginals))
         windows = np.stack([(times >= begin) & (times <= end) for begin, end in wanted])
-        reached = 1 - np.asarray(self._partitions.without_switch(jnp.asarray(windows))[0], np.float64)
+        none = self._partitions.without_switch(jnp.asarray(windows))[0]
+        reached = 1 - np.asarray(none, np.float64)
         intervals = []
         for index, at in enumerate(positions):
             own = range(index * len(_SHARES), (index + 1) * len(_SHARES))
