@@ -94,6 +94,16 @@ def test_hazards_within_rounding_of_one(prior):
     assert float(single.map_log_prob) <= 1e-5
 
 
+def test_tails_below_single_precision():
+    law = 0.5 ** np.arange(1, 400)  # P(L >= 200) is 10^-60
+    symbols = hard_sequences(256)
+    np.testing.assert_allclose(
+        sp.bayes_optimal(sp.Source(sp.Renewal(law / law.sum()))).log_probs(symbols),
+        sp.bayes_optimal(sp.Source(sp.Geometric(0.5))).log_probs(symbols),
+        atol=1e-5,
+    )
+
+
 def test_survival_within_rounding_of_zero():
     for prior, exact in (
         (sp.PTW(8, 1 - 1e-12), np.log(1e-12 * np.arange(8, 0, -1))),

@@ -11,7 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -145,8 +147,72 @@ def test_predict_is_the_bayes_optimum(bits, capsys, name, prior):
     assert f"{kt_bits:.2f} bits" in err
 
 
+def changed_at(position, length, seed=1):
+    rng = np.random.default_rng(seed)
+    return np.where(
+        np.arange(length) < position, rng.random(length) < 0.1, rng.random(length) < 0.9
+    )
+
+
+def test_without_a_prior_predict_finds_the_change(folder, capsys):
+    (folder / "one.txt").write_text("".join(map(str, changed_at(75, 200).astype(int))))
+    status, out, _ = run(capsys, "predict", "one.txt", "--out", "rows.json")
+    assert status == 0
+    summary = json.loads((folder / "rows.json").read_text())["summary"]
+    assert "Geometric" in summary["prior"]
+    (switch,) = summary["switches"]
+    assert abs(switch["position"] - 75) <= 3
+    assert switch["begin"] <= 75 <= switch["end"]
+    assert switch["interval_probability"] >= 0.9
+    assert switch["end"] - switch["begin"] < 12
+    pmf = summary["switch_count_pmf"]
+    assert summary["no_switch_probability"] == pmf[0] < 1e-6
+    assert max(range(len(pmf)), key=pmf.__getitem__) == 1
+    assert sum(pmf) == pytest.approx(1, abs=1e-4)
+    lengths = summary["bits_by_prior"]
+    assert set(lengths) == {"geometric", "lin", "uniform", "ptw", "kt"}
+    assert list(lengths.values()) == sorted(lengths.values())
+    assert lengths["geometric"] == pytest.approx(summary["bits"], abs=0.2)  # two digits of hazard
+    assert lengths["kt"] == pytest.approx(summary["kt_bits"], abs=1e-3)
+    told = " ".join(out.split())
+    assert f"{next(iter(lengths))} is best" in told
+    assert f"at {switch['position']}, " in told
+    assert "no switch: " in told
+
+
+def test_where_nothing_changed_predict_says_so(folder, capsys):
+    (folder / "none.txt").write_text("".join(map(str, changed_at(0, 150).astype(int))))
+    status, out, _ = run(capsys, "predict", "none.txt", "--out", "rows.json")
+    assert status == 0
+    summary = json.loads((folder / "rows.json").read_text())["summary"]
+    assert summary["no_switch_probability"] > 0.6
+    assert summary["switches"] == []
+    assert "0 (" in out
+
+
+def test_the_partition_of_ptw_is_no_estimate(bits, capsys):
+    _, _, err = run(capsys, "predict", bits, "--prior", "ptw")
+    assert "midpoints of a binary tree" in err
+    _, _, err = run(capsys, "predict", bits, "--hazard", 0.01)  # an option names its prior
+    assert "Geometric(hazard=0.01)" in err
+    assert "midpoints" not in err
+
+
+def test_a_log_probability_above_zero_is_an_error(bits, capsys, monkeypatch):
+    from switchpoint.exact import PTWPredictor
+
+    posterior = PTWPredictor.posterior
+
+    def wrong(self, symbols):
+        return eqx.tree_at(lambda p: p.map_log_prob, posterior(self, symbols), jnp.asarray(21.0))
+
+    monkeypatch.setattr(PTWPredictor, "posterior", wrong)
+    with pytest.raises(RuntimeError, match="log probability 21"):
+        run(capsys, "predict", bits, "--prior", "ptw")
+
+
 def test_predict_writes_json(bits, folder, capsys):
-    status, out, err = run(capsys, "predict", bits, "--out", "rows.json")
+    status, out, err = run(capsys, "predict", bits, "--prior", "ptw", "--out", "rows.json")
     assert (status, err) == (0, "")
     assert "plain KT" in out
     answer = json.loads((folder / "rows.json").read_text())
@@ -310,7 +376,10 @@ BAD = {
     "too long for depth": (("predict", "bits.txt", "--depth", "4"), "length must be at most 16"),
     "unknown format": (("predict", "bits.txt", "--format", "xml"), "format must be csv or json"),
     "unknown prior": (("predict", "bits.txt", "--prior", "tree"), "prior must be one of"),
-    "no parameter of it": (("predict", "bits.txt", "--hazard", "0.1"), "hazard is not a parameter"),
+    "no parameter of it": (
+        ("predict", "bits.txt", "--prior", "lin", "--hazard", "0.1"),
+        "hazard is not a parameter",
+    ),
     "alphabet": (("predict", "bits.txt", "--alphabet", "1"), "alphabet must be at least 2"),
     "alpha": (("predict", "bits.txt", "--alpha", "-1"), "alpha must be a finite number above 0"),
     "alpha of three": (("sample", "--alphabet", "3", "--alpha", "1"), "alpha is for an alphabet"),

@@ -1,6 +1,7 @@
 """What a predictor says about one sequence, as arrays on the host."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +10,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from switchpoint.cli.subjects import Subject
 from switchpoint.evaluation import code_length
-from switchpoint.exact import KT, ForwardPredictor, Posterior, PTWPredictor
+from switchpoint.exact import KT, ForwardPredictor, Posterior, PTWPredictor, SwitchInterval
+
+_MOST_SWITCHES = 100
+_ROUNDING = 1e-3  # by which single precision may leave a log probability above 0
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,10 @@ class Switching:
     best: Bool[np.ndarray, " time"]
     """The switches of the most probable partition."""
     best_log_prob: float
-
-    @property
-    def best_positions(self) -> list[int]:
-        """Where the most probable partition has its switching points."""
-        return [int(position) for position in np.flatnonzero(self.best)]
+    count_pmf: Float[np.ndarray, " counts"]
+    """P(k switches | all of x), k = 0, 1, ..."""
+    intervals: Sequence[SwitchInterval]
+    """The switches of the most probable partition, each with where it may have been."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,10 @@ class Analysis:
             "kt_bits_per_symbol": self.kt_bits / len(self.symbols),
         }
         if self.switching is not None:
-            fields["map_switches"] = self.switching.best_positions
+            fields["no_switch_probability"] = float(self.switching.count_pmf[0])
+            fields["switch_count_pmf"] = [float(share) for share in self.switching.count_pmf]
+            fields["switches"] = [asdict(each) for each in self.switching.intervals]
+            fields["map_switches"] = [each.position for each in self.switching.intervals]
             fields["map_log_prob"] = self.switching.best_log_prob
         return fields
 
@@ -94,12 +100,17 @@ def _check_numbers(probs: Float[np.ndarray, "time alphabet"]) -> None:
 
 
 def _on_host(posterior: Posterior) -> Switching:
+    log_prob = float(posterior.map_log_prob)
+    if not log_prob < _ROUNDING:
+        raise RuntimeError(f"the most probable partition has log probability {log_prob}")
     return Switching(
         filtered=np.asarray(posterior.switch_filtered),
         smoothed=np.asarray(posterior.switch_smoothed),
         probs_smoothed=np.asarray(posterior.probs_smoothed),
         best=np.asarray(posterior.map_switches),
-        best_log_prob=float(posterior.map_log_prob),
+        best_log_prob=min(log_prob, 0.0),
+        count_pmf=np.asarray(posterior.switch_count_pmf(_MOST_SWITCHES)),
+        intervals=posterior.switch_intervals(),
     )
 
 

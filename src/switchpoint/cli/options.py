@@ -20,7 +20,11 @@ _ALPHABET_HELP = "How many symbols there are"
 PriorName = Annotated[str, typer.Option("--prior", help=f"{_PRIOR_HELP}.", rich_help_panel=_PRIOR)]
 PriorNameIfGiven = Annotated[
     str | None,
-    typer.Option("--prior", help=f"{_PRIOR_HELP}; ptw if not given.", rich_help_panel=_PRIOR),
+    typer.Option(
+        "--prior",
+        help=f"{_PRIOR_HELP}; if not given, the geometric that the data prefer.",
+        rich_help_panel=_PRIOR,
+    ),
 ]
 Depth = Annotated[
     int | None,

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from jaxtyping import Int
 from rich.console import Console
 
 from switchpoint._files import replacing
@@ -14,11 +16,13 @@ from switchpoint.cli import options
 from switchpoint.cli.analysis import Analysis, analyse
 from switchpoint.cli.files import check_output
 from switchpoint.cli.pictures import PICTURE_SUFFIXES, write_picture
+from switchpoint.cli.preferred_prior import preferred_prior
 from switchpoint.cli.sequence_io import FORMATS, SymbolSequence, read_symbols
 from switchpoint.cli.subjects import Subject, optimum_of, trained_network
 from switchpoint.cli.summary import print_summary, shortened
-from switchpoint.cli.work import check_work
-from switchpoint.segments import segment_of
+from switchpoint.cli.work import LONGEST_QUADRATIC, check_work
+from switchpoint.priors import PARAMETER_OWNERS
+from switchpoint.segments import Segment, segment_of
 from switchpoint.sources import Source
 
 _LONGEST_TITLE = 115
@@ -87,7 +91,9 @@ def predict(
     There is a row for each position t: the symbol, or its label, and the probability of each
     symbol before it was seen. The optimum adds the probability of a switch at t given the
     symbols up to t (switch_filtered) and given all of them (switch_smoothed); a network, chosen
-    with --model, says nothing about switches.
+    with --model, says nothing about switches. Without --prior, segment lengths are geometric with
+    the hazard that the data prefer. A summary tells how many switches there were, and for each
+    of them an interval that has one with probability 90%.
 
     For example:
 
@@ -116,10 +122,7 @@ def predict(
     else:
         read = read_symbols(file, alphabet, labels, column, row)
         segment = segment_of(read.alphabet, **parameters)
-        name = "ptw" if prior is None else prior
-        believed = options.prior_of_options(name, len(read.symbols), **law)
-        check_work(believed, len(read.symbols))
-        subject = optimum_of(Source(believed, segment))
+        subject = _optimum(prior, law, segment, read.symbols)
     analysis = analyse(_with_labels(subject, read), read.symbols)
     lines = FORMATS[write_as](analysis, read.labels)
     if out is not None:
@@ -131,6 +134,29 @@ def predict(
         _print_lines(lines)
     stream = sys.stderr if out is None else sys.stdout
     print_summary(Console(file=stream, highlight=False), analysis)
+
+
+def _optimum(
+    prior: str | None, law: Mapping[str, Any], segment: Segment, symbols: Int[np.ndarray, " time"]
+) -> Subject:
+    """The optimum of the prior that was named, or that has an option, or that the data prefer."""
+    given = [PARAMETER_OWNERS[name] for name, value in law.items() if value is not None]
+    name = next(iter(given), None) if prior is None else prior
+    if name is not None or len(symbols) > LONGEST_QUADRATIC:
+        believed = options.prior_of_options(name or "ptw", len(symbols), **law)
+        check_work(believed, len(symbols))
+        return optimum_of(Source(believed, segment))
+    found = preferred_prior(segment, symbols)
+    compared = ", ".join(f"{name} {bits:.1f}" for name, bits in found.bits.items())
+    subject = optimum_of(Source(found.prior, segment))
+    return replace(
+        subject,
+        lines={
+            "prior": f"{found.prior!r}, the hazard that the data prefer",
+            "bits": f"{compared}; {next(iter(found.bits))} is best",
+        },
+        fields={**subject.fields, "bits_by_prior": dict(found.bits)},
+    )
 
 
 def _with_labels(subject: Subject, read: SymbolSequence) -> Subject:

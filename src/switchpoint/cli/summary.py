@@ -2,13 +2,20 @@
 
 import math
 
+import numpy as np
+from jaxtyping import Float
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from switchpoint.cli.analysis import Analysis
+from switchpoint.cli.analysis import Analysis, Switching
+from switchpoint.cli.preferred_prior import is_dyadic
 
+_DYADIC = (
+    "PTW switches only at midpoints of a binary tree, so these are no estimate of where the "
+    "sequence changed; --prior geometric tells that"
+)
 _MOST_POSITIONS = 20
 _LONGEST_NAME = 60
 _LONGEST_LINE = 100
@@ -28,11 +35,41 @@ def print_summary(console: Console, analysis: Analysis) -> None:
     table.add_row("code length", _bits(analysis.bits, count))
     table.add_row("plain KT", _bits(analysis.kt_bits, count))
     if switching is not None:
-        table.add_row("switches", Text(_positions(switching.best_positions)))
-        table.add_row(
-            "", Text(f"{_probability(switching.best_log_prob)} for this partition", "dim")
-        )
+        _add_switches(table, switching)
+        if is_dyadic(subject.predictor):
+            table.add_row("", Text(_DYADIC, "yellow"))
     console.print(Panel(table, title="switchpoint predict", expand=False, border_style="dim"))
+
+
+def _add_switches(table: Table, switching: Switching) -> None:
+    """How many switches there were, and where."""
+    table.add_row("switches", Text(_counts(switching.count_pmf)))
+    for each in switching.intervals[:_MOST_POSITIONS]:
+        line = f"at {each.position}, {_share(each.probability)}"
+        if each.begin < each.end:
+            line += f"; in {each.begin}..{each.end}, {_share(each.interval_probability)}"
+        table.add_row("", Text(line))
+    more = len(switching.intervals) - _MOST_POSITIONS
+    if more > 0:
+        table.add_row("", Text(f"and {more} more"))
+    if switching.intervals:
+        table.add_row("", Text(f"this partition: {_probability(switching.best_log_prob)}", "dim"))
+
+
+def _counts(pmf: Float[np.ndarray, " counts"]) -> str:
+    """The likely numbers of switches, such as `1 (97%), 2 (3%)`, and that there is none."""
+    likely = [k for k in np.argsort(-pmf, kind="stable")[:4] if pmf[k] >= 0.01]
+    told = ", ".join(f"{k} ({_share(pmf[k])})" for k in sorted(likely))
+    beyond = 1 - float(pmf.sum())
+    if beyond > 0.01:
+        told = f"{told + ', ' if told else ''}more than {len(pmf) - 1} ({_share(beyond)})"
+    return told if 0 in likely else f"{told}; no switch: {_share(pmf[0])}"
+
+
+def _share(probability: float) -> str:
+    if 0.01 <= probability < 0.995:
+        return f"{probability:.0%}"
+    return f"{probability:.2g}" if probability < 0.01 else f"{probability:.4g}"
 
 
 def shortened(text: str, longest: int = _LONGEST_NAME) -> str:
@@ -44,16 +81,8 @@ def _bits(bits: float, count: int) -> Text:
     return Text.assemble((f"{bits:.2f}", "bold"), f" bits, {bits / count:.4f} per symbol")
 
 
-def _positions(positions: list[int]) -> str:
-    if not positions:
-        return "none is most probable"
-    listed = ", ".join(map(str, positions[:_MOST_POSITIONS]))
-    more = len(positions) - _MOST_POSITIONS
-    return f"{listed} and {more} more" if more > 0 else listed
-
-
 def _probability(log_prob: float) -> str:
     exponent = log_prob / math.log(10)
     if exponent > -300:
-        return f"probability {math.exp(min(log_prob, 0)):.3g}"
+        return f"probability {math.exp(log_prob):.3g}"
     return f"probability 10^{exponent:.0f}"

@@ -100,11 +100,11 @@ class Renewal(Prior):
 
     def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         tail = self._tail()
-        return _looked_up(jnp.append(self.pmf / tail[:-1], 1.0), start, run)
+        return _looked_up(jnp.append(_ratio(self.pmf, tail[:-1], 1.0), 1.0), start, run)
 
     def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         tail = self._tail()
-        return _looked_up(jnp.append(tail[1:] / tail[:-1], 0.0), start, run)
+        return _looked_up(jnp.append(_ratio(tail[1:], tail[:-1], 0.0), 0.0), start, run)
 
     @property
     def max_length(self) -> int:
@@ -124,6 +124,11 @@ class Renewal(Prior):
         known = not isinstance(self.pmf, jax.core.Tracer)
         pmf = tuple(np.asarray(self.pmf).tolist()) if known else self.pmf
         return described(self, {"pmf": pmf}, **options)
+
+
+def _ratio(part: ArrayLike, whole: Float[Array, " lengths"], otherwise: float) -> Array:
+    """A conditional probability; of what single precision takes for impossible, `otherwise`."""
+    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), otherwise)
 
 
 def _looked_up(
