@@ -81,7 +81,7 @@ def many_letters(prior: Prior, segment: Segment, row: Int[Array, " time"]) -> Fo
         return carry, (probs / probs.sum(-1, keepdims=True), mass, run_length)
 
     carry = _Carry(jnp.zeros(0), jnp.ones(()))
-    pieces = max(1, min(8, blocks // 4))
+    pieces = max(1, min(8, blocks // 16))
     said = []
     for first, last in itertools.pairwise(blocks * piece // pieces for piece in range(pieces + 1)):
         # Only so many starts are there in this piece.

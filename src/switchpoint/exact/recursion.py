@@ -26,6 +26,7 @@ from switchpoint.segments import Segment
 
 _MANY = 256  # sequences
 _LANES = 64  # neighbouring starts
+_LITTLE = 2**26  # steps of all starts, which take a tenth of a second
 
 
 class _Carry(NamedTuple):
@@ -52,6 +53,8 @@ def _few_letters(prior: Prior, segment: Segment, symbols: Int[Array, "batch time
     batch, time = symbols.shape
     lanes = () if batch >= _MANY else (_LANES,)
     blocks = max(1, min(4 if time < 2048 else 8, time // 64))
+    if batch * time**2 < _LITTLE:
+        blocks = 1  # compiling more takes longer than they save
     edges = [time * block // blocks for block in range(blocks + 1)]
     nothing = jnp.zeros((0, batch, *lanes))
     zeros = jnp.zeros(batch)

@@ -13,6 +13,7 @@ is the most probable partition. The fraction's logarithm is a sum of small terms
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,7 +24,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint._prefix_sums import sum_after, sum_before
 from switchpoint._random import uniform
-from switchpoint.exact.many_letters import Forward
 from switchpoint.exact.posterior import Partitions, Posterior, Summaries
 from switchpoint.exact.recursion import forward
 from switchpoint.priors import Prior
@@ -35,21 +35,35 @@ def start_posterior(
 ) -> Posterior:
     """The posterior over switching points under any prior."""
     rows, batch = flat_batch(symbols)
-    return _summaries(prior, segment, rows).shaped(batch, StartPartitions(prior, segment, rows))
+    summaries, filter_logs = _summaries(prior, segment, rows)
+    return summaries.shaped(batch, StartPartitions(prior, segment, rows, filter_logs))
+
+
+class _FilterLogs(NamedTuple):
+    """What the forward recursion leaves for looking back."""
+
+    evidence: Float[Array, "flat time"]
+    """ln P(x_t | x_<t)."""
+    start_mass: Float[Array, "flat time"]
+    """ln P(a segment starts at t | x_<t)."""
 
 
 @jax.jit
-def _summaries(prior: Prior, segment: Segment, rows: Int[Array, "flat time"]) -> Summaries:
-    def summaries(rows: Int[Array, "flat time"]) -> Summaries:
+def _summaries(
+    prior: Prior, segment: Segment, rows: Int[Array, "flat time"]
+) -> tuple[Summaries, _FilterLogs]:
+    def summaries(rows: Int[Array, "flat time"]) -> tuple[Summaries, _FilterLogs]:
         filtered = forward(prior, segment, rows)
-        laws = _LastStart.of(prior, segment, rows, filtered)
+        evidence = jnp.take_along_axis(filtered.probs, rows[..., None], axis=-1)[..., 0]
+        logs = _FilterLogs(jnp.log(evidence), jnp.log(filtered.start_mass))
+        laws = _LastStart.of(prior, segment, rows, logs)
         smoothed, probs = _smoothed(laws)
         best, best_log_prob = _most_probable(laws)
         fresh = jnp.asarray(segment.pseudo_counts)
         fresh = fresh / fresh.sum()
-        started = filtered.start_mass * fresh[rows] * jnp.exp(-laws.log_evidence)
-        return Summaries(
-            log_marginal=laws.log_evidence.sum(-1),
+        started = filtered.start_mass * fresh[rows] / evidence
+        looked_back = Summaries(
+            log_marginal=logs.evidence.sum(-1),
             switch_filtered=started.at[:, 0].set(0),
             switch_smoothed=smoothed,
             run_length_mean=filtered.run_length_mean,
@@ -57,6 +71,7 @@ def _summaries(prior: Prior, segment: Segment, rows: Int[Array, "flat time"]) ->
             map_switches=best,
             map_log_prob=best_log_prob,
         )
+        return looked_back, logs
 
     return in_chunks(summaries, rows)
 
@@ -67,18 +82,16 @@ class _LastStart(eqx.Module):
     prior: Prior
     segment: Segment
     rows: Int[Array, "flat time"]
-    log_evidence: Float[Array, "flat time"]  # ln P(x_t | x_<t)
-    log_start_mass: Float[Array, "flat time"]  # ln P(a segment starts at t | x_<t)
+    logs: _FilterLogs
     counts: Float[Array, "alphabet flat ends"]  # of each symbol before e = 0..time
 
     @classmethod
     def of(
-        cls, prior: Prior, segment: Segment, rows: Int[Array, "flat time"], said: Forward
+        cls, prior: Prior, segment: Segment, rows: Int[Array, "flat time"], logs: _FilterLogs
     ) -> "_LastStart":
         hot = jax.nn.one_hot(rows, segment.alphabet, axis=0)
         counts = sum_before(jnp.pad(hot, ((0, 0), (0, 0), (0, 1))))
-        evidence = jnp.take_along_axis(said.probs, rows[..., None], axis=-1)[..., 0]
-        return cls(prior, segment, rows, jnp.log(evidence), jnp.log(said.start_mass), counts)
+        return cls(prior, segment, rows, logs, counts)
 
     def log_segment(self, end: Int[Array, ""]) -> Float[Array, "flat time"]:
         """ln P(L = end - s | s) P(x_s..x_(end-1)) / P(x_s..x_(end-1) | x_<s), for each s."""
@@ -91,7 +104,7 @@ class _LastStart(eqx.Module):
         behind = jnp.maximum(end - 1 - times, 0) + pseudo.sum()
         inside = times < end
         chances = jnp.where(inside, (since + pseudo[self.rows]) / behind, 1.0)
-        gains = jnp.where(inside, jnp.log(chances) - self.log_evidence, 0.0)
+        gains = jnp.where(inside, jnp.log(chances) - self.logs.evidence, 0.0)
         length = jnp.maximum(end - times, 1)
         lasts = jnp.where(
             end < time,
@@ -102,7 +115,7 @@ class _LastStart(eqx.Module):
 
     def law(self, end: Int[Array, ""]) -> Float[Array, "flat time"]:
         """q_end(s); all zero where no segment can end there."""
-        scores = self.log_start_mass + self.log_segment(end)
+        scores = self.logs.start_mass + self.log_segment(end)
         highest = scores.max(-1, keepdims=True)
         weights = jnp.exp(scores - jnp.where(jnp.isfinite(highest), highest, 0.0))
         return weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-30)
@@ -177,6 +190,7 @@ class StartPartitions(Partitions):
     prior: Prior
     segment: Segment
     rows: Int[Array, "flat time"]
+    logs: _FilterLogs
 
     @functools.partial(jax.jit, static_argnames="count")
     def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
@@ -241,8 +255,7 @@ class StartPartitions(Partitions):
         return expected(table, laws.ends()[-1])
 
     def _laws(self) -> _LastStart:
-        filtered = forward(self.prior, self.segment, self.rows)
-        return _LastStart.of(self.prior, self.segment, self.rows, filtered)
+        return _LastStart.of(self.prior, self.segment, self.rows, self.logs)
 
 
 def _switches(ends: Bool[Array, "*batch time"]) -> Bool[Array, "*batch time"]:
