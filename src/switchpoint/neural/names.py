@@ -26,6 +26,9 @@ MODEL_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 """The options of each network, and their defaults: the paper's choices."""
 
+CUSTOM = "custom"
+"""The name of any other network: one that a user's own code makes."""
+
 
 def network_from_name(
     name: str, alphabet: int, length: int, key: PRNGKeyArray, **options: Any
@@ -37,6 +40,8 @@ def network_from_name(
     alphabet = _checks.positive_int("alphabet", alphabet)
     options = check_options(name, length, options)
     match name:
+        case "custom":
+            raise ValueError("a custom network is made by code of its own, not by a name")
         case "memoryless":
             return Memoryless(alphabet, length)
         case "markov":
@@ -48,9 +53,9 @@ def network_from_name(
 
 def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """All options of the network called `name`; those that are None are the defaults."""
-    if name not in MODEL_OPTIONS:
+    if name not in (*MODEL_OPTIONS, CUSTOM):
         raise ValueError(f"model must be one of {', '.join(MODEL_OPTIONS)}, got {name!r}")
-    known = MODEL_OPTIONS[name]
+    known = MODEL_OPTIONS.get(name, {})
     given = {key: value for key, value in options.items() if value is not None}
     for key in given:
         if key not in known:

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxtyping import PRNGKeyArray
 
@@ -45,6 +45,9 @@ class TrainConfig:
     what the model or the source does not take stays None. `prior` and `learning_rate` may be
     given as one value or a list. The help text of every field is in its metadata.
     """
+
+    given: ClassVar[Mapping[str, Any]] = {}
+    """The settings that it was made with; of each object its own, and no part of what it is."""
 
     model: str = field(
         default="lstm",
@@ -260,6 +263,7 @@ class TrainConfig:
                 if value is not None or each.default is not None:
                     value = each.metadata["check"](each.name, value)
                 self._set(**{each.name: value})
+            self._set(given=dict(settings))
             self._complete()
 
     def members(self) -> tuple[Member, ...]:
@@ -285,7 +289,7 @@ class TrainConfig:
 
     def options(self) -> dict[str, Any]:
         """The network's options, by name."""
-        return {name: getattr(self, name) for name in MODEL_OPTIONS[self.model]}
+        return {name: getattr(self, name) for name in MODEL_OPTIONS.get(self.model, {})}
 
     def to_dict(self) -> dict[str, Any]:
         """Every field, in the types that JSON has."""
