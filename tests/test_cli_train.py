@@ -112,7 +112,14 @@ SETTINGS = [
         "report_every": 19,
         "validation": 23,
     },
-    {"model": "transformer", "layers": 2, "positions": "alibi", "context": 6},
+    {
+        "model": "transformer",
+        "layers": 2,
+        "positions": "alibi",
+        "context": 6,
+        "width": 24,
+        "heads": 3,
+    },
     {"model": "markov", "order": 4, "alphabet": 3, "concentration": 1.5},
 ]
 

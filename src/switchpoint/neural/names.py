@@ -6,6 +6,7 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint.neural.blocks import HEADS, WIDTH, check_width
 from switchpoint.neural.forgetful import Markov, Memoryless
 from switchpoint.neural.network import Network
 from switchpoint.neural.positions import POSITIONS
@@ -20,7 +21,13 @@ MODEL_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "lstm": _RECURRENT,
     "stack-rnn": _STACK,
     "stack-lstm": _STACK,
-    "transformer": {"layers": 16, "positions": "relative", "context": None},
+    "transformer": {
+        "layers": 16,
+        "positions": "relative",
+        "context": None,
+        "width": WIDTH,
+        "heads": HEADS,
+    },
     "memoryless": {},
     "markov": {"order": 8},
 }
@@ -76,4 +83,6 @@ def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[st
         raise ValueError(
             f"positions must be one of {', '.join(POSITIONS)}, got {complete['positions']!r}"
         )
+    if "width" in complete:
+        check_width(complete["width"], complete["heads"], complete["positions"])
     return complete

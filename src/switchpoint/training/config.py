@@ -35,6 +35,8 @@ from switchpoint.training.recipes import RECIPES
 FROM_RECIPE: Any = None
 """The default of a field that the model's recipe fills."""
 
+_LATER = {"width": 64, "heads": 8}  # fields that came later, and what networks had before
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -81,6 +83,13 @@ class TrainConfig:
         metadata=network_option(
             "transformer: how many of the last tokens it sees; all if not given."
         ),
+    )
+    width: int | None = field(
+        default=None,
+        metadata=network_option("transformer: numbers in a token, which the heads divide."),
+    )
+    heads: int | None = field(
+        default=None, metadata=network_option("transformer: heads of attention in a layer.")
     )
     order: int | None = field(
         default=None, metadata=network_option("markov: how many of the last symbols it sees.")
@@ -292,9 +301,17 @@ class TrainConfig:
         return {name: getattr(self, name) for name in MODEL_OPTIONS.get(self.model, {})}
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field, in the types that JSON has."""
+        """Every field, in the types that JSON has.
+
+        A field that earlier versions did not have is there only if it differs from what they
+        did, so that their files still say the same as this.
+        """
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if name not in _LATER or value not in (None, _LATER[name])
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":

@@ -19,6 +19,7 @@ import numpy as np
 from switchpoint import _checks
 from switchpoint._files import replacing
 from switchpoint.neural import Network, best_member, save_networks
+from switchpoint.neural.blocks import HEADS, WIDTH
 from switchpoint.neural.kernels.choice import PATHS
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.sources import Source
@@ -97,6 +98,12 @@ def train(
     shown = progress_of(progress)
     if source is not None or network is not None:
         config = CustomConfig(config, source, network)
+    sizes = config.width, config.heads
+    if kernels == "fused" and sizes not in ((None, None), (WIDTH, HEADS)):
+        raise ValueError(
+            f"kernels 'fused' are for Transformers of width {WIDTH} with {HEADS} heads, got width "
+            f"{config.width} and {config.heads} heads; take 'plain' or 'auto'"
+        )
     if out is None:
         if tensorboard:
             raise ValueError("tensorboard needs a directory: give out as well")
