@@ -190,6 +190,8 @@ def test_faults_are_found_before_the_work(engine, tmp_path):
         run("--config", "run.toml", "--out", "run")
     with pytest.raises(ValueError, match="hidden must be a whole number of at least 1, got 0"):
         run("--hidden", 0, "--out", "run")
+    with pytest.raises(ValueError, match=r"minutes must be .* above 0, got 0"):
+        run("--minutes", 0, "--out", "run")
     refused = type(typer.BadParameter("")).__mro__[1]  # the usage error, in any Typer
     for arguments, message in [
         (["--hiden", 5, "--out", "run"], "--hidden"),

@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from switchpoint import training
+from switchpoint import _checks, training
 from switchpoint.cli.config_options import given_settings, with_an_option_for_every_field
 from switchpoint.cli.summary import shortened
 from switchpoint.neural.kernels.choice import PATHS
@@ -88,6 +88,7 @@ def train(
     """
     training.use_all_cores()
     kernels = one_of(*PATHS)("kernels", kernels)
+    minutes = None if minutes is None else _checks.positive_float("minutes", minutes)
     given = given_settings(settings)
     plan = TrainConfig(**given) if config is None else read_toml(config, **given)
     console = Console(file=sys.stdout, highlight=False, quiet=quiet)

@@ -48,7 +48,10 @@ def network_from_name(
     options = check_options(name, length, options)
     match name:
         case "custom":
-            raise ValueError("a custom network is made by code of its own, not by a name")
+            raise ValueError(
+                "model 'custom' is a network of your own: give train the function of a key that "
+                "makes it, as in switchpoint.train(config, network=make_network)"
+            )
         case "memoryless":
             return Memoryless(alphabet, length)
         case "markov":

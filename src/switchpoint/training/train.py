@@ -168,7 +168,7 @@ def _run(
                 progress.note(f"stopped after step {step}{where}")
                 raise KeyboardInterrupt
             if over and step < config.steps:
-                progress.note(f"time is over after step {step} of {config.steps}{where}")
+                progress.note(f"out of time after step {step} of {config.steps}{where}")
                 break
         if not reports or reports[-1].step < step:
             # Not on schedule: neither the metrics nor the state know of it, and a run that goes
