@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,14 @@ def test_the_last_few_are_kept_and_nothing_else(tmp_path):
         "step-1234567890.safetensors",
     ]
     assert restored(tmp_path).checkpoint.step == 1_234_567_890
+
+
+def test_one_that_does_not_fit_is_passed_over_with_the_reason(tmp_path):
+    saved(tmp_path, 1, 2)
+    unfit = {2: "too late"}
+    result = Checkpoints(tmp_path, CONFIG).restore(lambda found: unfit.get(found.step))
+    assert result.checkpoint.step == 1
+    assert "step-000000002.safetensors: too late" in result.notes[0]
 
 
 def test_nothing_to_restore(tmp_path):
@@ -139,6 +148,15 @@ def test_a_run_with_other_settings_is_refused(tmp_path):
         f"the run in {tmp_path} was made with batch nothing, not 8; hidden 64, not 128" in message
     )
     assert "prior" not in message
+
+
+def test_long_settings_are_shown_where_they_differ(tmp_path):
+    shared = "Source(prior=Renewal(pmf=" + "0.1, " * 20
+    checkpoints = Checkpoints(tmp_path, {"sources": {"a": shared + "0.25"}})
+    checkpoints.save(1, {"x": np.ones(2)})
+    checkpoints.close()
+    with pytest.raises(ValueError, match=r"sources a \.\.\..*0\.25, not \.\.\..*0\.75 \("):
+        Checkpoints(tmp_path, {"sources": {"a": shared + "0.75"}}).restore()
 
 
 def test_saving_does_not_wait_but_for_the_one_before(tmp_path, monkeypatch):
@@ -272,25 +290,48 @@ def test_what_is_no_report_is_refused(line):
         Report.from_json(line)
 
 
-def test_reports_rewind_to_a_step_byte_for_byte(tmp_path):
+def test_reports_up_to_a_step_are_kept_byte_for_byte(tmp_path):
     path = tmp_path / "metrics.jsonl"
     metrics = MetricsFile(path)
-    metrics.rewind(0)  # of a new run: nothing to do
+    metrics.replace(b"")  # of a new run: nothing to do
     assert not path.exists()
     for step in (10, 20):
         metrics.append(report(step))
     up_to_20 = path.read_bytes()
     metrics.append(report(30))
     up_to_30 = path.read_bytes()
+    assert metrics.content == up_to_30
     with path.open("ab") as file:
         file.write(up_to_20[:40])  # the kill came in the middle of a line
     assert read_reports(path) == [report(10), report(20), report(30)]
-    metrics.rewind(30)
-    assert path.read_bytes() == up_to_30
-    metrics.rewind(29)
-    assert path.read_bytes() == up_to_20
+    assert metrics.lines().content == metrics.lines().up_to(30).content == up_to_30
+    assert metrics.lines().up_to(29).content == up_to_20
+    metrics.replace(up_to_20)
     metrics.append(report(30))
-    assert path.read_bytes() == up_to_30
+    assert path.read_bytes() == metrics.content == up_to_30
+
+
+def test_any_flipped_bit_of_a_report_is_noticed(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    whole = "".join(report(step).to_json_line() + "\n" for step in (1, 2, 3)).encode()
+    first = whole.index(b"\n") + 1
+    for place in range(first, whole.index(b"\n", first) + 1):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: "):
+            read_reports(path)
+        lines = MetricsFile(path).lines()
+        assert lines.content == whole[:first], f"byte {place}"
+        assert "line 2" in lines.damage
+
+
+def test_reports_of_earlier_versions_have_no_checksum(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    line = re.sub(r', "crc32": "\w+"', "", report(1).to_json_line())
+    path.write_text(line + "\n" + report(2).to_json_line() + "\n")
+    assert "crc32" not in line
+    assert read_reports(path) == [report(1), report(2)]
 
 
 def test_a_damaged_report_is_named(tmp_path):

@@ -12,7 +12,7 @@ from switchpoint import training
 from switchpoint.cli import main
 from switchpoint.cli.train import train
 from switchpoint.training.config import TrainConfig
-from switchpoint.training.progress import Progress, SilentProgress
+from switchpoint.training.progress import Progress, Warnings
 from switchpoint.training.report import Report
 
 FIELDS = dataclasses.fields(TrainConfig)
@@ -27,6 +27,7 @@ class Engine:
     def __init__(self):
         self.calls = []
         self.has_all_cores = False
+        self.step = None
 
     def use_all_cores(self):
         self.has_all_cores = True
@@ -36,7 +37,7 @@ class Engine:
         members = config.members()
         bits = tuple(1.25 + member.index for member in members)
         report = Report(
-            step=config.steps,
+            step=self.step or config.steps,
             loss=tuple(0.5 + member.index / 10 for member in members),
             excess=bits,
             excess_error=tuple(excess / 100 for excess in bits),
@@ -111,7 +112,14 @@ SETTINGS = [
         "report_every": 19,
         "validation": 23,
     },
-    {"model": "transformer", "layers": 2, "positions": "alibi", "context": 6},
+    {
+        "model": "transformer",
+        "layers": 2,
+        "positions": "alibi",
+        "context": 6,
+        "width": 24,
+        "heads": 3,
+    },
     {"model": "markov", "order": 4, "alphabet": 3, "concentration": 1.5},
 ]
 
@@ -154,6 +162,17 @@ def test_options_win_over_the_file(engine, tmp_path):
     )
 
 
+def test_the_budget_is_no_field(engine, capsys):
+    assert configured(engine, "--minutes", 2.5) == TrainConfig()
+    assert engine.calls[-1][1]["minutes"] == 2.5
+    configured(engine)
+    assert engine.calls[-1][1]["minutes"] is None
+    engine.step = 7
+    capsys.readouterr()
+    run("--out", "run", "--minutes", 1)
+    assert "after 7 of 10,000 steps" in " ".join(capsys.readouterr().out.split())
+
+
 def test_the_kernels_are_no_field(engine):
     assert configured(engine, "--kernels", "plain") == TrainConfig()
     assert engine.calls[-1][1]["kernels"] == "plain"
@@ -171,6 +190,8 @@ def test_faults_are_found_before_the_work(engine, tmp_path):
         run("--config", "run.toml", "--out", "run")
     with pytest.raises(ValueError, match="hidden must be a whole number of at least 1, got 0"):
         run("--hidden", 0, "--out", "run")
+    with pytest.raises(ValueError, match=r"minutes must be .* above 0, got 0"):
+        run("--minutes", 0, "--out", "run")
     refused = type(typer.BadParameter("")).__mro__[1]  # the usage error, in any Typer
     for arguments, message in [
         (["--hiden", 5, "--out", "run"], "--hidden"),
@@ -193,22 +214,21 @@ def test_unknown_kernels_are_refused_in_one_line(engine, capsys):
     assert engine.calls == []
 
 
-def test_a_run_that_lost_its_reports_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+def test_quiet_tells_what_is_damaged(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training, "use_all_cores", lambda: None)
     settings = {"model": "memoryless", "length": 4, "batch": 2, "steps": 2, "validation": 2}
     command = ["train", *map(str, arguments_for(settings)), "--out", "run", "--quiet"]
     assert main(command) == 0
     assert main(command) == 0  # it is complete, and that is no fault
-    capsys.readouterr()
-    Path("run/metrics.jsonl").write_text("")
-    assert main(command) == 2
+    assert capsys.readouterr().err == ""
+    (checkpoint,) = Path("run/checkpoints").iterdir()
+    checkpoint.write_bytes(b"")
+    assert main(command) == 0
     out, err = capsys.readouterr()
-    assert out == ""
-    assert err == (
-        "switchpoint: run/metrics.jsonl must end with the report of step 2, where the run goes on, "
-        "got none\n"
-    )
+    assert out == "run/model.safetensors\n"
+    assert str(checkpoint) in err
+    assert "starting again from step 0" in err
 
 
 # --- what is shown ---------------------------------------------------------------------------
@@ -238,7 +258,7 @@ def test_quiet_prints_the_path_alone(engine, capsys):
     run("--out", "runs/mine", "--quiet")
     assert capsys.readouterr() == ("runs/mine/model.safetensors\n", "")
     _, others = engine.calls[0]
-    assert isinstance(others["progress"], SilentProgress)
+    assert isinstance(others["progress"], Warnings)
     assert others["tensorboard"] is False
     assert engine.has_all_cores
 

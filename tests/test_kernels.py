@@ -12,7 +12,7 @@ from switchpoint.neural.kernels.choice import using
 from switchpoint.neural.kernels.recurrence import can_fuse
 from switchpoint.neural.kernels.waves import waves
 from switchpoint.neural.positions import sinusoids
-from switchpoint.training import TrainConfig
+from switchpoint.training import TrainConfig, train
 from switchpoint.training.program import Program
 from switchpoint.training.validation import Validation
 
@@ -216,3 +216,16 @@ def test_training_takes_the_path_it_is_told():
     assert 0 < np.abs(ends["plain"] - ends["fused"]).max() < 0.02
     with pytest.raises(ValueError, match="kernels must be one of auto, fused, plain, got 'fast'"):
         Program(config, kernels="fast").advance(program.start(), 1)
+
+
+def test_sizes_that_have_no_kernels_take_the_plain_path(tmp_path):
+    settings = {"model": "transformer", "layers": 1, "length": 4, "batch": 2, "steps": 1}
+    config = TrainConfig(**settings, width=12, heads=2)
+    network = config.network(jax.random.key(0))
+    symbols = jnp.zeros((2, 4), jnp.int32)
+    with using("fused"):
+        logits = network.logits(symbols)
+    np.testing.assert_array_equal(logits, network.logits(symbols))
+    with pytest.raises(ValueError, match=r"fused.*width 64 with 8 heads, got width 12 and 2 heads"):
+        train(config, out=tmp_path / "run", kernels="fused")
+    assert not (tmp_path / "run").exists()

@@ -283,7 +283,7 @@ class TestStorage:
         ("changes", "message"),
         [
             ({"options": {"hidden": 7, "readout": 1}}, "must have shape"),
-            ({"model": "stack-lstm"}, "not those of a stack-lstm"),
+            ({"model": "stack-lstm"}, "not those of .*Recurrent: "),
             ({"model": "gru"}, "describes no network we know"),
             ({"members": [{}, {}]}, "must have shape"),
         ],

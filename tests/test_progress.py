@@ -14,8 +14,10 @@ from switchpoint.training.progress import (
     PlainProgress,
     RichProgress,
     SilentProgress,
+    Warnings,
     _Pace,
     progress_for,
+    progress_of,
 )
 from switchpoint.training.report import Report
 from switchpoint.training.tensorboard import EventWriter
@@ -155,6 +157,42 @@ def test_live_on_a_terminal_and_plain_elsewhere(monkeypatch):
         assert isinstance(progress_for(terminal), RichProgress)
         monkeypatch.setenv("TERM", "dumb")
         assert isinstance(progress_for(terminal), PlainProgress)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+def test_by_default_it_is_shown_to_a_person_alone(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb"), os.fdopen(theirs, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert isinstance(progress_of(None), RichProgress)
+        assert isinstance(progress_of(True), RichProgress)
+        assert type(progress_of(False)) is SilentProgress
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert isinstance(progress_of(None), Warnings)
+    assert isinstance(progress_of(True), PlainProgress)
+    mine = SilentProgress()
+    assert progress_of(mine) is mine
+
+
+@pytest.mark.parametrize(("widgets", "kind"), [(object(), RichProgress), (None, PlainProgress)])
+def test_a_notebook_shows_it_with_widgets_or_without(monkeypatch, widgets, kind):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: widgets)
+    assert isinstance(progress_of(None), kind)
+    assert isinstance(progress_of(False), SilentProgress)
+
+
+def test_warnings_are_shown_and_nothing_else():
+    stream = io.StringIO()
+    progress = Warnings(stream)
+    shown(progress)
+    progress.warning("a checkpoint\nis damaged")
+    assert stream.getvalue() == "a checkpoint is damaged\n"
+    SilentProgress().warning("nobody hears it")
+    plain = io.StringIO()
+    PlainProgress(plain).warning("a note as any other")
+    assert plain.getvalue() == "a note as any other\n"
 
 
 def events(directory):

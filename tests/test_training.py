@@ -1,8 +1,11 @@
 """Training: the same numbers however a run is cut, and networks that learn what they can."""
 
 import dataclasses
+import io
 import json
+import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +19,7 @@ import numpy as np
 import pytest
 
 import switchpoint as sp
+from switchpoint._tensors import read_tensors, write_tensors
 from switchpoint.neural import network_from_name
 from switchpoint.training import TrainConfig, read_reports, train
 from switchpoint.training.loss import loss_and_gradient
@@ -157,21 +161,75 @@ class TestResuming:
         assert_same(train(small(), out=tmp_path), train(small()))
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
-    def test_a_run_that_lost_reports_does_not_go_on(self, tmp_path, monkeypatch):
-        interrupt(small(), 25, tmp_path, monkeypatch)
-        metrics = tmp_path / "metrics.jsonl"
-        first, second = metrics.read_bytes().splitlines(keepends=True)
-        needed = "metrics.jsonl must end with the report of step 20, where the run goes on, got "
-        for left, found in ((first, "that of step 10"), (b"", "none"), (None, "none")):
+    @pytest.mark.parametrize("version", ["now", "earlier"])
+    def test_a_run_that_lost_reports_ends_as_if_it_had_not(
+        self, tmp_path, monkeypatch, version, capsys
+    ):
+        whole = tmp_path / "whole"
+        train(small(), out=whole)
+        interrupt(small(), 25, tmp_path / "cut", monkeypatch)
+        first, second = (tmp_path / "cut" / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+        damaged = first.replace(b"0.", b"1.", 1)
+        for case, left in enumerate([first, damaged + second, None]):
+            out = tmp_path / str(case)
+            shutil.copytree(tmp_path / "cut", out)
+            if version == "earlier":
+                without_reports(out)
+            metrics = out / "metrics.jsonl"
             metrics.unlink() if left is None else metrics.write_bytes(left)
-            with pytest.raises(ValueError, match=needed + found):
-                train(small(), out=tmp_path)
-        metrics.write_bytes(first + second)
-        whole = train(small(), out=tmp_path)
-        assert [report.step for report in whole.reports] == [10, 20, 30]
-        metrics.write_bytes(first + second)  # and nothing is left to do
-        with pytest.raises(ValueError, match=r"the report of step 30, .* got that of step 20"):
-            train(small(), out=tmp_path)
+            train(small(), out=out, progress=PlainProgress(sys.stdout))
+            for name in ("metrics.jsonl", "model.safetensors", "config.json"):
+                assert (out / name).read_bytes() == (whole / name).read_bytes()
+            shown = capsys.readouterr().out
+            assert str(metrics) in shown
+            assert ("line 1: its content does not match its checksum" in shown) == (case == 1)
+            step = 25 if version == "now" else 0
+            assert f"training 1 member from step {step} to 30" in shown
+            assert ("starting again from step 0" in shown) == (version == "earlier")
+
+    def test_a_complete_run_that_lost_its_last_report_is_repaired(self, tmp_path, capsys):
+        train(small(), out=tmp_path)
+        paths = [tmp_path / name for name in ("metrics.jsonl", "model.safetensors", "config.json")]
+        before = [path.read_bytes() for path in paths]
+        paths[0].write_bytes(b"".join(before[0].splitlines(keepends=True)[:-1]))
+        again = train(small(), out=tmp_path, progress=PlainProgress(sys.stdout))
+        assert [report.step for report in again.reports] == [10, 20, 30]
+        assert [path.read_bytes() for path in paths] == before
+        assert f"{paths[0]} lacked reports" in capsys.readouterr().out
+
+    def test_an_older_checkpoint_is_taken_where_its_reports_are_whole(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(sys.modules["switchpoint.training.train"], "_CHECKPOINT_SECONDS", 0.0)
+        interrupt(small(), 20, tmp_path, monkeypatch)  # checkpoints of the steps 18, 19 and 20
+        without_reports(tmp_path)
+        metrics = tmp_path / "metrics.jsonl"
+        metrics.write_bytes(metrics.read_bytes().splitlines(keepends=True)[0])
+        told = io.StringIO()
+        again = train(small(), out=tmp_path, progress=PlainProgress(told))
+        assert_same(again, train(small()))
+        assert "the report of step 20 is missing" in told.getvalue()
+        assert "going on from step 19" in told.getvalue()
+
+    @pytest.mark.parametrize("content", [None, b"", b'{"model": "rnn"}'])
+    def test_the_configuration_is_repaired(self, tmp_path, content, capsys):
+        train(small(), out=tmp_path)
+        path = tmp_path / "config.json"
+        before = path.read_bytes()
+        path.unlink() if content is None else path.write_bytes(content)
+        train(small(), out=tmp_path, progress=PlainProgress(sys.stdout))
+        assert path.read_bytes() == before
+        assert f"{path} was not whole" in capsys.readouterr().out
+
+    def test_unfinished_files_of_killed_runs_go(self, tmp_path):
+        (tmp_path / "checkpoints").mkdir()
+        left = [
+            tmp_path / name
+            for name in (".0123456789abcdef.tmp", "checkpoints/." + "a" * 16 + ".tmp")
+        ]
+        own = [tmp_path / name for name in ("mine.tmp", ".0123.tmp")]
+        for path in (*left, *own):
+            path.write_bytes(b"")
+        train(small(steps=1), out=tmp_path)
+        assert [path.exists() for path in (*left, *own)] == [False, False, True, True]
 
     def test_a_run_goes_on_with_the_other_kernels(self, tmp_path, monkeypatch):
         config = small(model="rnn", hidden=16, length=4, batch=16, steps=6, report_every=3)
@@ -203,6 +261,14 @@ class TestResuming:
         loaded = sp.load_members(tmp_path)
         for a, b in zip(loaded, run.networks, strict=True):
             assert eqx.tree_equal(a, b)
+
+
+def without_reports(directory):
+    """Make checkpoints as earlier versions wrote them, which had no reports in them."""
+    for path in (directory / "checkpoints").iterdir():
+        about, arrays = read_tensors(path, "checkpoint")
+        del arrays["metrics"]
+        write_tensors(path, about, arrays, "checkpoint")
 
 
 def interrupt(config, step, directory, monkeypatch, **options):
@@ -292,6 +358,47 @@ def test_a_member_that_is_not_finite_is_frozen_and_the_others_go_on(capsys):
     for a, b in zip(weights(alone), weights(run), strict=False):
         np.testing.assert_allclose(a, b, atol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in weights(run))  # as they were before
+
+
+class TestBudget:
+    def test_a_run_that_is_out_of_time_goes_on_as_if_it_had_not_been(self, tmp_path):
+        config = small(steps=6, report_every=2)
+        whole = train(config, out=tmp_path / "whole")
+        cut = tmp_path / "cut"
+        told = io.StringIO()
+        stopped = train(config, out=cut, minutes=1e-9, progress=PlainProgress(told))
+        assert "after step 1 of 6" in told.getvalue()
+        card = sp.neural.read_card(cut)
+        assert (card["steps"], card["planned_steps"]) == (1, 6)
+        assert [report.step for report in stopped.reports] == [1]
+        assert card["members"][0]["excess"] == stopped.reports[-1].excess[0]
+        assert np.isfinite(stopped.reports[-1].loss).all()
+        assert eqx.tree_equal(sp.load(cut), stopped.best())
+        assert not (cut / "metrics.jsonl").exists()  # the first report is due at step 2
+        for steps in ([2], [2, 3]):
+            stopped = train(config, out=cut, minutes=1e-9)
+            assert [report.step for report in stopped.reports] == steps
+        assert_same(train(config, out=cut, minutes=60), whole)
+        for name in ("metrics.jsonl", "model.safetensors", "config.json"):
+            assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+    def test_it_needs_no_directory(self):
+        run = train(small(), minutes=1e-9)
+        assert run.path is None
+        assert run.reports[-1].step == 1
+
+    def test_the_last_trip_ends_in_time(self):
+        pace = sys.modules["switchpoint.training.train"]._Pace()
+        pace.steps, pace.steps_per_second = 300, 100.0
+        assert pace.steps_until(math.inf) == 300
+        assert pace.steps_until(time.monotonic() + 2) in range(150, 201)
+        assert pace.steps_until(time.monotonic() - 1) == 1
+
+    @pytest.mark.parametrize("minutes", [0, -1.0, math.nan, math.inf])
+    def test_a_budget_is_positive(self, minutes, tmp_path):
+        with pytest.raises(ValueError, match="minutes must be a finite number above 0, got"):
+            train(small(), out=tmp_path / "run", minutes=minutes)
+        assert not (tmp_path / "run").exists()
 
 
 class TestLoss:

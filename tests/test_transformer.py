@@ -49,18 +49,19 @@ def plain_logits(network, tokens):
     batch, time = tokens.shape
     x = np.asarray(network.embedding)[tokens]
     if network.positions == "sincos":
-        x = x + plain_sinusoids(np.arange(time), WIDTH)
+        x = x + plain_sinusoids(np.arange(time), network.width)
+    size = network.width // network.heads
     projected = plain_norm(block.before_attention, x) @ block.projections
     query, key, value = (
-        part.reshape(batch, time, HEADS, SIZE) for part in np.split(projected, 3, axis=-1)
+        part.reshape(batch, time, network.heads, size) for part in np.split(projected, 3, axis=-1)
     )
     distances = np.arange(time)[:, None] - np.arange(time)
     if network.positions == "relative":
-        scores = plain_relative_scores(block.relative, query, key) / np.sqrt(SIZE)
+        scores = plain_relative_scores(block.relative, query, key) / np.sqrt(size)
     else:
-        scores = np.einsum("bqhs,bkhs->bhqk", query, key) / np.sqrt(SIZE)
+        scores = np.einsum("bqhs,bkhs->bhqk", query, key) / np.sqrt(size)
     if network.positions == "alibi":
-        slopes = np.array([1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256])
+        slopes = 2.0 ** (-8 / network.heads * np.arange(1, network.heads + 1))
         scores = scores - slopes[:, None, None] * distances
     unseen = (distances < 0) | (distances >= (network.context or time))
     weights = plain_softmax(np.where(unseen, -np.inf, scores))
@@ -79,8 +80,8 @@ def with_random_weights(build, seed=0):
     )
 
 
-def make(layers=2, positions="relative", context=None, seed=0):
-    options = {"layers": layers, "positions": positions, "context": context}
+def make(layers=2, positions="relative", context=None, seed=0, **sizes):
+    options = {"layers": layers, "positions": positions, "context": context, **sizes}
     return with_random_weights(lambda key: Transformer(3, key=key, **options), seed)
 
 
@@ -162,10 +163,17 @@ class TestAttention:
 class TestNetwork:
     @pytest.mark.usefixtures("float64")
     @pytest.mark.parametrize(
-        ("positions", "context"), [("sincos", None), ("alibi", 4), ("relative", None)]
+        ("positions", "context", "sizes"),
+        [
+            ("sincos", None, {}),
+            ("alibi", 4, {}),
+            ("relative", None, {}),
+            ("relative", None, {"width": 18, "heads": 3}),
+            ("alibi", None, {"width": 15, "heads": 5}),
+        ],
     )
-    def test_one_layer_is_the_plain_formula(self, positions, context):
-        network = make(1, positions, context)
+    def test_one_layer_is_the_plain_formula(self, positions, context, sizes):
+        network = make(1, positions, context, **sizes)
         tokens = random_tokens(3, 12)
         _, logits = read(network, network.memory(3, 0), jnp.asarray(tokens))
         np.testing.assert_allclose(logits, plain_logits(network, tokens), atol=1e-10)
@@ -180,6 +188,14 @@ class TestNetwork:
         change = np.abs(network.log_probs(changed) - log_probs).max(axis=(0, 2))
         assert np.all(change[6:10] > 1e-4)  # x_5 is seen when x_6 to x_9 are predicted
         np.testing.assert_array_equal(np.delete(change, range(6, 10)), 0)
+
+    def test_streams_of_any_width_are_the_whole_sequence(self):
+        network = make(width=12, heads=2)
+        symbols = random_tokens(1, 5)[0] % 3
+        state = network.init()
+        for symbol, log_probs in zip(symbols, network.log_probs(symbols), strict=True):
+            np.testing.assert_allclose(network.predict(state), log_probs, atol=1e-5)
+            state = network.update(state, symbol)
 
     def test_the_program_is_as_long_for_any_number_of_layers(self):
         def program(layers):
@@ -220,6 +236,10 @@ class TestNetwork:
             ({"positions": "rotary"}, "positions must be one of sincos, alibi, relative"),
             ({"layers": 0}, "layers must be a whole number of at least 1, got 0"),
             ({"context": 0}, "context must be a whole number of at least 1, got 0"),
+            ({"width": 0}, "width must be a whole number of at least 1, got 0"),
+            ({"width": 60}, "width must be divisible by the 8 heads, got 60"),
+            ({"heads": 3}, "width must be divisible by the 3 heads, got 64"),
+            ({"width": 15, "heads": 3}, "width must be even .*'relative'.* got 15"),
         ],
     )
     def test_bad_options_are_refused(self, options, message, key):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from switchpoint import neural
-from switchpoint.cli.cards import network_name, trained_on
+from switchpoint.cli.cards import network_name, trained_length, trained_on
 from switchpoint.exact import bayes_optimal
 from switchpoint.predictor import Predictor
 from switchpoint.segments import Segment, segment_of
@@ -53,7 +53,7 @@ def trained_network(model: str, member: int | None) -> Subject:
     if count > 1:
         best = ", the best at the end of training" if member is None else ""
         lines["member"] = f"{index} of 0..{count - 1}{best}"
-    lines["trained on"] = f"{source}, length {card['length']}"
+    lines["trained on"] = f"{source}, {trained_length(card)}"
     return Subject(
         predictor=network,
         segment=segment_of(network.alphabet),

@@ -14,14 +14,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from switchpoint import training
+from switchpoint import _checks, training
 from switchpoint.cli.config_options import given_settings, with_an_option_for_every_field
 from switchpoint.cli.summary import shortened
 from switchpoint.neural.kernels.choice import PATHS
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.fields import one_of
 from switchpoint.training.members import Member
-from switchpoint.training.progress import SilentProgress, progress_for
+from switchpoint.training.progress import Warnings, progress_for
 from switchpoint.training.report import Report
 from switchpoint.training.toml import read_toml
 
@@ -55,11 +55,24 @@ def train(
             "may be continued with another path.",
         ),
     ] = "auto",
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Stop after this much time, with the networks as they are then; the same command "
+            "goes on later. The learning rate follows the schedule of all steps nevertheless.",
+        ),
+    ] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write events for TensorBoard as well.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print nothing but the path of the trained networks.")
+        bool,
+        typer.Option(
+            "--quiet",
+            help="Print nothing but the path of the trained networks, and warnings of damaged "
+            "files.",
+        ),
     ] = False,
     **settings: Any,
 ) -> None:
@@ -75,12 +88,19 @@ def train(
     """
     training.use_all_cores()
     kernels = one_of(*PATHS)("kernels", kernels)
+    minutes = None if minutes is None else _checks.positive_float("minutes", minutes)
     given = given_settings(settings)
     plan = TrainConfig(**given) if config is None else read_toml(config, **given)
     console = Console(file=sys.stdout, highlight=False, quiet=quiet)
     _print_plan(console, plan, out)
-    progress = SilentProgress() if quiet else progress_for(sys.stderr)
-    run = training.train(plan, out=out, progress=progress, tensorboard=tensorboard, kernels=kernels)
+    run = training.train(
+        plan,
+        out=out,
+        minutes=minutes,
+        progress=Warnings(sys.stderr) if quiet else progress_for(sys.stderr),
+        tensorboard=tensorboard,
+        kernels=kernels,
+    )
     _print_results(console, plan, run.members, run.reports[-1])
     count = len(run.members)
     networks = "the trained network" if count == 1 else f"the {count} trained networks"
@@ -121,8 +141,10 @@ def _print_results(
     console: Console, plan: TrainConfig, members: tuple[Member, ...], report: Report
 ) -> None:
     """Print how far each member ended from the Bayes optimum."""
+    unfinished = report.step < plan.steps
+    done = f"{report.step:,} of {plan.steps:,}" if unfinished else f"{report.step:,}"
     table = Table(
-        title=f"Excess over the Bayes optimum in bits per sequence, after {report.step:,} steps",
+        title=f"Excess over the Bayes optimum in bits per sequence, after {done} steps",
         caption=f"measured on {plan.validation:,} sequences of {plan.length:,} symbols",
         title_justify="left",
         caption_justify="left",

@@ -105,4 +105,4 @@ def is_complete(directory: Path, run: TrainingRun) -> bool:
         card = read_card(directory / run.name)
     except ValueError:
         return False
-    return bool(card.get("config") == run.config.to_dict())
+    return card.get("config") == run.config.to_dict() and card.get("steps") == run.config.steps

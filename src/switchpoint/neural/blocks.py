@@ -13,13 +13,24 @@ from switchpoint.neural.dense import Dense, fan_in_normal
 from switchpoint.neural.positions import RelativePositions
 
 WIDTH = 64
-"""The width of a token inside the network, the paper's."""
+"""The width of a token inside the network, the paper's; the kernels have no other."""
 HEADS = 8
-"""How many heads share the width, the paper's number."""
+"""How many heads share the width, the paper's number; the kernels have no other."""
 SIZE = WIDTH // HEADS
-"""The width of a head."""
+"""The width of a head, the paper's."""
 
 _WIDENING = 4
+
+
+def check_width(width: int, heads: int, positions: str) -> None:
+    """Raise a `ValueError` where heads cannot share the width, or sinusoids cannot fill it."""
+    if width % heads:
+        raise ValueError(f"width must be divisible by the {heads} heads, got {width}")
+    if width % 2 and positions != "alibi":
+        raise ValueError(
+            f"width must be even for positions {positions!r}, which are pairs of a sine and a "
+            f"cosine, got {width}"
+        )
 
 
 class Sight(eqx.Module):
@@ -37,9 +48,9 @@ class LayerNorm(eqx.Module):
     scale: Float[Array, "*layers width"]
     shift: Float[Array, "*layers width"]
 
-    def __init__(self) -> None:
-        self.scale = jnp.ones(WIDTH)
-        self.shift = jnp.zeros(WIDTH)
+    def __init__(self, width: int) -> None:
+        self.scale = jnp.ones(width)
+        self.shift = jnp.zeros(width)
 
     def __call__(self, x: Float[Array, "*batch width"]) -> Float[Array, "*batch width"]:
         centred = x - x.mean(-1, keepdims=True)
@@ -59,18 +70,20 @@ class Block(eqx.Module):
     widening: Dense
     narrowing: Dense
 
-    def __init__(self, layers: int, positions: str, key: PRNGKeyArray) -> None:
+    def __init__(
+        self, layers: int, width: int, heads: int, positions: str, key: PRNGKeyArray
+    ) -> None:
         keys = jax.random.split(key, 5)
         shrink = (2 * layers) ** -0.5  # as many things are added up: their sum stays in bounds
-        self.before_attention = LayerNorm()
-        self.projections = fan_in_normal(keys[0], WIDTH, 3 * WIDTH)
-        self.relative = (
-            RelativePositions(HEADS, SIZE, WIDTH, keys[1]) if positions == "relative" else None
-        )
-        self.mixing = fan_in_normal(keys[2], WIDTH, WIDTH) * shrink
-        self.before_widening = LayerNorm()
-        self.widening = Dense(WIDTH, _WIDENING * WIDTH, keys[3])
-        narrowing = Dense(_WIDENING * WIDTH, WIDTH, keys[4])
+        self.before_attention = LayerNorm(width)
+        self.projections = fan_in_normal(keys[0], width, 3 * width)
+        self.relative = None
+        if positions == "relative":
+            self.relative = RelativePositions(heads, width // heads, width, keys[1])
+        self.mixing = fan_in_normal(keys[2], width, width) * shrink
+        self.before_widening = LayerNorm(width)
+        self.widening = Dense(width, _WIDENING * width, keys[3])
+        narrowing = Dense(_WIDENING * width, width, keys[4])
         self.narrowing = jax.tree.map(lambda leaf: leaf * shrink, narrowing)
 
     def __call__(
@@ -86,7 +99,8 @@ class Block(eqx.Module):
         """What the layer makes of x, and the last of the keys and values, those of x added."""
         batch, time, _ = x.shape
         projected = self.before_attention(x) @ self.projections
-        query, key, value = jnp.moveaxis(projected.reshape(batch, time, 3, HEADS, SIZE), 2, 0)
+        parts = projected.reshape(batch, time, 3, *keys.shape[2:])
+        query, key, value = jnp.moveaxis(parts, 2, 0)
         key = jnp.concatenate([keys, key], axis=1)
         value = jnp.concatenate([values, value], axis=1)
         means = self._attended(query, key, value, sight)

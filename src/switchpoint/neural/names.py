@@ -6,6 +6,7 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint.neural.blocks import HEADS, WIDTH, check_width
 from switchpoint.neural.forgetful import Markov, Memoryless
 from switchpoint.neural.network import Network
 from switchpoint.neural.positions import POSITIONS
@@ -20,11 +21,20 @@ MODEL_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "lstm": _RECURRENT,
     "stack-rnn": _STACK,
     "stack-lstm": _STACK,
-    "transformer": {"layers": 16, "positions": "relative", "context": None},
+    "transformer": {
+        "layers": 16,
+        "positions": "relative",
+        "context": None,
+        "width": WIDTH,
+        "heads": HEADS,
+    },
     "memoryless": {},
     "markov": {"order": 8},
 }
 """The options of each network, and their defaults: the paper's choices."""
+
+CUSTOM = "custom"
+"""The name of any other network: one that a user's own code makes."""
 
 
 def network_from_name(
@@ -37,6 +47,11 @@ def network_from_name(
     alphabet = _checks.positive_int("alphabet", alphabet)
     options = check_options(name, length, options)
     match name:
+        case "custom":
+            raise ValueError(
+                "model 'custom' is a network of your own: give train the function of a key that "
+                "makes it, as in switchpoint.train(config, network=make_network)"
+            )
         case "memoryless":
             return Memoryless(alphabet, length)
         case "markov":
@@ -48,9 +63,9 @@ def network_from_name(
 
 def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """All options of the network called `name`; those that are None are the defaults."""
-    if name not in MODEL_OPTIONS:
+    if name not in (*MODEL_OPTIONS, CUSTOM):
         raise ValueError(f"model must be one of {', '.join(MODEL_OPTIONS)}, got {name!r}")
-    known = MODEL_OPTIONS[name]
+    known = MODEL_OPTIONS.get(name, {})
     given = {key: value for key, value in options.items() if value is not None}
     for key in given:
         if key not in known:
@@ -71,4 +86,6 @@ def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[st
         raise ValueError(
             f"positions must be one of {', '.join(POSITIONS)}, got {complete['positions']!r}"
         )
+    if "width" in complete:
+        check_width(complete["width"], complete["heads"], complete["positions"])
     return complete

@@ -1,6 +1,6 @@
 """Networks in files: safetensors, with a card that says what they are and how they came about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,15 +9,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
-from switchpoint.neural.names import network_from_name
+from switchpoint.neural.names import CUSTOM, network_from_name
 from switchpoint.neural.network import Network
 
 MODEL_FILE = "model.safetensors"
 """The file in a run's directory that has its networks."""
 
 _KIND = "network"
+
+Like = Network | Callable[[PRNGKeyArray], Network] | None
+"""A network, or the function of a key that makes one, whose class and shapes are taken."""
 
 
 def save_networks(
@@ -26,20 +30,27 @@ def save_networks(
     """Write networks of one architecture to `path`, whole or not at all.
 
     The card says at least `model`, `alphabet`, `length` and `options`, from which the
-    architecture is made again, and `members`: one mapping for each network.
+    architecture is made again, and `members`: one mapping for each network. The model `custom`
+    has a `network`, the name of its class, in place of options.
     """
-    leaves = [_named_leaves(network) for network in networks]
+    leaves = [named_leaves(network) for network in networks]
     arrays = {name: np.stack([np.asarray(each[name]) for each in leaves]) for name in leaves[0]}
     write_tensors(Path(path), {**card, "kind": _KIND}, arrays, "path")
 
 
-def load(path: str | PathLike[str], member: int | None = None, prior: str | None = None) -> Network:
+def load(
+    path: str | PathLike[str],
+    member: int | None = None,
+    prior: str | None = None,
+    like: Like = None,
+) -> Network:
     """A network from a file or from the directory of a run.
 
     Where there are several members: the one with the index `member`, or the best of all, or the
-    best of those that were trained on `prior` (see `best_member`).
+    best of those that were trained on `prior` (see `best_member`). A custom network needs `like`,
+    the function of a key that makes one, or any network of its class and shapes.
     """
-    card, networks = _read(path)
+    card, networks = _read_networks(path, like)
     if member is None:
         return networks[best_member(card, prior)]
     if prior is not None:
@@ -49,14 +60,14 @@ def load(path: str | PathLike[str], member: int | None = None, prior: str | None
     return networks[member]
 
 
-def load_members(path: str | PathLike[str]) -> list[Network]:
-    """All networks of a file or of the directory of a run."""
-    return _read(path)[1]
+def load_members(path: str | PathLike[str], like: Like = None) -> list[Network]:
+    """All networks of a file or of the directory of a run; see `load` for `like`."""
+    return _read_networks(path, like)[1]
 
 
 def read_card(path: str | PathLike[str]) -> dict[str, Any]:
     """What a file of networks says about itself: architecture, sources, members, versions."""
-    return _read(path)[0]
+    return _read(path)[1]
 
 
 def best_member(card: Mapping[str, Any], prior: str | None = None) -> int:
@@ -80,7 +91,8 @@ def best_member(card: Mapping[str, Any], prior: str | None = None) -> int:
     return min(wanted, key=rank)
 
 
-def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], list[Network]]:
+def _read(path: str | PathLike[str]) -> tuple[Path, dict[str, Any], dict[str, np.ndarray]]:
+    """The file of the networks at a path, and what is in it."""
     file = Path(path)
     if file.is_dir():
         file = file / MODEL_FILE
@@ -90,29 +102,71 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], list[Network]]:
         raise ValueError(f"there is no file or directory {path} to load a network from")
     try:
         card, arrays = read_tensors(file, _KIND)
-        return card, _networks(card, arrays)
+        lacking = sorted({"model", "alphabet", "length", "members"} - set(card))
+        if lacking:
+            raise DamagedError(f"its card does not say {', '.join(lacking)}")
     except DamagedError as error:
         raise ValueError(f"{file} is no network of switchpoint: {error}") from error
+    return file, card, arrays
 
 
-def _networks(card: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[Network]:
+def _read_networks(path: str | PathLike[str], like: Like) -> tuple[dict[str, Any], list[Network]]:
+    file, card, arrays = _read(path)
+    if like is None and card["model"] == CUSTOM:
+        raise ValueError(
+            f"{file} holds a custom network, {card.get('network')}, whose class switchpoint does "
+            f"not know: load it in Python with switchpoint.load({str(path)!r}, like=make_network), "
+            "where make_network is the function of a key that makes such a network"
+        )
     try:
-        model, options, members = card["model"], dict(card["options"]), list(card["members"])
-        shapes = eqx.filter_eval_shape(
-            lambda key: network_from_name(model, card["alphabet"], card["length"], key, **options),
-            jax.random.key(0),
+        shapes = _shapes_in(card) if like is None else network_shapes(like)
+        return card, _networks(len(card["members"]), arrays, shapes)
+    except DamagedError as error:
+        fault = "is no network of switchpoint" if like is None else "does not fit like"
+        raise ValueError(f"{file} {fault}: {error}") from error
+
+
+def network_shapes(make: Callable[[PRNGKeyArray], Network] | Network) -> Network:
+    """A network with shapes in place of arrays: like this one, or as this function makes it."""
+    if not isinstance(make, Network):
+        if not callable(make):
+            raise ValueError(f"a network is made by a function of a key, got {make!r}")
+        make = eqx.filter_eval_shape(make, jax.random.key(0))
+        if not isinstance(make, Network):
+            raise ValueError(
+                f"a function of a key must make a switchpoint.neural.Network, got {make!r}"
+            )
+    return make
+
+
+def class_name(network: Network) -> str:
+    """The class of a network with its module, such as `__main__.GRU`."""
+    return f"{type(network).__module__}.{type(network).__qualname__}"
+
+
+def _shapes_in(card: Mapping[str, Any]) -> Network:
+    """The shapes of the network that a card describes."""
+    try:
+        model, alphabet, length = card["model"], card["alphabet"], card["length"]
+        options = dict(card["options"])
+        return network_shapes(
+            lambda key: network_from_name(model, alphabet, length, key, **options)
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedError(f"its card describes no network we know ({error})") from error
-    expected = _named_leaves(shapes)
+
+
+def _networks(count: int, arrays: Mapping[str, np.ndarray], shapes: Network) -> list[Network]:
+    expected = named_leaves(shapes)
     if set(expected) != set(arrays):
         odd = sorted(set(expected) ^ set(arrays))
-        raise DamagedError(f"its arrays are not those of a {model}: {', '.join(odd[:3])}")
+        raise DamagedError(
+            f"its arrays are not those of {class_name(shapes)}: {', '.join(odd[:3])}"
+        )
     for name, leaf in expected.items():
-        if arrays[name].shape != (len(members), *leaf.shape):
+        if arrays[name].shape != (count, *leaf.shape):
             raise DamagedError(
-                f"its array {name} must have shape {(len(members), *leaf.shape)}, "
-                f"got {arrays[name].shape}"
+                f"its array {name} must have shape {(count, *leaf.shape)}, got {arrays[name].shape}"
             )
     structure = jax.tree.structure(shapes)
     return [
@@ -121,11 +175,11 @@ def _networks(card: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list
             # Weights may be kept in fewer bits than they are computed with.
             [jnp.asarray(arrays[name][index], leaf.dtype) for name, leaf in expected.items()],
         )
-        for index in range(len(members))
+        for index in range(count)
     ]
 
 
-def _named_leaves(network: Network) -> dict[str, Any]:
+def named_leaves(network: Network) -> dict[str, Any]:
     """The leaves by their paths, such as `cell.weight`, in the order of the tree."""
     pairs, _ = jax.tree_util.tree_flatten_with_path(network)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in pairs}

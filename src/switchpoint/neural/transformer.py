@@ -7,7 +7,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint.neural.blocks import HEADS, SIZE, WIDTH, Block, LayerNorm, Sight
+from switchpoint.neural.blocks import HEADS, WIDTH, Block, LayerNorm, Sight, check_width
 from switchpoint.neural.dense import Dense
 from switchpoint.neural.kernels.choice import fused
 from switchpoint.neural.kernels.layers import fused_layers
@@ -30,11 +30,13 @@ class Transformer(Network[TransformerMemory]):
 
     `positions` is one of `sincos` (added to the tokens), `alibi` (a penalty for distance) and
     `relative` (Transformer-XL's). With a `context`, a token attends to itself and to the
-    `context` - 1 tokens before it, in every layer.
+    `context` - 1 tokens before it, in every layer. `heads` share the `width` of a token.
     """
 
     alphabet_size: int = eqx.field(static=True)
     layers: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    heads: int = eqx.field(static=True)
     positions: str = eqx.field(static=True)
     context: int | None = eqx.field(static=True)
     embedding: Float[Array, "tokens width"]
@@ -51,20 +53,27 @@ class Transformer(Network[TransformerMemory]):
         layers: int = 16,
         positions: str = "relative",
         context: int | None = None,
+        width: int = WIDTH,
+        heads: int = HEADS,
     ) -> None:
         if positions not in POSITIONS:
             raise ValueError(f"positions must be one of {', '.join(POSITIONS)}, got {positions!r}")
         self.alphabet_size = _checks.positive_int("alphabet", alphabet)
         self.layers = _checks.positive_int("layers", layers)
+        self.width = _checks.positive_int("width", width)
+        self.heads = _checks.positive_int("heads", heads)
+        check_width(self.width, self.heads, positions)
         self.positions = positions
         self.context = None if context is None else _checks.positive_int("context", context)
         keys = jax.random.split(key, 3)
-        self.embedding = jax.random.truncated_normal(keys[0], -2, 2, (self.alphabet + 1, WIDTH))
-        self.blocks = jax.vmap(lambda key: Block(self.layers, positions, key))(
-            jax.random.split(keys[1], self.layers)
+        self.embedding = jax.random.truncated_normal(
+            keys[0], -2, 2, (self.alphabet + 1, self.width)
         )
-        self.before_output = LayerNorm()
-        self.output = Dense(WIDTH, self.alphabet, keys[2])
+        self.blocks = jax.vmap(
+            lambda key: Block(self.layers, self.width, self.heads, positions, key)
+        )(jax.random.split(keys[1], self.layers))
+        self.before_output = LayerNorm(self.width)
+        self.output = Dense(self.width, self.alphabet, keys[2])
 
     @property
     def memory_limit(self) -> int | None:
@@ -76,7 +85,8 @@ class Transformer(Network[TransformerMemory]):
         With a `context` there is never room for more than it lets a token see. Room 0 serves
         sequences that are read at once.
         """
-        shape = (self.layers, batch, self._useful(room), HEADS, SIZE)
+        size = self.width // self.heads
+        shape = (self.layers, batch, self._useful(room), self.heads, size)
         empty = jnp.zeros(shape, self.embedding.dtype)
         return TransformerMemory(empty, empty, jnp.zeros((), jnp.int32))
 
@@ -89,16 +99,16 @@ class Transformer(Network[TransformerMemory]):
         x = jnp.dot(hot, self.embedding, precision=lax.Precision.HIGHEST)
         times = jnp.arange(-room, time, dtype=jnp.int32)  # counted from the first of the tokens
         if self.positions == "sincos":
-            x = x + sinusoids(memory.count + times[room:], WIDTH)
-        if fused() and room == 0:
+            x = x + sinusoids(memory.count + times[room:], self.width)
+        if fused() and room == 0 and (self.width, self.heads) == (WIDTH, HEADS):
             x = fused_layers(self.blocks, x, self.positions, self.context)
             memory = TransformerMemory(memory.keys, memory.values, memory.count + time)
             return memory, self.output(self.before_output(x))
         sight = Sight(
             first=room - memory.count,
             context=self.context,
-            slopes=alibi_slopes(HEADS) if self.positions == "alibi" else None,
-            waves=sinusoids(times, WIDTH),
+            slopes=alibi_slopes(self.heads) if self.positions == "alibi" else None,
+            waves=sinusoids(times, self.width),
         )
         x, (keys, values) = lax.scan(
             lambda x, layer: layer[0](x, *layer[1:], sight),

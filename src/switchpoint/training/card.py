@@ -7,6 +7,7 @@ import equinox
 import jax
 import optax
 
+from switchpoint.neural.names import CUSTOM
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.report import Report
 
@@ -15,13 +16,20 @@ def card_of(config: TrainConfig, report: Report) -> dict[str, Any]:
     """What a file of networks says about itself; no times, so that equal runs are equal files."""
     from switchpoint import __version__  # known once all of the package is
 
+    settings = config.to_dict()
+    network = (
+        {"network": settings["network"]}
+        if config.model == CUSTOM
+        else {"options": config.options()}
+    )
     return {
         "model": config.model,
         "alphabet": config.alphabet,
         "length": config.length,
-        "options": config.options(),
+        **network,
         "sources": {prior: repr(config.source(prior)) for prior in config.prior},
         "steps": report.step,
+        "planned_steps": config.steps,
         "members": [
             {
                 "prior": member.prior,
@@ -33,7 +41,7 @@ def card_of(config: TrainConfig, report: Report) -> dict[str, Any]:
             }
             for member in config.members()
         ],
-        "config": config.to_dict(),
+        "config": settings,
         "versions": {
             "switchpoint": __version__,
             "jax": jax.__version__,

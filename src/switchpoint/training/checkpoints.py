@@ -1,9 +1,10 @@
 """The state of a training run on disk: whole or absent, and written while training goes on."""
 
+import itertools
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,8 @@ class Checkpoint:
 class Restored:
     """What a directory of checkpoints had to give.
 
-    `checkpoint` is the newest whole one, None where there is none; `notes` has a line for
-    each damaged file that was passed over.
+    `checkpoint` is the newest whole one that fits, None where there is none; `notes` has a line
+    for each file that was passed over.
     """
 
     checkpoint: Checkpoint | None
@@ -60,6 +61,7 @@ class Checkpoints:
 
     def __init__(self, directory: Path, config: Mapping[str, Any], keep: int = 3) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        remove_temporaries(directory)
         self.directory = directory
         self._config = json.loads(json.dumps(dict(config)))  # as it will be read: no tuples
         self._keep = keep
@@ -86,8 +88,8 @@ class Checkpoints:
         self._thread.shutdown()
         self._finish()
 
-    def restore(self) -> Restored:
-        """The newest whole checkpoint, past any that is damaged.
+    def restore(self, unfit: Callable[[Checkpoint], str | None] = lambda _: None) -> Restored:
+        """The newest whole checkpoint, past any that is damaged or `unfit`, which says why.
 
         Raises a `ValueError` where it comes from a run with other settings.
         """
@@ -99,7 +101,11 @@ class Checkpoints:
                 notes.append(f"passed over the checkpoint {path}: {damage}")
                 continue
             self._check_config(config)
-            return Restored(Checkpoint(path, step, arrays), tuple(notes))
+            found = Checkpoint(path, step, arrays)
+            reason = unfit(found)
+            if reason is None:
+                return Restored(found, tuple(notes))
+            notes.append(f"passed over the checkpoint {path}: {reason}")
         return Restored(None, tuple(notes))
 
     def _finish(self) -> None:
@@ -124,9 +130,6 @@ class Checkpoints:
         for _, path in files:
             if path not in kept:
                 path.unlink()
-        for path in self.directory.iterdir():
-            if _TEMPORARY.fullmatch(path.name):
-                path.unlink()  # left by a kill
 
     def _files(self) -> list[tuple[int, Path]]:
         """The checkpoints by their names: (step, path)."""
@@ -134,18 +137,25 @@ class Checkpoints:
         return [(int(match[1]), path) for match, path in matches if match and path.is_file()]
 
     def _check_config(self, config: Mapping[str, Any]) -> None:
+        before, now = _flat(config), _flat(self._config)
         missing = "nothing"
         differences = [
-            f"{name} {_shown(config.get(name, missing))}, "
-            f"not {_shown(self._config.get(name, missing))}"
-            for name in sorted({*config, *self._config})
-            if config.get(name, missing) != self._config.get(name, missing)
+            "{} {}, not {}".format(name, *_shown(before.get(name, missing), now.get(name, missing)))
+            for name in sorted({*before, *now})
+            if before.get(name, missing) != now.get(name, missing)
         ]
         if differences:
             raise ValueError(
                 f"the run in {self.directory} was made with {'; '.join(differences)} "
                 "(take another --out, or the same settings)"
             )
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Delete the unfinished files that killed processes left in `directory`."""
+    for path in directory.iterdir():
+        if _TEMPORARY.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def _read(path: Path, step: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -167,6 +177,25 @@ def _sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def _shown(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without nesting: those of a mapping are called `leaves weight`."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name} {inner}": each for inner, each in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _shown(*values: Any) -> list[str]:
+    """The values as text; long ones are cut to the part in which they differ."""
+    texts = [str(value) for value in values]
+    if max(map(len, texts)) <= _LONGEST_VALUE:
+        return texts
+    same = (len(set(letters)) == 1 for letters in zip(*texts, strict=False))
+    start = max(0, sum(itertools.takewhile(bool, same)) - _LONGEST_VALUE // 2)
+    end = start + _LONGEST_VALUE
+    return [
+        ("..." if start else "") + text[start:end] + ("..." if text[end:] else "") for text in texts
+    ]

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxtyping import PRNGKeyArray
 
@@ -35,6 +35,8 @@ from switchpoint.training.recipes import RECIPES
 FROM_RECIPE: Any = None
 """The default of a field that the model's recipe fills."""
 
+_LATER = {"width": 64, "heads": 8}  # fields that came later, and what networks had before
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -45,6 +47,9 @@ class TrainConfig:
     what the model or the source does not take stays None. `prior` and `learning_rate` may be
     given as one value or a list. The help text of every field is in its metadata.
     """
+
+    given: ClassVar[Mapping[str, Any]] = {}
+    """The settings that it was made with; of each object its own, and no part of what it is."""
 
     model: str = field(
         default="lstm",
@@ -78,6 +83,13 @@ class TrainConfig:
         metadata=network_option(
             "transformer: how many of the last tokens it sees; all if not given."
         ),
+    )
+    width: int | None = field(
+        default=None,
+        metadata=network_option("transformer: numbers in a token, which the heads divide."),
+    )
+    heads: int | None = field(
+        default=None, metadata=network_option("transformer: heads of attention in a layer.")
     )
     order: int | None = field(
         default=None, metadata=network_option("markov: how many of the last symbols it sees.")
@@ -260,6 +272,7 @@ class TrainConfig:
                 if value is not None or each.default is not None:
                     value = each.metadata["check"](each.name, value)
                 self._set(**{each.name: value})
+            self._set(given=dict(settings))
             self._complete()
 
     def members(self) -> tuple[Member, ...]:
@@ -285,12 +298,20 @@ class TrainConfig:
 
     def options(self) -> dict[str, Any]:
         """The network's options, by name."""
-        return {name: getattr(self, name) for name in MODEL_OPTIONS[self.model]}
+        return {name: getattr(self, name) for name in MODEL_OPTIONS.get(self.model, {})}
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field, in the types that JSON has."""
+        """Every field, in the types that JSON has.
+
+        A field that earlier versions did not have is there only if it differs from what they
+        did, so that their files still say the same as this.
+        """
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if name not in _LATER or value not in (None, _LATER[name])
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":

@@ -33,6 +33,11 @@ def with_muon(others: optax.GradientTransformation) -> optax.GradientTransformat
     return optax.partition({"muon": muon(), "others": others}, _labels)
 
 
+def has_matrices(network: Any) -> bool:
+    """Whether there is a leaf that Muon would take."""
+    return "muon" in jax.tree.leaves(_labels(network))
+
+
 def muon() -> optax.GradientTransformation:
     """For matrices: the orthogonal one near the mean gradient, with entries like Adam's.
 
@@ -71,9 +76,9 @@ def rate_at(config: TrainConfig, step: Int[Array, ""]) -> Float[Array, ""]:
 def _labels(network: Any) -> Any:
     """Which leaves are matrices; those with a short side are not."""
 
-    def label(path: Any, leaf: Array) -> str:
+    def label(path: Any, leaf: Any) -> str:
         name = jax.tree_util.keystr(path)
-        known = name.endswith((*_SIDE_BY_SIDE, *_ALONE))
+        known = name.endswith((*_SIDE_BY_SIDE, *_ALONE)) and leaf.ndim >= 2
         return "muon" if known and min(leaf.shape[-2:]) >= _LEAST else "others"
 
     return jax.tree_util.tree_map_with_path(label, network)
@@ -84,7 +89,7 @@ def _apart(network: Any) -> Any:
 
     def split(path: Any, leaf: Float[Array, "*layers rows columns"]) -> Array:
         rows, columns = leaf.shape[-2:]
-        together = jax.tree_util.keystr(path).endswith(_SIDE_BY_SIDE)
+        together = jax.tree_util.keystr(path).endswith(_SIDE_BY_SIDE) and columns % rows == 0
         return leaf.reshape(*leaf.shape[:-1], columns // rows if together else 1, -1)
 
     return jax.tree_util.tree_map_with_path(split, network)

@@ -1,6 +1,8 @@
 """What a training run shows while it goes on: live on a terminal, plain lines elsewhere."""
 
+import importlib.util
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +31,10 @@ class Progress(ABC):
     @abstractmethod
     def note(self, text: str) -> None:
         """Something happened that the user should know; also before `start`."""
+
+    def warning(self, text: str) -> None:
+        """Something is wrong that the user must know; also before `start`."""
+        self.note(text)
 
     @abstractmethod
     def tick(self, step: int, steps_per_second: float) -> None:
@@ -61,6 +67,24 @@ class TextStream(Protocol):
         """Whether a person looks at it."""
 
 
+def progress_of(choice: "bool | Progress | None") -> Progress:
+    """What `train(progress=choice)` shows on standard error or in a notebook.
+
+    None is True where a person looks on; elsewhere there are warnings and nothing else.
+    """
+    if isinstance(choice, Progress):
+        return choice
+    if choice not in (None, True, False):
+        raise ValueError(f"progress must be True, False or a Progress, got {choice!r}")
+    if choice is False:
+        return SilentProgress()
+    console = Console()
+    if console.is_jupyter:  # which shows what changes by means of a widget
+        widgets = importlib.util.find_spec("ipywidgets") is not None
+        return RichProgress(console) if widgets else PlainProgress(sys.stdout)
+    return progress_for(sys.stderr) if choice or sys.stderr.isatty() else Warnings(sys.stderr)
+
+
 def progress_for(stream: TextStream) -> Progress:
     """A live display where `stream` is a terminal that can show one, else plain lines."""
     console = Console(file=cast(IO[str], stream))
@@ -85,6 +109,16 @@ class SilentProgress(Progress):
 
     def close(self) -> None:
         pass
+
+
+class Warnings(SilentProgress):
+    """Shows warnings as plain lines, and nothing else."""
+
+    def __init__(self, stream: TextStream) -> None:
+        self._lines = PlainProgress(stream)
+
+    def warning(self, text: str) -> None:
+        self._lines.note(text)
 
 
 class PlainProgress(Progress):

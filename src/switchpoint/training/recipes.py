@@ -1,7 +1,9 @@
 """How each architecture is best trained."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from switchpoint.neural.names import CUSTOM
 
 
 @dataclass(frozen=True)
@@ -38,5 +40,7 @@ RECIPES: Mapping[str, Recipe] = {
     "transformer": Recipe(learning_rate=3e-3, steps=6_000, batch=32, warmup=500, clip=1.0, b2=0.99),
     "memoryless": _FORGETFUL,
     "markov": _FORGETFUL,
+    # The LSTM's, but Muon knows only the matrices of our own networks.
+    CUSTOM: replace(_LSTM, optimiser="adam"),
 }
-"""The recipe of each model."""
+"""The recipe of each model, and of a user's own network."""

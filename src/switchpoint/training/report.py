@@ -2,10 +2,13 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass
+import re
+import zlib
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 _PER_MEMBER = ("loss", "excess", "excess_error")
+_CHECKSUM = re.compile(r', "crc32": "([0-9a-f]{8})"\}$')  # the last field of a line
 
 
 @dataclass(frozen=True)
@@ -26,19 +29,33 @@ class Report:
     """The indices of the members whose loss was not finite; their numbers may be NaN."""
 
     def to_json_line(self) -> str:
-        """The report as one line of JSON, without the line's end; what is not finite is null."""
-        fields = asdict(self)
+        """The report as one line of JSON, without the line's end; what is not finite is null.
+
+        The last field, `crc32`, is the checksum of the line without it.
+        """
+        values = asdict(self)
         for name in _PER_MEMBER:
-            fields[name] = [x if math.isfinite(x) else None for x in fields[name]]
-        return json.dumps(fields, allow_nan=False)
+            values[name] = [x if math.isfinite(x) else None for x in values[name]]
+        line = json.dumps(values, allow_nan=False)
+        return f'{line[:-1]}, "crc32": "{zlib.crc32(line.encode()):08x}"}}'
 
     @staticmethod
     def from_json(line: str) -> "Report":
-        """The report that `to_json_line` wrote; null becomes NaN."""
+        """The report that `to_json_line` wrote; null becomes NaN.
+
+        Lines of earlier versions have no checksum, and are read without.
+        """
+        checksum = _CHECKSUM.search(line)
+        if checksum is not None:
+            line = line[: checksum.start()] + "}"
+            if zlib.crc32(line.encode()) != int(checksum[1], 16):
+                raise ValueError(f"its content does not match its checksum: {line[:60]!r}")
         try:
-            fields = json.loads(line)
-            step, frozen = fields["step"], tuple(fields["frozen"])
-            loss, excess, error = (tuple(map(_number, fields[name])) for name in _PER_MEMBER)
+            values = json.loads(line)
+            if set(values) != _FIELDS:
+                raise KeyError("other fields than a report has")
+            step, frozen = values["step"], tuple(values["frozen"])
+            loss, excess, error = (tuple(map(_number, values[name])) for name in _PER_MEMBER)
             if not all(type(number) is int for number in (step, *frozen)):
                 raise TypeError("step and frozen are whole numbers")
             if not len(loss) == len(excess) == len(error):
@@ -46,6 +63,9 @@ class Report:
         except (ValueError, TypeError, KeyError) as problem:
             raise ValueError(f"not a report of a training run: {line[:60]!r}") from problem
         return Report(step, loss, excess, error, frozen)
+
+
+_FIELDS = {each.name for each in fields(Report)}
 
 
 def _number(value: Any) -> float:

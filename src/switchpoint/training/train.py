@@ -2,9 +2,10 @@
 
 import contextlib
 import json
+import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,25 +16,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from switchpoint import _checks
 from switchpoint._files import replacing
 from switchpoint.neural import Network, best_member, save_networks
+from switchpoint.neural.blocks import HEADS, WIDTH
 from switchpoint.neural.kernels.choice import PATHS
 from switchpoint.neural.storage import MODEL_FILE
+from switchpoint.sources import Source
 from switchpoint.training.card import card_of
-from switchpoint.training.checkpoints import Checkpoints
+from switchpoint.training.checkpoints import Checkpoint, Checkpoints, remove_temporaries
 from switchpoint.training.config import TrainConfig
+from switchpoint.training.custom import CustomConfig, MakeNetwork
 from switchpoint.training.fields import one_of
 from switchpoint.training.lock import run_lock
 from switchpoint.training.members import Member
-from switchpoint.training.metrics import MetricsFile, read_reports
+from switchpoint.training.metrics import MetricsFile, MetricsLines
 from switchpoint.training.program import Program, TrainState
-from switchpoint.training.progress import Progress, SilentProgress
+from switchpoint.training.progress import Progress, progress_of
 from switchpoint.training.report import Report
 from switchpoint.training.tensorboard import EventWriter
 from switchpoint.training.validation import Validation
 
 _TRIP_SECONDS = 3.0  # of device time between two looks at the outside world
 _CHECKPOINT_SECONDS = 30.0
+_METRICS = "metrics"  # the array of a checkpoint that has the reports so far, as in their file
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,11 @@ class TrainedEnsemble:
 def train(
     config: TrainConfig,
     out: str | PathLike[str] | None = None,
-    progress: Progress | None = None,
+    *,
+    source: Source | Mapping[str, Source] | None = None,
+    network: MakeNetwork | None = None,
+    minutes: float | None = None,
+    progress: bool | Progress | None = None,
     tensorboard: bool = False,
     kernels: str = "auto",
 ) -> TrainedEnsemble:
@@ -66,15 +76,38 @@ def train(
     With a directory `out`, the run survives being killed: the same call goes on from the last
     checkpoint, and ends with the same networks and metrics as if nothing had happened.
 
+    `source`, any source or several by name, replaces the prior and the segment of `config`.
+    `network`, a function of a key that makes a network, replaces its model; settings that `config`
+    was not given follow the recipe of custom networks. `load(out, like=network)` gives such
+    networks back.
+
+    `minutes` is a budget of time for this call. When it is spent, the run stops after the step in
+    hand, is measured and saved, and the networks as they are come back; the same call goes on. The
+    learning rate follows the schedule of all `config.steps` nevertheless.
+
+    `progress` shows how the run goes: by default on a terminal and in a notebook, with True
+    anywhere, with False not even warnings.
+
     `kernels` is the path that computes: `fused`, `plain`, or `auto`, which is `fused` on a GPU.
     It is no part of what a run is: a run may go on with another path, and ends close by.
     """
+    deadline = time.monotonic() + 60 * (
+        math.inf if minutes is None else _checks.positive_float("minutes", minutes)
+    )
     kernels = one_of(*PATHS)("kernels", kernels)
-    progress = SilentProgress() if progress is None else progress
+    shown = progress_of(progress)
+    if source is not None or network is not None:
+        config = CustomConfig(config, source, network)
+    sizes = config.width, config.heads
+    if kernels == "fused" and sizes not in ((None, None), (WIDTH, HEADS)):
+        raise ValueError(
+            f"kernels 'fused' are for Transformers of width {WIDTH} with {HEADS} heads, got width "
+            f"{config.width} and {config.heads} heads; take 'plain' or 'auto'"
+        )
     if out is None:
         if tensorboard:
             raise ValueError("tensorboard needs a directory: give out as well")
-        return _run(Program(config, kernels), None, progress, tensorboard)
+        return _run(Program(config, kernels), None, shown, tensorboard, deadline)
     directory = Path(out)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -82,11 +115,15 @@ def train(
         raise ValueError(f"out cannot be made: {directory} ({error.strerror})") from error
     with run_lock(directory):
         program = Program(config, kernels)
-        return _run(program, _RunDirectory(directory, config), progress, tensorboard)
+        return _run(program, _RunDirectory(directory, config), shown, tensorboard, deadline)
 
 
 def _run(
-    program: Program, directory: "_RunDirectory | None", progress: Progress, tensorboard: bool
+    program: Program,
+    directory: "_RunDirectory | None",
+    progress: Progress,
+    tensorboard: bool,
+    deadline: float,
 ) -> TrainedEnsemble:
     config, members = program.config, program.config.members()
     validation = Validation(config, program.mesh, program.kernels)
@@ -103,16 +140,16 @@ def _run(
         progress.start(members, step, config.steps)
         interrupted = stack.enter_context(_interrupts())
         pace, saved_at = _Pace(), time.monotonic()
+        where = "" if directory is None else "; the same command goes on from there"
         while step < config.steps:
-            until = min(step + pace.steps, _next_report(config, step))
+            until = min(step + pace.steps_until(deadline), _next_report(config, step))
             state = program.advance(state, until)
             jax.block_until_ready(state.step)
             pace.measured(until - step)
             step = until
             progress.tick(step, pace.steps_per_second)
             if step == _next_report(config, step - 1):
-                since = step - (reports[-1].step if reports else 0)
-                report = _report(validation, state, since)
+                report = _report(validation, state, reports)
                 _note_frozen(progress, members, reports, report, state)
                 reports.append(report)
                 state = eqx.tree_at(lambda s: s.loss, state, jnp.zeros_like(state.loss))
@@ -122,14 +159,24 @@ def _run(
                 if events is not None:
                     events.report(report)
                 pace.restart()
-            due = time.monotonic() - saved_at > _CHECKPOINT_SECONDS
+            over = time.monotonic() >= deadline
+            due = over or time.monotonic() - saved_at > _CHECKPOINT_SECONDS
             if directory is not None and (due or interrupted or step == config.steps):
                 directory.save(step, state)
                 saved_at = time.monotonic()
             if interrupted:
-                where = "" if directory is None else "; the same command goes on from there"
                 progress.note(f"stopped after step {step}{where}")
                 raise KeyboardInterrupt
+            if over and step < config.steps:
+                progress.note(f"out of time after step {step} of {config.steps}{where}")
+                break
+        if not reports or reports[-1].step < step:
+            # Not on schedule: neither the metrics nor the state know of it, and a run that goes
+            # on is the same as one that was never stopped.
+            report = _report(validation, state, reports)
+            _note_frozen(progress, members, reports, report, state)
+            reports.append(report)
+            progress.report(report)
         networks = _networks(state, len(members))
         path = None
         if directory is not None:
@@ -142,43 +189,69 @@ class _RunDirectory:
     """The files of a run."""
 
     def __init__(self, path: Path, config: TrainConfig) -> None:
+        remove_temporaries(path)
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoints", config.to_dict())
         self.metrics = MetricsFile(path / "metrics.jsonl")
         self._config = config
+        self._config_path = path / "config.json"
 
-    def restore(self, progress: Progress) -> tuple[int, dict[str, np.ndarray] | None]:
-        """The step and the arrays to go on from; 0 and None at the beginning."""
-        restored = self.checkpoints.restore()
-        for note in restored.notes:
-            progress.note(note)
-        if restored.checkpoint is None:
-            self.metrics.rewind(0)
-            with replacing(self.path / "config.json", "out") as file:
-                file.write((json.dumps(self._config.to_dict(), indent=2) + "\n").encode())
-            return 0, None
+    def restore(self, progress: Progress) -> tuple[list[np.ndarray] | None, list[Report]]:
+        """The state to go on from, None at the beginning, and the reports up to there."""
+        lines = self.metrics.lines()
+        restored = self.checkpoints.restore(lambda found: self._lacking(found, lines))
         found = restored.checkpoint
+        for warning in (*([lines.damage] if lines.damage else []), *restored.notes):
+            progress.warning(warning)
+        if found is None:
+            if restored.notes:
+                progress.warning("no checkpoint can be used: starting again from step 0")
+            self.metrics.replace(b"")
+            self._write_config()
+            return None, []
         progress.note(f"going on from step {found.step} ({found.path.name})")
-        self.metrics.rewind(found.step)
-        return found.step, found.arrays
+        known = self._metrics(found, lines)
+        if not lines.content.startswith(known.content):
+            progress.warning(f"{self.metrics.path} lacked reports: repaired from {found.path}")
+        self.metrics.replace(known.content)
+        if self._write_config():
+            progress.warning(f"{self._config_path} was not whole: repaired from {found.path}")
+        leaves = [found.arrays[name] for name in sorted(found.arrays) if name != _METRICS]
+        return leaves, list(known.reports)
 
-    def reports(self, step: int) -> list[Report]:
-        """The reports up to `step`, the last of which must not be missing."""
-        path, every = self.metrics.path, self._config.report_every
-        found = read_reports(path) if path.exists() else []
-        last = step if step == self._config.steps else step - step % every
-        if (found[-1].step if found else 0) != last:
-            raise ValueError(
-                f"{path} must end with the report of step {last}, where the run goes on, "
-                f"got {f'that of step {found[-1].step}' if found else 'none'}"
-            )
-        return found
+    def _metrics(self, found: Checkpoint, lines: MetricsLines) -> MetricsLines:
+        """The reports up to a checkpoint; those of earlier versions hold none, the file does."""
+        if _METRICS not in found.arrays:
+            return lines.up_to(found.step)
+        return MetricsLines.of(found.arrays[_METRICS].tobytes(), found.path)
+
+    def _lacking(self, found: Checkpoint, lines: MetricsLines) -> str | None:
+        """What is missing for a run to go on from a checkpoint."""
+        step, reports = found.step, self._metrics(found, lines).reports
+        last = step if step == self._config.steps else step - step % self._config.report_every
+        if (reports[-1].step if reports else 0) == last:
+            return None
+        return f"the report of step {last} is missing in {self.metrics.path}"
+
+    def _write_config(self) -> bool:
+        """Write the settings where they are not there; whether that was so."""
+        settings = self._config.to_dict()
+        try:
+            there = json.loads(self._config_path.read_bytes()) == settings
+        except (OSError, ValueError):
+            there = False
+        if not there:
+            with replacing(self._config_path, "out") as file:
+                file.write((json.dumps(settings, indent=2) + "\n").encode())
+        return not there
 
     def save(self, step: int, state: TrainState) -> None:
         """Begin to write a checkpoint of a state, which may be donated meanwhile."""
         copies = jax.tree.map(jnp.copy, state)
         leaves = jax.tree.leaves(copies)
-        self.checkpoints.save(step, {f"{i:04d}": leaf for i, leaf in enumerate(leaves)})
+        arrays = {f"{i:04d}": leaf for i, leaf in enumerate(leaves)}
+        metrics = np.frombuffer(self.metrics.content, np.uint8)
+        self.checkpoints.save(step, {**arrays, _METRICS: metrics})
 
 
 def _started(
@@ -187,11 +260,8 @@ def _started(
     """The state to begin with, and the reports up to there."""
     if directory is None:
         return program.start(), []
-    _, arrays = directory.restore(progress)
-    if arrays is None:
-        return program.start(), []
-    state = program.restored([arrays[name] for name in sorted(arrays)])
-    return state, directory.reports(int(state.step))
+    leaves, reports = directory.restore(progress)
+    return program.start() if leaves is None else program.restored(leaves), reports
 
 
 def _next_report(config: TrainConfig, step: int) -> int:
@@ -199,7 +269,9 @@ def _next_report(config: TrainConfig, step: int) -> int:
     return min(step - step % config.report_every + config.report_every, config.steps)
 
 
-def _report(validation: Validation, state: TrainState, steps: int) -> Report:
+def _report(validation: Validation, state: TrainState, reports: list[Report]) -> Report:
+    """How the members stand; `reports` are those before."""
+    steps = int(state.step) - (reports[-1].step if reports else 0)
     excess = validation.excess(state.networks)
     frozen = np.flatnonzero(np.asarray(state.frozen_at).ravel() >= 0)
     return Report(
@@ -241,6 +313,11 @@ class _Pace:
         self.steps_per_second = 0.0
         self._compiled = False
         self.restart()
+
+    def steps_until(self, deadline: float) -> int:
+        """How many steps the next trip should have, one at least, to end in time."""
+        left = max(0.0, deadline - time.monotonic()) * self.steps_per_second
+        return max(1, int(min(self.steps, left))) if self.steps_per_second else self.steps
 
     def restart(self) -> None:
         """Time goes on now."""

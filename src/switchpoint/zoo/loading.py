@@ -6,6 +6,7 @@ from pathlib import Path
 
 from switchpoint import neural
 from switchpoint.neural import Network
+from switchpoint.neural.storage import Like
 from switchpoint.zoo.collection import Zoo
 from switchpoint.zoo.names import NAMES, nearest
 
@@ -31,19 +32,28 @@ def path_of(network: str | PathLike[str], zoo: Zoo | None = None) -> Path:
 
 
 def load(
-    network: str | PathLike[str], member: int | None = None, prior: str | None = None
+    network: str | PathLike[str],
+    member: int | None = None,
+    prior: str | None = None,
+    *,
+    like: Like = None,
 ) -> Network:
     """A network of the zoo, such as `lstm-ptw`, or from a file or the directory of a run.
 
     Where there are several members: the one with the index `member`, or the best of all, or the
-    best of those that were trained on `prior` (see `switchpoint.neural.best_member`).
+    best of those that were trained on `prior` (see `switchpoint.neural.best_member`). A network
+    of your own class needs `like`: the function of a key that makes one, or any network of the
+    same class and shapes.
     """
-    return neural.load(path_of(network), member, prior)
+    return neural.load(path_of(network), member, prior, like)
 
 
-def load_members(network: str | PathLike[str]) -> list[Network]:
-    """All networks of a file or of the directory of a run; of the zoo, the one of that name."""
-    return neural.load_members(path_of(network))
+def load_members(network: str | PathLike[str], *, like: Like = None) -> list[Network]:
+    """All networks of a file or of the directory of a run; of the zoo, the one of that name.
+
+    Those of your own class need `like`, as in `load`.
+    """
+    return neural.load_members(path_of(network), like)
 
 
 def _could_be_a_name(text: str) -> bool:

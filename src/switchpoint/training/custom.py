@@ -1,0 +1,120 @@
+"""A configuration whose source or network is a user's own, for which we have no name."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from switchpoint.neural import MODEL_OPTIONS, Network
+from switchpoint.neural.names import CUSTOM
+from switchpoint.neural.storage import class_name, named_leaves, network_shapes
+from switchpoint.priors import PARAMETER_OWNERS
+from switchpoint.sources import Source
+from switchpoint.training.config import TrainConfig
+from switchpoint.training.optimiser import has_matrices
+
+MakeNetwork = Callable[[PRNGKeyArray], Network]
+
+_OF_SEGMENTS = ("alpha", "beta", "concentration")
+_OF_SOURCES = {"prior", "alphabet", *PARAMETER_OWNERS, *_OF_SEGMENTS}
+_OF_NETWORKS = {"model"}.union(*MODEL_OPTIONS.values())
+
+
+class CustomConfig(TrainConfig):
+    """A configuration in which a user's own source, or network, or both replace the named ones.
+
+    The fields of what is replaced are None, and those that the user left out follow the recipe of
+    custom networks, whatever the model was.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        source: Source | Mapping[str, Source] | None,
+        network: MakeNetwork | None,
+    ) -> None:
+        sources = {} if source is None else _sources(source, config.length)
+        replaced = (_OF_SOURCES if sources else set()) | (_OF_NETWORKS if network else set())
+        settings = {name: value for name, value in config.given.items() if name not in replaced}
+        if sources:
+            (alphabet,) = {each.segment.alphabet for each in sources.values()}
+            settings |= {"prior": "lin", "alphabet": alphabet}  # LIN has no parameter
+        if network is not None:
+            settings["model"] = CUSTOM
+        super().__init__(**settings)
+        described: dict[str, Any] = {}
+        if sources:
+            self._set(prior=tuple(sources), **dict.fromkeys(_OF_SEGMENTS))
+            described["sources"] = {label: _identity(each) for label, each in sources.items()}
+        if network is not None:
+            described |= _described(network, self)
+        self._set(_sources=sources, _network=network, _described=described)
+
+    def source(self, prior: str) -> Source:
+        own: dict[str, Source] = self.__dict__["_sources"]
+        return own[prior] if own else super().source(prior)
+
+    def network(self, key: PRNGKeyArray) -> Network:
+        own: MakeNetwork | None = self.__dict__["_network"]
+        return super().network(key) if own is None else own(key)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field, and what is known of the user's source and network."""
+        return {**super().to_dict(), **self.__dict__["_described"]}
+
+
+def _sources(given: Any, length: int) -> dict[str, Source]:
+    """The sources by their labels."""
+    sources = dict(given) if isinstance(given, Mapping) else {CUSTOM: given}
+    for label, source in sources.items():
+        if not isinstance(label, str) or not isinstance(source, Source):
+            raise ValueError(
+                "source must be a switchpoint.Source(prior, segment), or a dictionary of them by "
+                f"name, got {f'{label!r}: ' if source is not given else ''}{source!r}"
+            )
+        source.prior.check_length(length)
+    alphabets = {label: source.segment.alphabet for label, source in sources.items()}
+    if len(set(alphabets.values())) != 1:
+        raise ValueError(f"source must hold sources of one alphabet, got {alphabets}")
+    return sources
+
+
+def _identity(source: Source) -> str:
+    """The source in words, which must be the same for a run to be continued.
+
+    Arrays are shown by their shapes alone, so a digest of their values is added.
+    """
+    text = " ".join(repr(source).split())
+    arrays = [leaf for leaf in jax.tree.leaves(source) if isinstance(leaf, jax.Array | np.ndarray)]
+    if not arrays:
+        return text
+    digest = hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in arrays))
+    return f"{text}, arrays {digest.hexdigest()[:12]}"
+
+
+def _described(network: MakeNetwork, config: TrainConfig) -> dict[str, Any]:
+    """The class and the leaves of a user's network, which must be fit for training."""
+    shapes = network_shapes(network)
+    name, leaves = class_name(shapes), named_leaves(shapes)
+    if shapes.alphabet != config.alphabet:
+        raise ValueError(
+            f"network must have the alphabet of the source, {config.alphabet}, "
+            f"got {name} with {shapes.alphabet}"
+        )
+    for path, leaf in leaves.items():
+        if not jnp.issubdtype(getattr(leaf, "dtype", bool), jnp.floating):
+            raise ValueError(
+                f"every leaf of network must be an array of floating point numbers, got {leaf!r} "
+                f"as {path} of {name}; declare what is not trained with eqx.field(static=True)"
+            )
+    if config.optimiser == "muon" and not has_matrices(shapes):
+        raise ValueError(
+            f"optimiser 'muon' knows matrices by the name `weight`, and {name} has none of at "
+            "least 16 x 16; take 'adam'"
+        )
+    described = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves.items()}
+    return {"network": name, "leaves": described}
