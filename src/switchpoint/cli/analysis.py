@@ -109,7 +109,7 @@ def _on_host(posterior: Posterior) -> Switching:
         probs_smoothed=np.asarray(posterior.probs_smoothed),
         best=np.asarray(posterior.map_switches),
         best_log_prob=min(log_prob, 0.0),
-        count_pmf=np.asarray(posterior.switch_count_pmf(_MOST_SWITCHES)),
+        count_pmf=np.asarray(posterior.switch_count_pmf(_MOST_SWITCHES), np.float64),
         intervals=posterior.switch_intervals(),
     )
 

@@ -58,12 +58,12 @@ def _add_switches(table: Table, switching: Switching) -> None:
 
 def _counts(pmf: Float[np.ndarray, " counts"]) -> str:
     """The likely numbers of switches, such as `1 (97%), 2 (3%)`, and that there is none."""
-    likely = [k for k in np.argsort(-pmf, kind="stable")[:4] if pmf[k] >= 0.01]
-    told = ", ".join(f"{k} ({_share(pmf[k])})" for k in sorted(likely))
+    likely = [int(k) for k in np.argsort(-pmf, kind="stable")[:4] if pmf[k] >= 0.01]
+    told = ", ".join(f"{k} ({_share(float(pmf[k]))})" for k in sorted(likely))
     beyond = 1 - float(pmf.sum())
     if beyond > 0.01:
         told = f"{told + ', ' if told else ''}more than {len(pmf) - 1} ({_share(beyond)})"
-    return told if 0 in likely else f"{told}; no switch: {_share(pmf[0])}"
+    return told if 0 in likely else f"{told}; no switch: {_share(float(pmf[0]))}"
 
 
 def _share(probability: float) -> str:
