@@ -250,6 +250,34 @@ def test_a_stopwatch_goes_on_and_counts_no_idle_time(tmp_path, monkeypatch):
     assert idle.stop() == pytest.approx(9)
 
 
+def test_a_stopwatch_tells_training_from_the_rest_and_one_work_from_another(tmp_path, monkeypatch):
+    clock, trained = [100.0], [5.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+
+    def begun(work, trained):
+        stopwatch = Stopwatch(tmp_path / "seconds", Watcher(), work, lambda: trained[0])
+        stopwatch.begin("memory")
+        return stopwatch
+
+    first = begun({"length": 8}, trained)
+    clock[0], trained[0] = 110, 11.0
+    first.doing("training x", 0.5)  # then it is killed, and another process trains from the start
+    second = begun({"length": 8}, [0.0])
+    clock[0] += 3
+    assert second.stop() == pytest.approx(4 + 3)
+    assert second.training_seconds == pytest.approx(6)
+    assert begun({"length": 16}, [0.0]).stop() == 0
+
+
+def test_a_damaged_stopwatch_is_named_and_starts_anew(tmp_path):
+    path, watcher, said = tmp_path / "seconds", Watcher(), []
+    watcher.note = said.append
+    path.write_text("[" * 10**5)
+    stopwatch = Stopwatch(path, watcher)
+    assert (stopwatch.seconds, len(said)) == (0, 1)
+    assert str(path) in said[0]
+
+
 def printed(*command):
     """The lines that a script prints."""
     environment = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}

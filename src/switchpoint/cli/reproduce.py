@@ -3,9 +3,10 @@
 import os
 import shlex
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -18,6 +19,7 @@ from switchpoint.experiments import SCALES, STUDIES, Outcome, Scale, Study, load
 from switchpoint.experiments import reproduce as carry_out
 from switchpoint.experiments.drawn import Drawn
 from switchpoint.experiments.reproduce import chosen
+from switchpoint.experiments.scales import changed
 from switchpoint.training import use_all_cores
 
 _OUT = Path("report")
@@ -35,6 +37,19 @@ def reproduce(
         list[str] | None,
         typer.Option(metavar="STUDY", help="Carry out this study alone; may be repeated."),
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change a field of the scale, as period=30 or longer_lengths=[256,512], with the "
+            "value as in TOML; may be repeated. Give --out of its own to what is trained so.",
+        ),
+    ] = None,
+    first_seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Train with the seeds from this one on, in place of 0."),
+    ] = None,
     show: Annotated[
         bool, typer.Option("--list", help="Print the studies with their cost and state, and end.")
     ] = False,
@@ -50,10 +65,15 @@ def reproduce(
     For example:
 
         switchpoint reproduce --out report
+
+        switchpoint reproduce --scale quick --set period=30 --first-seed 100 --out other
     """
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
-    size = SCALES[scale]
+    given = dict(map(_setting, settings or []))
+    if first_seed is not None:
+        given["first_seed"] = first_seed
+    size = changed(SCALES[scale], given)
     studies = chosen(only or None)
     if size.shipped is not None:
         size.shipped.check(size.architectures)
@@ -69,7 +89,11 @@ def reproduce(
     ahead = [study for study in studies if states[study.name] in ("to do", "partly")]
     _print_plan(console, states, ahead, size, out)
     drawn = Drawn(out)
-    command = shlex.join(["switchpoint", "reproduce", "--scale", scale, "--out", str(out)])
+    options = [word for each in settings or [] for word in ("--set", each)]
+    options += [] if first_seed is None else ["--first-seed", str(first_seed)]
+    command = shlex.join(
+        ["switchpoint", "reproduce", "--scale", scale, "--out", str(out), *options]
+    )
     expected = {study.name: size.seconds.get(study.name, 0.0) for study in ahead}
     with watcher_for(sys.stderr, expected) as watcher:
 
@@ -107,6 +131,24 @@ def figure(
     console = Console(file=sys.stdout, highlight=False)
     for path in (*paths, write_report(out)):
         console.print(Text(str(path)), soft_wrap=True)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """The name and the value in a text such as `period=30`."""
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not (name and equals):
+        raise ValueError(f"--set must be followed by NAME=VALUE, as period=30, got {text!r}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError) as error:
+        parsed = {"error": error}
+    if set(parsed) != {"value"}:
+        raise ValueError(
+            f'the value of {name} must be written as in TOML, as 30, true, [8, 16] or "text", '
+            f"got {value.strip()!r}"
+        )
+    return name, parsed["value"]
 
 
 def _compile_quickly() -> None:
