@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
+from switchpoint.neural.cards import check_network
 from switchpoint.neural.names import network_from_name
 from switchpoint.neural.network import Network
 
@@ -90,6 +91,7 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], list[Network]]:
         raise ValueError(f"there is no file or directory {path} to load a network from")
     try:
         card, arrays = read_tensors(file, _KIND)
+        check_network(card, arrays)
         return card, _networks(card, arrays)
     except DamagedError as error:
         raise ValueError(f"{file} is no network of switchpoint: {error}") from error

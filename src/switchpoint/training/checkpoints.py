@@ -151,8 +151,10 @@ class Checkpoints:
 def _read(path: Path, step: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The configuration and the arrays in a file, proved whole."""
     about, arrays = read_tensors(path, _KIND)
-    if about["step"] != step:
-        raise DamagedError(f"it is the checkpoint of step {about['step']} under another name")
+    if not isinstance(about.get("config"), dict):
+        raise DamagedError("it does not say of what run it is")
+    if about.get("step") != step:
+        raise DamagedError(f"it is the checkpoint of step {about.get('step')} under another name")
     return about["config"], arrays
 
 

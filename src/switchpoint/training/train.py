@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from switchpoint._files import replacing
+from switchpoint._tensors import DamagedError
 from switchpoint.neural import Network, best_member, save_networks
 from switchpoint.neural.kernels.choice import PATHS
 from switchpoint.neural.storage import MODEL_FILE
@@ -187,10 +188,14 @@ def _started(
     """The state to begin with, and the reports up to there."""
     if directory is None:
         return program.start(), []
-    _, arrays = directory.restore(progress)
+    step, arrays = directory.restore(progress)
     if arrays is None:
         return program.start(), []
-    state = program.restored([arrays[name] for name in sorted(arrays)])
+    try:
+        state = program.restored([arrays[name] for name in sorted(arrays)])
+    except DamagedError as error:
+        where = f"the checkpoint of step {step} in {directory.checkpoints.directory}"
+        raise ValueError(f"{where} is not of this run: {error}") from error
     return state, directory.reports(int(state.step))
 
 

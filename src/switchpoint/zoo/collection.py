@@ -61,7 +61,12 @@ class Zoo:
 
     def card(self, name: str) -> dict[str, Any]:
         """What a network's file says about it."""
-        return read_card(self.path(name))
+        path = self.path(name)
+        card = read_card(path)
+        lacking = [key for key in ("name", "test", "sources", "config") if key not in card]
+        if lacking:
+            raise ValueError(f"{path} has no card of a zoo: it does not say {', '.join(lacking)}")
+        return card
 
     def network(self, name: str) -> Network:
         """A network, ready to predict."""
