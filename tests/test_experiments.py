@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ from switchpoint.experiments import SCALES, STUDIES, Watcher, findings
 from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.plans import ablation_runs, length_runs, main_runs, memory_runs
 from switchpoint.experiments.runs import Ensemble, Runs
-from switchpoint.experiments.scales import Trial, changed
+from switchpoint.experiments.scales import SETTINGS, Scale, Trial, changed
 from switchpoint.experiments.summaries import of_seeds, regret_and_excess
 from switchpoint.experiments.work import Work
 
@@ -179,6 +180,14 @@ def test_what_a_scale_cannot_be_is_refused_by_name(name, value, words):
     with pytest.raises(ValueError, match=name) as refused:
         changed(QUICK, {name: value})
     assert all(word in str(refused.value) for word in words)
+
+
+def test_every_field_can_be_set_and_is_documented():
+    assert set(SETTINGS) == {each.name for each in fields(Scale)} - {"shipped", "seconds"}
+    page = (Path(__file__).parent.parent / "docs" / "studies.md").read_text()
+    assert [name for name in SETTINGS if f"`{name}`" not in page] == []
+    for scale in SCALES.values():
+        assert changed(scale, {}) == scale
 
 
 def test_a_changed_scale_is_other_work_where_a_study_depends_on_it():

@@ -19,7 +19,7 @@ from switchpoint.experiments import SCALES, STUDIES, Outcome, Scale, Study, load
 from switchpoint.experiments import reproduce as carry_out
 from switchpoint.experiments.drawn import Drawn
 from switchpoint.experiments.reproduce import chosen
-from switchpoint.experiments.scales import changed
+from switchpoint.experiments.scales import SETTINGS, changed
 from switchpoint.training import use_all_cores
 
 _OUT = Path("report")
@@ -42,13 +42,14 @@ def reproduce(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Change a field of the scale, as period=30 or longer_lengths=[256,512], with the "
-            "value as in TOML; may be repeated. Give --out of its own to what is trained so.",
+            help="Change a field of the scale, such as period=30 or longer_lengths=[256,512], with "
+            "a value in TOML syntax; may be repeated. Networks of other settings need another "
+            f"--out. Fields: {', '.join(SETTINGS)}.",
         ),
     ] = None,
     first_seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Train with the seeds from this one on, in place of 0."),
+        typer.Option(help="The first seed of the networks that are trained; 0 if not given."),
     ] = None,
     show: Annotated[
         bool, typer.Option("--list", help="Print the studies with their cost and state, and end.")
@@ -87,7 +88,7 @@ def reproduce(
         return
     states = {study.name: state_of(study, size, out) for study in studies}
     ahead = [study for study in studies if states[study.name] in ("to do", "partly")]
-    _print_plan(console, states, ahead, size, out)
+    _print_plan(console, states, ahead, size, out, given)
     drawn = Drawn(out)
     options = [word for each in settings or [] for word in ("--set", each)]
     options += [] if first_seed is None else ["--first-seed", str(first_seed)]
@@ -163,7 +164,12 @@ def _compile_quickly() -> None:
 
 
 def _print_plan(
-    console: Console, states: Mapping[str, str], ahead: list[Study], scale: Scale, out: Path
+    console: Console,
+    states: Mapping[str, str],
+    ahead: list[Study],
+    scale: Scale,
+    out: Path,
+    settings: Mapping[str, Any],
 ) -> None:
     """Print what will be done, how long it takes, and where it goes."""
     names = ", ".join(study.name for study in ahead) or "nothing; all studies are done"
@@ -179,12 +185,16 @@ def _print_plan(
             f"{scale.sequences:,} test sequences"
         ),
     )
+    if settings:
+        changes = (f"{name} = {value}" for name, value in settings.items())
+        table.add_row("settings", Text(", ".join(changes)))
     table.add_row("to do", Text(names))
     done = [name for name, state in states.items() if state == "done"]
     if done:
         table.add_row("done", Text(f"{len(done)} of {len(states)} studies"))
     if ahead:
-        table.add_row("time", Text(f"about {duration(seconds)}"))
+        usual = f" with the settings of {scale.name}" if settings else ""
+        table.add_row("time", Text(f"about {duration(seconds)}{usual}"))
     table.add_row("directory", Text(str(out)))
     console.print(table)
 

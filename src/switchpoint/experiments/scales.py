@@ -13,7 +13,7 @@ from switchpoint.training.config import check_field_name
 from switchpoint.training.fields import Check, one_of, sample_size, seed_number, several, text
 from switchpoint.zoo.names import SOURCES
 
-__all__ = ["SOURCES", "Ablation", "Scale", "Settings", "Trial", "changed"]
+__all__ = ["SETTINGS", "SOURCES", "Ablation", "Scale", "Settings", "Trial", "changed"]
 
 Settings = Mapping[str, Any]
 """Fields of a training configuration."""
@@ -149,11 +149,11 @@ def changed(scale: Scale, settings: Mapping[str, Any]) -> Scale:
     Fields that do not exist are refused, and those that a scale with shipped networks and
     recorded results cannot change.
     """
-    known = [each.name for each in fields(Scale) if each.name not in ("shipped", "seconds")]
     for name in settings:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            advice = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(known)}"
+        if name not in SETTINGS:
+            near = difflib.get_close_matches(name, SETTINGS, n=1)
+            every = ", ".join(SETTINGS)
+            advice = f"did you mean {near[0]!r}?" if near else f"the fields are {every}"
             raise ValueError(f"a scale has no field {name!r}; {advice}")
         if scale.shipped is not None and name not in _OF_MEASURING:
             raise ValueError(
@@ -254,6 +254,10 @@ _FIELDS: Mapping[str, Check] = {
     "forgetful": _settings,
     "hasty": _true_or_false,
 }
+
+
+SETTINGS = tuple(_FIELDS)
+"""The fields of a scale that may be changed."""
 
 
 def _plain(value: Any) -> Any:
