@@ -251,10 +251,10 @@ def test_a_whole_file_with_an_impossible_card_is_refused(card, tmp_path):
     path, _ = network(tmp_path)
     one = network_from_name("memoryless", 2, 8, jax.random.key(0))
     save_networks(path, [one], {**CARD, "members": [{}], **card})
-    for read in (read_card, load_members):
-        with pytest.raises(ValueError, match=r"model\.safetensors is no network") as refused:
-            read(path)
-        assert next(iter(card)) in str(refused.value) or "card" in str(refused.value)
+    with pytest.raises(ValueError, match=r"model\.safetensors is no network .* card"):
+        load_members(path)
+    found, _ = outcome(lambda: read_card(path))  # which need not know the architecture
+    assert found is None or found["members"] == [{}]
 
 
 @pytest.mark.parametrize("dtype", ["int32", "complex64", "bool"])
