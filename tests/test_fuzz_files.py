@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import shutil
 
@@ -126,7 +127,7 @@ def drawn(directory, monkeypatch):
 
 def stopwatch(directory):
     path, watcher = directory / "seconds.json", Watcher()
-    first = Stopwatch(path, watcher, {"length": 8})
+    first = Stopwatch(path, watcher, "a study")
     first.begin("memory")
     first.stop()
 
@@ -134,7 +135,7 @@ def stopwatch(directory):
         raise ValueError(text)
 
     watcher.note = refuse
-    return path, lambda: Stopwatch(path, watcher, {"length": 8}).seconds
+    return path, lambda: Stopwatch(path, watcher, "a study").seconds
 
 
 KINDS = [
@@ -317,6 +318,13 @@ def test_manifests_of_earlier_versions_have_no_checksum_and_are_read(tmp_path):
     del content["sha256"]
     path.write_text(json.dumps(content))
     assert read() == expected
+
+
+def test_a_replaced_file_is_on_disk_with_its_directory(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    path, _ = result(tmp_path)
+    assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
 
 
 def test_a_damaged_picture_is_drawn_again(tmp_path, monkeypatch):

@@ -321,7 +321,7 @@ def test_killed_half_way_it_goes_on_to_the_same_results(whole, tmp_path):
     assert provenance["wall_seconds"] > before["seconds"] > 0
 
 
-TIMES = {"work": dict, "seconds": float, "training_seconds": float}
+TIMES = {"work": str, "seconds": float, "training_seconds": float}
 
 
 def test_an_unknown_study_is_refused(tmp_path):

@@ -70,7 +70,7 @@ def digest_of(path: Path) -> str:
 
 def write_json(path: Path, content: Mapping[str, Any], name: str = "out") -> None:
     """Write a JSON object with a checksum of it, whole or not at all."""
-    text = json.dumps({**content, _CHECKSUM: _digest(content)}, indent=2)
+    text = json.dumps({**content, _CHECKSUM: json_digest(content)}, indent=2)
     with replacing(path, name) as file:
         file.write((text + "\n").encode())
 
@@ -84,7 +84,7 @@ def read_json(path: Path, unsealed: bool = False, **types: Any) -> dict[str, Any
     try:
         content = json.loads(path.read_bytes())
         found = content.pop(_CHECKSUM, None)
-        whole = found == _digest(content) or (unsealed and found is None)
+        whole = found == json_digest(content) or (unsealed and found is None)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -98,7 +98,8 @@ def read_json(path: Path, unsealed: bool = False, **types: Any) -> dict[str, Any
     return dict(content)
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def json_digest(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of what JSON says, however it is written."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

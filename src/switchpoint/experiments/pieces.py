@@ -159,6 +159,10 @@ def _write_networks(ensemble: Ensemble, out: Path, piece: str, about: dict[str, 
 def piece_card(path: Path) -> dict[str, Any]:
     """What the file `PIECE.nc` says about itself."""
     attributes = evaluation.load(path).attrs
-    if not {"run", "config", "test_seed", "provenance"} <= set(attributes):
-        raise ValueError(f"{path} is no piece of a training run: {json.dumps(attributes)[:60]}")
-    return attributes
+    try:
+        TrainConfig.from_dict(attributes["config"])
+        if {"run", "test_seed", "provenance"} <= set(attributes):
+            return attributes
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise ValueError(f"{path} is no piece of a training run: {json.dumps(attributes)[:60]}")

@@ -9,7 +9,7 @@ from typing import Literal
 
 import xarray as xr
 
-from switchpoint._files import write_json
+from switchpoint._files import json_digest, write_json
 from switchpoint.experiments.findings import findings
 from switchpoint.experiments.from_shipped import can_be_made, result_of
 from switchpoint.experiments.kept import Kept
@@ -108,7 +108,8 @@ def _carried_out(
     study: Study, scale: Scale, out: Path, runs: Networks, watcher: Watcher, command: str
 ) -> xr.Dataset:
     parts, description = _parts(out, study), study.description(scale)
-    clock = Stopwatch(parts / "seconds.json", watcher, description, lambda: runs.seconds)
+    identity = json_digest(description)
+    clock = Stopwatch(parts / "seconds.json", watcher, identity, lambda: runs.seconds)
     clock.begin(study.name)
     work = Work(scale, runs, Kept(parts, description, watcher.note), clock)
     runs.watcher = clock

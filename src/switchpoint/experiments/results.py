@@ -19,13 +19,19 @@ def result_path(out: Path, study: str) -> Path:
     return out / "results" / f"{study}.nc"
 
 
+_TIMES = ("wall_seconds", "training_seconds")
+
+
 def load_result(out: Path, study: str) -> xr.Dataset:
     """The saved result of a study."""
     path = result_path(out, study)
     if not path.exists():
         raise ValueError(f"there is no result of {study} in {out}; switchpoint reproduce makes it")
     found = evaluation.load(path)
-    if found.attrs.get("study") != study:
+    made = found.attrs.get("provenance")
+    if found.attrs.get("study") != study or not (
+        isinstance(made, dict) and all(isinstance(made.get(name), int | float) for name in _TIMES)
+    ):
         raise ValueError(f"{path} is not a result of {study}")
     return found
 

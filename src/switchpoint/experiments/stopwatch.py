@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from switchpoint._files import read_json, write_json
 from switchpoint.experiments.watching import Watcher
@@ -15,14 +14,14 @@ class Stopwatch(Watcher):
     """Passes on what it is told, and notes in a file how long that went on in all.
 
     `training` gives the seconds that this process has spent on training, which are counted
-    apart. The time in a file of other `work` is not counted.
+    apart. Time in a file that names other `work` is not counted.
     """
 
     def __init__(
         self,
         path: Path,
         watcher: Watcher,
-        work: Any = None,
+        work: str = "",
         training: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._path = path
@@ -64,7 +63,7 @@ class Stopwatch(Watcher):
 
     def _go_on(self) -> None:
         try:
-            kept = read_json(self._path, work=object, seconds=float, training_seconds=float)
+            kept = read_json(self._path, work=str, seconds=float, training_seconds=float)
         except ValueError as error:
             self.note(f"{error}; the time that was taken before is not counted")
             return
