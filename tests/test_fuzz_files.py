@@ -24,6 +24,8 @@ from switchpoint.neural import load_members, read_card, save_networks
 from switchpoint.neural.names import network_from_name
 from switchpoint.training import TrainConfig, train
 from switchpoint.training.checkpoints import Checkpoints
+from switchpoint.training.metrics import MetricsFile, read_reports
+from switchpoint.training.report import Report
 from switchpoint.zoo import Zoo
 
 DATASET = xr.Dataset(
@@ -138,7 +140,22 @@ def stopwatch(directory):
     return path, lambda: Stopwatch(path, watcher, "a study").seconds
 
 
+def metrics(directory):
+    path = directory / "metrics.jsonl"
+    file = MetricsFile(path)
+    for step in (100, 200, 300):
+        file.append(Report(step, (1.5, 2.25), (0.125, math.nan), (0.01, 0.02), (1,)))
+    every = list(map(repr, read_reports(path)))
+
+    def read():
+        found = list(map(repr, read_reports(path)))
+        return every if found == every[: len(found)] else found  # the last may not be there yet
+
+    return path, read
+
+
 KINDS = [
+    metrics,
     result,
     part,
     recorded,
@@ -294,6 +311,16 @@ def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path
     else:
         with pytest.raises(ValueError, match=r"checkpoint of step 2 in .*checkpoints .* array"):
             train(config, tmp_path)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_damaged_settings_of_a_run_are_repaired(number, tmp_path):
+    config = TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)
+    train(config, tmp_path)
+    path = tmp_path / "config.json"
+    path.write_bytes(damaged(path.read_bytes(), random.Random(number)))
+    train(config, tmp_path)
+    assert json.loads(path.read_bytes()) == config.to_dict()
 
 
 @pytest.mark.parametrize(
