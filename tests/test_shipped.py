@@ -125,7 +125,7 @@ def test_a_recorded_result_that_is_not_the_one_of_the_manifest_is_refused(shippe
     with pytest.raises(ValueError, match=r"memory\.nc is damaged"):
         copied.result("memory")
     (tmp_path / "on-distribution.nc").unlink()
-    with pytest.raises(ValueError, match=r"on-distribution\.nc is damaged"):
+    with pytest.raises(ValueError, match=r"on-distribution\.nc is missing"):
         copied.result("on-distribution")
     assert copied.result("ablations") is None  # was never recorded
     (tmp_path / "manifest.json").write_text("null")

@@ -70,9 +70,9 @@ class Shipped:
         digests = _recorded_digests(self.recorded)
         there = digest_of(path) if path.exists() else None
         if digests is not None and there != digests.get(path.name):
+            problem = "missing" if there is None else "damaged"
             raise ValueError(
-                f"{path} is damaged: its SHA-256 is not the one in {_MANIFEST}, so it is refused; "
-                "install switchpoint again"
+                f"{path} is {problem}: {_MANIFEST} has another SHA-256; install switchpoint again"
             )
         return evaluation.load(path) if path.exists() else None
 

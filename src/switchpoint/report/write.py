@@ -118,8 +118,7 @@ def _contents(results: dict[str, xr.Dataset]) -> str:
 def _not_run(name: str, results: dict[str, xr.Dataset], damage: str | None) -> str:
     """What is said of a study that has no results; they are not filled in from anywhere."""
     if damage is not None:
-        command = "The <code>switchpoint reproduce</code> that made it computes it again."
-        words = f"Not shown: {escape(damage)}. {command}"
+        words = f"Not shown: {escape(damage)}. The command that made it computes it again."
     elif scales(results) == "zoo":
         command = f"<code>switchpoint reproduce --scale full --only {escape(name)}</code>"
         words = f"Not run: no results of it are recorded. {command} runs it, on a GPU."
