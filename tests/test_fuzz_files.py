@@ -144,7 +144,8 @@ def metrics(directory):
     path = directory / "metrics.jsonl"
     file = MetricsFile(path)
     for step in (100, 200, 300):
-        file.append(Report(step, (1.5, 2.25), (0.125, math.nan), (0.01, 0.02), (1,)))
+        numbers = (math.pi, math.e / 7, math.nan)
+        file.append(Report(step, numbers, numbers, numbers, (2,)))
     every = list(map(repr, read_reports(path)))
 
     def read():
