@@ -6,19 +6,19 @@ Networks that no piece has are named in the results as not run, studies that can
 are named here, and nothing is filled in. Studies that look at the best networks alone (trajectory,
 mean-regret, regret-by-index, length-512) are computed now, from the networks of the pieces. Results
 that are whole are not made again. The compact ones are copied to --record, which is where the
-package has them.
+package has them, and their SHA-256 is entered in its manifest.json, by which the package refuses
+what is not the file that was recorded.
 """
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 
-from switchpoint import evaluation
-from switchpoint._files import replacing
 from switchpoint.cli.study_progress import watcher_for
-from switchpoint.experiments import SCALES, STUDIES, reproduce, result_path
+from switchpoint.experiments import SCALES, STUDIES, load_result, reproduce, result_path
 from switchpoint.experiments.assembled import Pieces
-from switchpoint.experiments.shipped import RECORDED
+from switchpoint.experiments.shipped import RECORDED, record
 
 _NOT_RECORDED = ("length-512",)  # has numbers of every sequence, and the zoo makes it again
 
@@ -49,8 +49,7 @@ def main() -> None:
     given.record.mkdir(parents=True, exist_ok=True)
     for name in possible:
         if name not in _NOT_RECORDED:
-            with replacing(given.record / f"{name}.nc") as file:
-                file.write(result_path(given.out, name).read_bytes())
+            record(result_path(given.out, name), given.record)
         print(f"{name}: done")
     for name, reason in why_not.items():
         print(f"{name}: not run, {reason}")
@@ -58,9 +57,9 @@ def main() -> None:
 
 def _forget_if_not_whole(out: Path, study: str) -> None:
     """Remove a result that lacks seeds, which may be there now."""
-    path = result_path(out, study)
-    if path.exists() and "not_run" in evaluation.load(path).attrs:
-        path.unlink()
+    with contextlib.suppress(ValueError):  # not there, or damaged: it is computed
+        if "not_run" in load_result(out, study).attrs:
+            result_path(out, study).unlink()
 
 
 if __name__ == "__main__":

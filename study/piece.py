@@ -17,7 +17,7 @@ from pathlib import Path
 
 from switchpoint.cli.study_progress import watcher_for
 from switchpoint.experiments import SCALES, STUDIES, Scale
-from switchpoint.experiments.pieces import carry_out, piece_of, seeds_of
+from switchpoint.experiments.pieces import carry_out, piece_of
 from switchpoint.experiments.runs import TrainingRun
 
 
@@ -57,7 +57,7 @@ def main() -> None:
 def _seeds(text: str | None, run: TrainingRun) -> range:
     """The seeds that were asked for, or all of a run."""
     if text is None:
-        return seeds_of(run)
+        return run.seeds
     first, _, last = text.partition("-")
     if not (first.isdecimal() and (last or first).isdecimal()):
         raise ValueError(f"seeds must be a number or two, as 0-4, got {text!r}")

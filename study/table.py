@@ -16,8 +16,7 @@ from typing import Any
 
 import xarray as xr
 
-from switchpoint import evaluation
-from switchpoint.experiments.shipped import RECORDED
+from switchpoint.experiments.shipped import RECORDED, Shipped
 from switchpoint.figures.ablations import compared_parts
 
 
@@ -26,7 +25,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("results", nargs="?", type=Path, default=RECORDED, help="a directory")
-    found = {path.stem: evaluation.load(path) for path in parser.parse_args().results.glob("*.nc")}
+    results = Shipped(recorded=parser.parse_args().results)
+    found = {path.stem: results.result(path.stem) for path in results.recorded.glob("*.nc")}
     for needs, table in _TABLES:
         if set(needs) <= set(found):
             print(*table(*(found[name] for name in needs)), "", sep="\n")

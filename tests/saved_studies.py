@@ -1,7 +1,5 @@
 """Results of every study, invented but of the shape that experiments save."""
 
-import json
-
 import numpy as np
 import xarray as xr
 
@@ -41,17 +39,11 @@ def all_studies(length=32, seeds=3):
 
 
 def save_all(studies, directory):
-    """Save studies and findings as `switchpoint reproduce` does."""
+    """Save studies as `switchpoint reproduce` does."""
     results = directory / "results"
     results.mkdir(parents=True, exist_ok=True)
     for name, dataset in studies.items():
         switchpoint.evaluation.save(dataset, results / f"{name}.nc")
-    findings = [
-        {"claim": "The optimum is lowest at home", "holds": True, "evidence": "PTW_8: 12.2 < 16.3"},
-        {"claim": "Excess grows with length", "holds": False, "evidence": "1 of 5 <networks>"},
-        {"claim": "Off is worse than on", "holds": None, "evidence": "off-distribution missing"},
-    ]
-    (results / "findings.json").write_text(json.dumps(findings))
 
 
 def over_seeds(kind, values, error, dims):
@@ -218,6 +210,8 @@ class _Maker:
             {
                 **over_seeds("excess", excess, 0.05, dims),
                 **over_seeds("regret", regret, 0.08, dims),
+                "penalty": (dims, excess.mean(-1)),
+                "penalty_error": (dims, np.full(excess.shape[:-1], 0.05)),
                 **self.exact(list(EXACT), "test_source"),
             },
             {

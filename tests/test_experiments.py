@@ -2,7 +2,10 @@
 
 import itertools
 import math
+from dataclasses import fields, replace
+from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import truth
@@ -10,9 +13,13 @@ import xarray as xr
 
 import switchpoint as sp
 from switchpoint.exact.windows import window_regret
-from switchpoint.experiments import SCALES, STUDIES, findings
+from switchpoint.experiments import SCALES, STUDIES, Watcher, findings
+from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.plans import ablation_runs, length_runs, main_runs, memory_runs
+from switchpoint.experiments.runs import Ensemble, Runs
+from switchpoint.experiments.scales import SETTINGS, Scale, Trial, changed
 from switchpoint.experiments.summaries import of_seeds, regret_and_excess
+from switchpoint.experiments.work import Work
 
 SEGMENTS = [sp.Bernoulli(), sp.Bernoulli(1.5, 0.5)]
 
@@ -126,6 +133,79 @@ def test_a_study_is_described_by_what_decides_its_numbers():
     on = STUDIES["on-distribution"]
     assert on.description(quick)["runs"]["lstm"]["hidden"] == quick.architectures["lstm"]["hidden"]
     assert "ablations" not in on.description(quick)["scale"]
+
+
+QUICK = SCALES["quick"]
+
+
+def test_seeds_are_labelled_as_they_are(tmp_path):
+    scale = replace(QUICK, first_seed=100)
+    runs = [r for plan in (main_runs, length_runs, ablation_runs, memory_runs) for r in plan(scale)]
+    assert {run.config.first_seed for run in runs} == {100}
+    run = memory_runs(scale)[0]
+    networks = [run.config.network(jax.random.key(seed)) for seed in (0, 1)]
+    members = [{"prior": "lin", "frozen": False}] * 2
+
+    class Untrained(Runs):
+        def ensemble(self, _):
+            return Ensemble(networks, {"members": members})
+
+    watcher = Watcher()
+    for seeds in (None, 1):
+        parts = Kept(tmp_path / str(seeds), {}, print)
+        work = Work(scale, Untrained(tmp_path, watcher), parts, watcher)
+        regret = work.network_regret(run, "lin", Trial("lin", 4, 2), seeds)
+        assert regret["seed"].values.tolist() == [100, 101][:seeds]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("perid", 30, ["'perid'", "did you mean 'period'"]),
+        ("shipped", 1, ["no field 'shipped'"]),
+        ("period", "long", ["period", "'long'"]),
+        ("seeds", 2.5, ["seeds", "2.5"]),
+        ("longer_lengths", ["a"], ["longer_lengths", "'a'"]),
+        ("sequences", 1, ["sequences", "at least 2"]),
+        ("orders", [1, 2], ["orders must have 0"]),
+        ("hasty", 1, ["hasty", "true or false"]),
+        ("architectures", {"rnn": {}}, ["other_architectures", "rnn"]),
+        ("architectures", {"lstm": {"step": 3}}, ["architectures.lstm", "'steps'"]),
+        ("forgetful", {"seeds": 3}, ["forgetful", "seeds"]),
+        ("ablations", [{"part": "core"}], ["model", "None"]),
+        ("first_seed", -1, ["first_seed", "-1"]),
+    ],
+)
+def test_what_a_scale_cannot_be_is_refused_by_name(name, value, words):
+    with pytest.raises(ValueError, match=name) as refused:
+        changed(QUICK, {name: value})
+    assert all(word in str(refused.value) for word in words)
+
+
+def test_every_field_can_be_set_and_is_documented():
+    assert set(SETTINGS) == {each.name for each in fields(Scale)} - {"shipped", "seconds"}
+    page = (Path(__file__).parent.parent / "docs" / "studies.md").read_text()
+    assert [name for name in SETTINGS if f"`{name}`" not in page] == []
+    for scale in SCALES.values():
+        assert changed(scale, {}) == scale
+
+
+def test_a_changed_scale_is_other_work_where_a_study_depends_on_it():
+    def other(name, value):
+        scale = changed(QUICK, {name: value})
+        return {n for n, s in STUDIES.items() if s.description(scale) != s.description(QUICK)}
+
+    assert other("longer_lengths", [32, 48]) == {"longer-lengths"}
+    assert other("ablations", [{"part": "core", "model": "rnn"}]) == {"ablations"}
+    assert other("first_seed", 100) == set(STUDIES) - {"priors"}
+    assert other("period", 30) == set(STUDIES)
+    assert other("hasty", False) == set()
+    # Where every ablation is a network of the main studies, no run tells how many seeds it has.
+    main = changed(
+        QUICK, {"ablations": [{"part": "core", "model": "rnn", **QUICK.architectures["rnn"]}]}
+    )
+    two = changed(main, {"ablation_seeds": 2})
+    assert STUDIES["ablations"].description(main) != STUDIES["ablations"].description(two)
 
 
 def test_summaries_of_seeds_are_those_of_the_formulas():

@@ -160,6 +160,15 @@ def test_a_network_without_any_piece_is_refused(pieces, tmp_path):
     assert not (tmp_path / "report" / "results" / "on-distribution.nc").exists()
 
 
+def test_what_is_no_piece_is_refused_by_name(pieces, tmp_path):
+    one = evaluation.load(next(pieces[1].glob("*.nc")))
+    whole = one.attrs
+    for about in ({**whole, "config": "none"}, {**whole, "config": {"steps": "x"}}, {"config": {}}):
+        evaluation.save(one.drop_attrs().assign_attrs(about), tmp_path / "piece.nc")
+        with pytest.raises(ValueError, match=r"piece\.nc is no piece of a training run"):
+            Pieces(tmp_path, SCALE.seed)
+
+
 def test_pieces_of_another_configuration_are_refused(pieces):
     other = replace(SCALE, architectures={"lstm": {**CELL, "steps": 5}})
     with pytest.raises(ValueError, match="another configuration of lstm"):
@@ -248,6 +257,34 @@ def test_a_stopwatch_goes_on_and_counts_no_idle_time(tmp_path, monkeypatch):
     idle = Stopwatch(tmp_path / "seconds", Watcher())
     clock[0] += 50
     assert idle.stop() == pytest.approx(9)
+
+
+def test_a_stopwatch_tells_training_from_the_rest_and_one_work_from_another(tmp_path, monkeypatch):
+    clock, trained = [100.0], [5.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+
+    def begun(work, trained):
+        stopwatch = Stopwatch(tmp_path / "seconds", Watcher(), work, lambda: trained[0])
+        stopwatch.begin("memory")
+        return stopwatch
+
+    first = begun("a study", trained)
+    clock[0], trained[0] = 110, 11.0
+    first.doing("training x", 0.5)  # then it is killed, and another process trains from the start
+    second = begun("a study", [0.0])
+    clock[0] += 3
+    assert second.stop() == pytest.approx(4 + 3)
+    assert second.training_seconds == pytest.approx(6)
+    assert begun("another", [0.0]).stop() == 0
+
+
+def test_a_damaged_stopwatch_is_named_and_starts_anew(tmp_path):
+    path, watcher, said = tmp_path / "seconds", Watcher(), []
+    watcher.note = said.append
+    path.write_text("[" * 10**5)
+    stopwatch = Stopwatch(path, watcher)
+    assert (stopwatch.seconds, len(said)) == (0, 1)
+    assert str(path) in said[0]
 
 
 def printed(*command):

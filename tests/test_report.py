@@ -9,8 +9,10 @@ from html.parser import HTMLParser
 import pytest
 from saved_studies import all_studies, save_all
 
+from switchpoint.experiments import findings
 from switchpoint.figures.studies import STUDIES, study_figures
 from switchpoint.report import write_report
+from switchpoint.report.answer import found
 from switchpoint.report.captions import study_captions
 from switchpoint.report.numbers import bits, duration, listed, percent, with_error
 
@@ -156,9 +158,16 @@ def test_it_leads_with_the_answer(studies, report):
     assert 0 < text.index(cell) < text.index("What was found") < text.index("symbols with 3 switch")
     assert "Nearest to the exact Bayes optimum" in text
     assert "optimum pays 12.20 ± 0.08" in text
-    assert "✓ holds The optimum is lowest at home PTW₈: 12.2 < 16.3" in text
-    assert "✗ fails Excess grows with length 1 of 5 <networks>" in text
-    assert "? open Off is worse than on" in text
+    for finding in findings(studies):
+        evidence = finding.evidence.replace("PTW_4", "PTW₄")
+        assert f"✓ holds {finding.claim} {evidence}" in text
+
+
+def test_a_claim_that_fails_is_told_from_one_that_is_open(studies):
+    shorter = studies["longer-lengths"].assign(excess_mean=-studies["longer-lengths"].excess_mean)
+    text = Page(found({"longer-lengths": shorter})).text()
+    assert "✗ fails The excess over PTW grows with length" in text
+    assert text.count("? open") == len(findings({})) - 1
 
 
 def test_it_ends_with_how_it_was_made(report):
@@ -199,7 +208,7 @@ def test_what_is_missing_is_named(studies, tmp_path):
     page = Page(path.read_text(encoding="utf-8"))
     text = page.text()
     assert "The study on-distribution, which answers this, was not run." in text
-    assert "Findings were not checked." in text
+    assert text.count("? open") == len(findings({}))
     assert text.count("Not run:") == len(STUDIES)
     assert {link.removeprefix("#") for link in page.links} <= set(page.names)
     save_all({"memory": studies["memory"]}, tmp_path)
@@ -218,14 +227,53 @@ def test_many_networks_that_were_not_run_are_counted_and_each_is_named(studies, 
     assert ", ".join(lacking) in text
 
 
-def test_a_damaged_result_stops_it_and_leaves_the_last_report(tmp_path):
-    (tmp_path / "results").mkdir()
-    path = write_report(tmp_path)
-    before = path.read_bytes()
-    (tmp_path / "results" / "memory.nc").write_bytes(b"half a file")
-    with pytest.raises(ValueError, match=r"memory\.nc is not a whole evaluation file"):
-        write_report(tmp_path)
-    assert path.read_bytes() == before
+def test_a_damaged_result_is_named_and_not_shown(studies, tmp_path):
+    save_all({name: studies[name] for name in ("memory", "on-distribution")}, tmp_path)
+    path = tmp_path / "results" / "on-distribution.nc"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    text = Page(write_report(tmp_path).read_text(encoding="utf-8")).text()
+    assert "on-distribution, which answers this, was not run" in text
+    assert f"Not shown: {path} is damaged" in text
+    assert studies["memory"].attrs["question"] in text
+    assert studies["on-distribution"].attrs["question"] not in text
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda result: result.assign_attrs(study="priors"),
+        lambda result: result.drop_vars("regret_mean"),
+        lambda result: result.assign_attrs(provenance=None),
+        lambda result: result.assign_attrs(labels=3),
+    ],
+)
+def test_a_result_that_is_not_what_it_should_be_is_named_and_not_shown(studies, tmp_path, changed):
+    save_all({"memory": changed(studies["memory"])}, tmp_path)
+    text = Page(write_report(tmp_path).read_text(encoding="utf-8")).text()
+    assert f"Not shown: {tmp_path / 'results' / 'memory.nc'}" in text
+    assert studies["memory"].attrs["question"] not in text
+
+
+def test_saved_findings_are_not_trusted(studies, tmp_path):
+    save_all({"memory": studies["memory"]}, tmp_path)
+    before = write_report(tmp_path).read_bytes()
+    for text in ("null", "3", '[{"claim": 1}]', "[" * 10**5, '[{"claim": "a lie", "holds": true}]'):
+        (tmp_path / "results" / "findings.json").write_text(text)
+        assert write_report(tmp_path).read_bytes() == before
+
+
+def test_a_link_in_place_of_a_picture_is_not_followed(studies, tmp_path):
+    save_all({"memory": studies["memory"]}, tmp_path)
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"not for this page")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "memory.png").symlink_to(secret)
+    page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert page.images == []
+    assert "memory is not drawn: switchpoint figure memory , once the link" in page.text()
+    assert secret.read_bytes() == b"not for this page"
 
 
 def test_numbers():

@@ -14,6 +14,7 @@ import typer
 
 import switchpoint as sp
 from switchpoint import evaluation
+from switchpoint._files import read_json
 from switchpoint.cli import reproduce as commands
 from switchpoint.experiments import (
     STUDIES,
@@ -62,10 +63,13 @@ class Log(Watcher):
     """Remembers which studies were begun and which runs were trained."""
 
     def __init__(self):
-        self.begun, self.trained = [], set()
+        self.begun, self.trained, self.notes = [], set(), []
 
     def begin(self, study):
         self.begun.append(study)
+
+    def note(self, text):
+        self.notes.append(text)
 
     def doing(self, text, done):
         if text.startswith("training ") and done < 1:
@@ -128,7 +132,7 @@ def test_every_study_has_a_whole_result(whole):
         for key, variable in result.data_vars.items():
             if variable.dtype.kind == "f" and not key.endswith("deviation"):
                 assert np.isfinite(variable.values).all(), (name, key)
-    claims = json.loads((whole / "results" / "findings.json").read_text())
+    claims = read_json(whole / "results" / "findings.json", findings=list)["findings"]
     assert all(claim["holds"] in (True, False) for claim in claims)
     assert not (whole / "parts").exists()
 
@@ -219,7 +223,7 @@ def test_nothing_is_done_twice(whole):
     assert before == {path: path.stat().st_mtime_ns for path in (whole / "results").glob("*.nc")}
 
 
-@pytest.mark.parametrize("damage", ["deleted", "cut", "other description"])
+@pytest.mark.parametrize("damage", ["deleted", "cut", "one bit", "other description"])
 def test_one_missing_result_is_one_study_to_do(whole, damage):
     path = result_path(whole, "longer-lengths")
     before = evaluation.load(path)
@@ -227,12 +231,52 @@ def test_one_missing_result_is_one_study_to_do(whole, damage):
         path.unlink()
     elif damage == "cut":
         path.write_bytes(path.read_bytes()[:-20])
+    elif damage == "one bit":
+        path.write_bytes(flipped(path.read_bytes(), -20))
     else:
         evaluation.save(before.assign_attrs(description={"study": "longer-lengths"}), path)
     assert state_of(STUDIES["longer-lengths"], TINY, whole) == "partly"  # its networks are there
     log = carried_out(whole)
     assert (log.begun, log.trained) == (["longer-lengths"], set())
+    assert len(log.notes) == (damage in ("cut", "one bit"))
+    assert all(str(path) in note and "computed again" in note for note in log.notes)
     assert same(evaluation.load(path), before)
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """The two commands at the tiny scale, as the command line calls them."""
+    monkeypatch.setitem(sizes.SCALES, "tiny", TINY)
+    monkeypatch.setattr(commands, "_compile_quickly", lambda: None)
+    app = typer.Typer()
+    app.command()(commands.reproduce)
+    app.command()(commands.figure)
+
+    def run(*arguments):
+        return app(args=[str(each) for each in arguments], standalone_mode=False)
+
+    return run
+
+
+def flipped(data, place):
+    """A file's bytes with one bit the other way."""
+    changed = bytearray(data)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+def test_figure_refuses_a_damaged_result(command, whole):
+    path = result_path(whole, "memory")
+    before = path.read_bytes()
+    for damaged in (flipped(before, len(before) // 2), b"", before[:100]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"memory\.nc is"):
+            command("figure", "memory", "--out", whole)
+    path.write_bytes(before)
+    evaluation.save(evaluation.load(path).drop_vars("bound"), path)
+    with pytest.raises(ValueError, match=r"memory\.nc lacks .*bound"):
+        command("figure", "memory", "--out", whole)
+    path.write_bytes(before)
 
 
 _KILLED = """
@@ -261,31 +305,28 @@ def test_killed_half_way_it_goes_on_to_the_same_results(whole, tmp_path):
     status = subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode
     assert status == -signal.SIGKILL
     assert [state_of(STUDIES[name], TINY, tmp_path) for name in only] == ["done", "partly"]
-    assert any((tmp_path / "parts" / "memory").glob("*.nc"))
+    parts = sorted((tmp_path / "parts" / "memory").glob("*.nc"))
+    parts[-1].write_bytes(flipped(parts[-1].read_bytes(), -5))
+    before = read_json(parts[0].parent / "seconds.json", **TIMES)
     log = carried_out(tmp_path, only)
     assert (log.begun, log.trained) == (["memory"], set())
+    (note,) = log.notes
+    assert str(parts[-1]) in note
     for name in only:
         assert same(load_result(tmp_path, name), load_result(whole, name))
+    # What the killed process took is counted.
+    provenance = load_result(tmp_path, "memory").attrs["provenance"]
+    assert before["training_seconds"] > 0
+    assert provenance["training_seconds"] == round(before["training_seconds"], 3)
+    assert provenance["wall_seconds"] > before["seconds"] > 0
+
+
+TIMES = {"work": str, "seconds": float, "training_seconds": float}
 
 
 def test_an_unknown_study_is_refused(tmp_path):
     with pytest.raises(ValueError, match="study must be one of"):
         reproduce(TINY, tmp_path, ["figure-3"])
-
-
-@pytest.fixture
-def command(monkeypatch):
-    """The two commands at the tiny scale, as the command line calls them."""
-    monkeypatch.setitem(sizes.SCALES, "tiny", TINY)
-    monkeypatch.setattr(commands, "_compile_quickly", lambda: None)
-    app = typer.Typer()
-    app.command()(commands.reproduce)
-    app.command()(commands.figure)
-
-    def run(*arguments):
-        return app(args=[str(each) for each in arguments], standalone_mode=False)
-
-    return run
 
 
 def test_list_shows_cost_and_state(command, whole, tmp_path, capsys):
@@ -314,6 +355,40 @@ def test_reproduce_draws_and_figure_draws_again(command, whole, capsys):
     assert any(
         before.get(path) != path.stat().st_mtime_ns for path in drawn if path.suffix == ".png"
     )
+
+
+def test_changed_settings_do_not_reuse_other_results(command, whole, capsys):
+    options = ("--set", "sequences = 20", "--set", "longer_lengths=[8]", "--list")
+    command("reproduce", "--scale", "tiny", "--out", whole, *options)
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.split()}
+    assert {name for name in STUDIES if rows[name].rstrip().endswith("done")} == {
+        "trajectory",
+        "other-lengths",
+        "priors",
+        "length-512",
+    }
+    command("reproduce", "--scale", "tiny", "--out", whole, "--first-seed", 7, "--list")
+    assert capsys.readouterr().out.count("done") == 1  # priors, which trains nothing
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("sequences", "NAME=VALUE"),
+        ("=3", "NAME=VALUE"),
+        ("sequences=many", "TOML"),
+        ("sequences=3\nseed=4", "TOML"),
+        ("longer_lengths=" + "[" * 10**5, "TOML"),
+        ("sequenzes=30", "did you mean 'sequences'"),
+        ('period="x"', "period must be a whole number"),
+        ("architectures={lstm={steps=-1}}", "steps must be"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_bad_setting_is_refused_at_once(command, tmp_path, setting, words):
+    with pytest.raises(ValueError, match=words):
+        command("reproduce", "--scale", "tiny", "--set", setting, "--out", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_bad_arguments_are_refused_at_once(command, tmp_path):

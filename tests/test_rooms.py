@@ -18,8 +18,8 @@ ROOMS = [
     "training",
     "zoo",
     "figures",
-    "report",
     "experiments",
+    "report",
     "cli",
 ]
 EARLIER = {

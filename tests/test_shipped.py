@@ -17,7 +17,8 @@ from switchpoint.experiments import (
     state_of,
 )
 from switchpoint.experiments.drawn import Drawn
-from switchpoint.experiments.shipped import RECORDED, Shipped
+from switchpoint.experiments.scales import changed
+from switchpoint.experiments.shipped import RECORDED, Shipped, record
 from switchpoint.report import write_report
 from switchpoint.zoo import Zoo, build
 
@@ -102,6 +103,39 @@ def test_other_networks_or_results_are_other_work(out, scale, shipped, tmp_path)
     one = evaluation.load(changed / "memory.nc")
     evaluation.save(one.assign_attrs(title="another"), changed / "memory.nc")
     assert state_of(STUDIES["on-distribution"], other, out) == "to do"
+
+
+def test_what_the_shipped_files_fix_cannot_be_changed(scale, tmp_path):
+    for name, value in (("period", 3), ("seeds", 2), ("first_seed", 5), ("orders", [0, 1])):
+        with pytest.raises(ValueError, match=f"{name} cannot be changed at scale zoo"):
+            changed(scale, {name: value})
+    with pytest.raises(ValueError, match=r"longer_lengths .* 8, 16, got 12"):
+        changed(scale, {"longer_lengths": [8, 12]})
+    assert changed(scale, {"longer_lengths": [16], "sequences": 5}).longer_lengths == (16,)
+    with pytest.raises(ValueError, match="trained with period 2, got 3"):
+        reproduce(replace(scale, period=3), tmp_path, ["mean-regret"])
+
+
+def test_a_recorded_result_that_is_not_the_one_of_the_manifest_is_refused(shipped, tmp_path):
+    for path in shipped.recorded.glob("*.nc"):
+        record(path, tmp_path)
+    copied = replace(shipped, recorded=tmp_path)
+    assert copied.result("memory").identical(shipped.result("memory"))
+    evaluation.save(copied.result("memory").assign_attrs(title="another"), tmp_path / "memory.nc")
+    with pytest.raises(ValueError, match=r"memory\.nc is damaged"):
+        copied.result("memory")
+    (tmp_path / "on-distribution.nc").unlink()
+    with pytest.raises(ValueError, match=r"on-distribution\.nc is missing"):
+        copied.result("on-distribution")
+    assert copied.result("ablations") is None  # was never recorded
+    (tmp_path / "manifest.json").write_text("null")
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
+        copied.result("longer-lengths")
+
+
+@pytest.mark.parametrize("study", [path.stem for path in RECORDED.glob("*.nc")])
+def test_the_packaged_results_are_those_of_their_manifest(study):
+    assert Shipped().result(study) is not None
 
 
 def test_the_report_tells_recorded_from_measured(out):

@@ -1,11 +1,15 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and JSON that proves to be what was written."""
 
+import hashlib
+import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+_CHECKSUM = "sha256"
 
 
 def check_writable(path: Path, name: str = "out") -> None:
@@ -41,9 +45,62 @@ def replacing(path: Path, name: str = "out") -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)
+            sync_directory(target.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring the names in a directory to disk; without this a power cut could undo a rename."""
+    if os.name == "nt":
+        return  # Windows opens no directories
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_json(path: Path, content: Mapping[str, Any], name: str = "out") -> None:
+    """Write a JSON object with a checksum of it, whole or not at all."""
+    text = json.dumps({**content, _CHECKSUM: json_digest(content)}, indent=2)
+    with replacing(path, name) as file:
+        file.write((text + "\n").encode())
+
+
+def read_json(path: Path, unsealed: bool = False, **types: Any) -> dict[str, Any]:
+    """The object that `write_json` wrote, which must have keys of these types and no others.
+
+    Anything else is a `ValueError` that names the file. With `unsealed`, an object without a
+    checksum, as earlier versions wrote it, is taken as it is.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+        found = content.pop(_CHECKSUM, None)
+        whole = found == json_digest(content) or (unsealed and found is None)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror or error})") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: it is no JSON object of switchpoint") from error
+    if not whole:
+        raise ValueError(f"{path} is damaged: its content does not match its checksum")
+    if set(content) != set(types) or any(
+        not isinstance(content[key], kind) for key, kind in types.items()
+    ):
+        raise ValueError(f"{path} is no file of switchpoint with {' and '.join(types)}")
+    return dict(content)
+
+
+def json_digest(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of what JSON says, however it is written."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Array
 from safetensors import safe_open
@@ -44,13 +45,26 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.nd
         about = json.loads(metadata[_MARK])
         digest = about.pop("sha256")
         found = about["kind"]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        whole = _digest(about, arrays) == digest
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DamagedError("it was not written by switchpoint") from error
     if found != kind:
         raise DamagedError(f"it is a {found}, not a {kind}")
-    if _digest(about, arrays) != digest:
+    if not whole:
         raise DamagedError("its content does not match its checksum")
     return about, arrays
+
+
+def check_leaves(leaves: Sequence[np.ndarray], expected: Sequence[jax.ShapeDtypeStruct]) -> None:
+    """Raise a `DamagedError` where arrays have not the number, the shapes or the types expected."""
+    if len(leaves) != len(expected):
+        raise DamagedError(f"it must have {len(expected)} arrays, got {len(leaves)}")
+    for index, (leaf, like) in enumerate(zip(leaves, expected, strict=True)):
+        if (leaf.shape, leaf.dtype) != (like.shape, like.dtype):
+            raise DamagedError(
+                f"its array {index} must be {like.dtype} of shape {like.shape}, "
+                f"got {leaf.dtype} of shape {leaf.shape}"
+            )
 
 
 def _on_host(array: Array | np.ndarray) -> np.ndarray:

@@ -3,9 +3,10 @@
 import os
 import shlex
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -18,6 +19,7 @@ from switchpoint.experiments import SCALES, STUDIES, Outcome, Scale, Study, load
 from switchpoint.experiments import reproduce as carry_out
 from switchpoint.experiments.drawn import Drawn
 from switchpoint.experiments.reproduce import chosen
+from switchpoint.experiments.scales import SETTINGS, changed
 from switchpoint.training import use_all_cores
 
 _OUT = Path("report")
@@ -35,6 +37,20 @@ def reproduce(
         list[str] | None,
         typer.Option(metavar="STUDY", help="Carry out this study alone; may be repeated."),
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change a field of the scale, such as period=30 or longer_lengths=[256,512], with "
+            "a value in TOML syntax; may be repeated. Networks of other settings need another "
+            f"--out. Fields: {', '.join(SETTINGS)}.",
+        ),
+    ] = None,
+    first_seed: Annotated[
+        int | None,
+        typer.Option(help="The first seed of the networks that are trained; 0 if not given."),
+    ] = None,
     show: Annotated[
         bool, typer.Option("--list", help="Print the studies with their cost and state, and end.")
     ] = False,
@@ -50,10 +66,15 @@ def reproduce(
     For example:
 
         switchpoint reproduce --out report
+
+        switchpoint reproduce --scale quick --set period=30 --first-seed 100 --out other
     """
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
-    size = SCALES[scale]
+    given = dict(map(_setting, settings or []))
+    if first_seed is not None:
+        given["first_seed"] = first_seed
+    size = changed(SCALES[scale], given)
     studies = chosen(only or None)
     if size.shipped is not None:
         size.shipped.check(size.architectures)
@@ -67,9 +88,13 @@ def reproduce(
         return
     states = {study.name: state_of(study, size, out) for study in studies}
     ahead = [study for study in studies if states[study.name] in ("to do", "partly")]
-    _print_plan(console, states, ahead, size, out)
+    _print_plan(console, states, ahead, size, out, given)
     drawn = Drawn(out)
-    command = shlex.join(["switchpoint", "reproduce", "--scale", scale, "--out", str(out)])
+    options = [word for each in settings or [] for word in ("--set", each)]
+    options += [] if first_seed is None else ["--first-seed", str(first_seed)]
+    command = shlex.join(
+        ["switchpoint", "reproduce", "--scale", scale, "--out", str(out), *options]
+    )
     expected = {study.name: size.seconds.get(study.name, 0.0) for study in ahead}
     with watcher_for(sys.stderr, expected) as watcher:
 
@@ -109,6 +134,24 @@ def figure(
         console.print(Text(str(path)), soft_wrap=True)
 
 
+def _setting(text: str) -> tuple[str, Any]:
+    """The name and the value in a text such as `period=30`."""
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not (name and equals):
+        raise ValueError(f"--set must be followed by NAME=VALUE, as period=30, got {text!r}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError) as error:
+        parsed = {"error": error}
+    if set(parsed) != {"value"}:
+        raise ValueError(
+            f'the value of {name} must be written as in TOML, as 30, true, [8, 16] or "text", '
+            f"got {value.strip()!r}"
+        )
+    return name, parsed["value"]
+
+
 def _compile_quickly() -> None:
     """Ask for less effort in compiling for a CPU, where it would take longer than training.
 
@@ -121,7 +164,12 @@ def _compile_quickly() -> None:
 
 
 def _print_plan(
-    console: Console, states: Mapping[str, str], ahead: list[Study], scale: Scale, out: Path
+    console: Console,
+    states: Mapping[str, str],
+    ahead: list[Study],
+    scale: Scale,
+    out: Path,
+    settings: Mapping[str, Any],
 ) -> None:
     """Print what will be done, how long it takes, and where it goes."""
     names = ", ".join(study.name for study in ahead) or "nothing; all studies are done"
@@ -137,12 +185,16 @@ def _print_plan(
             f"{scale.sequences:,} test sequences"
         ),
     )
+    if settings:
+        changes = (f"{name} = {value}" for name, value in settings.items())
+        table.add_row("settings", Text(", ".join(changes)))
     table.add_row("to do", Text(names))
     done = [name for name, state in states.items() if state == "done"]
     if done:
         table.add_row("done", Text(f"{len(done)} of {len(states)} studies"))
     if ahead:
-        table.add_row("time", Text(f"about {duration(seconds)}"))
+        usual = f" with the settings of {scale.name}" if settings else ""
+        table.add_row("time", Text(f"about {duration(seconds)}{usual}"))
     table.add_row("directory", Text(str(out)))
     console.print(table)
 

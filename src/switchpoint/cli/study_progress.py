@@ -65,6 +65,7 @@ class PlainWatcher(Watcher):
     def end(self, study: str, seconds: float) -> None:
         self._clock.end(study)
         self._say(f"done in {duration(seconds)}")
+        self._study = ""  # what is noted next is not about it
 
     def _left(self) -> str:
         return duration(self._clock.left(self._study))

@@ -1,7 +1,9 @@
-"""Evaluations in files: one netCDF file each, that any netCDF reader opens."""
+"""Evaluations in files: one netCDF file each, that any netCDF reader opens, with a checksum."""
 
+import hashlib
 import io
 import json
+import re
 from os import PathLike
 from pathlib import Path
 
@@ -9,12 +11,20 @@ import xarray as xr
 
 from switchpoint._files import replacing
 
-_MARK = "switchpoint_evaluation"
+_MARK = "switchpoint_evaluation_2"
+_MARK_WITHOUT_CHECKSUM = "switchpoint_evaluation"  # of the first format
+_CHECKSUM = "switchpoint_sha256"
+_BLANK = b"0" * 64
+# The name of the attribute, its padding, type and length, and the value.
+_SEAL = re.compile(_CHECKSUM.encode() + rb".{10}([0-9a-f]{64})", re.DOTALL)
 _LARGEST_VARIABLE = 2**31 - 4  # bytes: a limit of the classic netCDF format
 
 
 def save(dataset: xr.Dataset, path: str | PathLike[str]) -> None:
-    """Write an evaluation to `path`, whole or not at all."""
+    """Write an evaluation to `path`, whole or not at all.
+
+    The attribute `switchpoint_sha256` is the SHA-256 of the file with 64 zeros in its place.
+    """
     for name, variable in dataset.variables.items():
         if variable.nbytes > _LARGEST_VARIABLE:
             raise ValueError(
@@ -23,21 +33,36 @@ def save(dataset: xr.Dataset, path: str | PathLike[str]) -> None:
             )
     marked = dataset.copy(deep=False)
     # As one text, since the format has no whole numbers above 2^31.
-    marked.attrs = {_MARK: json.dumps(dataset.attrs)}
-    data = marked.to_netcdf(engine="scipy", format="NETCDF3_64BIT")
+    marked.attrs = {_CHECKSUM: _BLANK.decode(), _MARK: json.dumps(dataset.attrs)}
+    data = bytes(marked.to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
     with replacing(Path(path), "path") as file:
-        file.write(data)
+        file.write(_with_seal(data, hashlib.sha256(data).hexdigest().encode()))
 
 
 def load(path: str | PathLike[str]) -> xr.Dataset:
-    """The evaluation that `save` wrote to `path`."""
+    """The evaluation that `save` wrote to `path`.
+
+    A `ValueError` names a file that is damaged: one that is not what was written, to the last
+    bit. Files of the first format have no checksum, and are taken as they are.
+    """
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from error
+    seal = _SEAL.search(data)
+    if seal and hashlib.sha256(_with_seal(data, _BLANK)).hexdigest().encode() != seal[1]:
+        raise ValueError(f"{path} is damaged: its content does not match its checksum")
     try:
         dataset = xr.load_dataset(io.BytesIO(data), engine="scipy")
-        dataset.attrs = json.loads(dataset.attrs[_MARK])
+        attributes = json.loads(dataset.attrs[_MARK if seal else _MARK_WITHOUT_CHECKSUM])
+        dataset.attrs = dict(attributes)
     except Exception as error:  # the reader has no error of its own for a damaged file
         raise ValueError(f"{path} is not a whole evaluation file of switchpoint") from error
     return dataset
+
+
+def _with_seal(data: bytes, seal: bytes) -> bytes:
+    """A file's bytes with another value of its checksum, which is the first in its header."""
+    found = _SEAL.search(data)
+    assert found is not None
+    return data[: found.start(1)] + seal + data[found.end(1) :]

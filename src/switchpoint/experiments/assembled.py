@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint.experiments.pieces import piece_card, piece_of, seeds_of, variable_name
+from switchpoint.experiments.pieces import piece_card, piece_of, variable_name
 from switchpoint.experiments.plans import main_runs
 from switchpoint.experiments.runs import Ensemble, Networks, TrainingRun
 from switchpoint.experiments.scales import Scale
@@ -50,7 +50,7 @@ class Pieces(Networks):
         for _, card in self._of(run, prior):
             first = card["config"]["first_seed"]
             there |= set(range(first, first + card["config"]["seeds"]))
-        return [seed for seed in seeds_of(run) if seed not in there]
+        return [seed for seed in run.seeds if seed not in there]
 
     def measured(
         self, run: TrainingRun, prior: str, trial: str, sequences: int
@@ -70,7 +70,7 @@ class Pieces(Networks):
                 raise ValueError(f"{path} must have {sequences} sequences of {name}")
             for seed in regret["seed"].values:
                 found[int(seed)] = regret.sel(seed=[seed]).isel(sequence=slice(sequences))
-        every = np.array(seeds_of(run), np.int32)
+        every = np.array(run.seeds, np.int32)
         return xr.concat(list(found.values()), "seed").reindex(seed=every)
 
     def ensemble(self, run: TrainingRun) -> Ensemble:
@@ -85,7 +85,7 @@ class Pieces(Networks):
                     networks[member["prior"], member["seed"]] = network, member
         pairs = []
         for prior in run.config.prior:
-            for seed in sorted(set(seeds_of(run)) - set(self.missing(run, prior))):
+            for seed in sorted(set(run.seeds) - set(self.missing(run, prior))):
                 if (prior, seed) not in networks:
                     raise ValueError(
                         f"the network of {run.name} on {prior}, seed {seed}, is missing"

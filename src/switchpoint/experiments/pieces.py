@@ -39,10 +39,9 @@ def piece_of(run: TrainingRun, priors: Sequence[str], seeds: range) -> TrainingR
         if prior not in run.config.prior:
             known = ", ".join(run.config.prior)
             raise ValueError(f"prior of {run.name} must be one of {known}, got {prior!r}")
-    known_seeds = seeds_of(run)
-    if not seeds or seeds.start not in known_seeds or seeds[-1] not in known_seeds:
+    if not seeds or seeds.start not in run.seeds or seeds[-1] not in run.seeds:
         raise ValueError(
-            f"seeds of {run.name} must be among {known_seeds.start} to {known_seeds[-1]}, "
+            f"seeds of {run.name} must be among {run.seeds.start} to {run.seeds[-1]}, "
             f"got {seeds.start} to {seeds.stop - 1}"
         )
     whole = run.config.to_dict()
@@ -51,11 +50,6 @@ def piece_of(run: TrainingRun, priors: Sequence[str], seeds: range) -> TrainingR
     own = {"prior": list(priors), "first_seed": seeds.start, "seeds": len(seeds)}
     name = f"{run.name}.{'_'.join(priors)}.{seeds.start}-{seeds[-1]}"
     return TrainingRun(name, TrainConfig.from_dict({**kept, **own}))
-
-
-def seeds_of(run: TrainingRun) -> range:
-    """The seeds that a run has of each prior."""
-    return range(run.config.first_seed, run.config.first_seed + run.config.seeds)
 
 
 def variable_name(prior: str, trial: str) -> str:
@@ -111,7 +105,8 @@ def _measured(
     directory: Path,
     watcher: Watcher,
 ) -> xr.Dataset:
-    kept = Kept(directory, {"config": piece.config.to_dict(), "seed": scale.seed})
+    described = {"config": piece.config.to_dict(), "seed": scale.seed}
+    kept = Kept(directory, described, watcher.note)
     variables = {}
     for prior in piece.config.prior:
         networks = ensemble.of(prior)
@@ -126,8 +121,7 @@ def _measured(
             found = kept.get(f"{name} {trial.sequences}", measure)["regret"]
             # The trials have different numbers of sequences.
             variables[name] = found.rename(sequence=f"sequence_{trial.sequences}")
-    seeds = np.array(seeds_of(piece), np.int32)
-    return xr.Dataset(variables).assign_coords(seed=seeds)
+    return xr.Dataset(variables).assign_coords(seed=np.array(piece.seeds, np.int32))
 
 
 def _regret(
@@ -165,6 +159,10 @@ def _write_networks(ensemble: Ensemble, out: Path, piece: str, about: dict[str, 
 def piece_card(path: Path) -> dict[str, Any]:
     """What the file `PIECE.nc` says about itself."""
     attributes = evaluation.load(path).attrs
-    if not {"run", "config", "test_seed", "provenance"} <= set(attributes):
-        raise ValueError(f"{path} is no piece of a training run: {json.dumps(attributes)[:60]}")
-    return attributes
+    try:
+        TrainConfig.from_dict(attributes["config"])
+        if {"run", "test_seed", "provenance"} <= set(attributes):
+            return attributes
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise ValueError(f"{path} is no piece of a training run: {json.dumps(attributes)[:60]}")

@@ -10,7 +10,7 @@ from switchpoint.training import TrainConfig
 def main_run(scale: Scale, architecture: str) -> TrainingRun:
     """One architecture on all sources, the networks that most studies share."""
     settings = {"model": architecture, **scale.architectures[architecture]}
-    config = _config(settings, scale.length, scale.seeds, prior=SOURCES, period=scale.period)
+    config = _config(scale, settings, scale.length, scale.seeds, prior=SOURCES, period=scale.period)
     return TrainingRun(architecture, config)
 
 
@@ -24,7 +24,7 @@ def length_run(scale: Scale, architecture: str, length: int) -> TrainingRun:
     if length == scale.length:
         return main_run(scale, architecture)
     settings = {"model": architecture, **scale.architectures[architecture]}
-    config = _config(settings, length, scale.seeds, prior="ptw")
+    config = _config(scale, settings, length, scale.seeds, prior="ptw")
     return TrainingRun(f"{architecture}-length-{length}", config)
 
 
@@ -39,7 +39,7 @@ def ablation_run(scale: Scale, ablation: Ablation) -> TrainingRun:
 
     Where it is that of a main study, and has no more seeds, it is that run.
     """
-    config = _config(ablation.settings, scale.length, scale.ablation_seeds, prior="ptw")
+    config = _config(scale, ablation.settings, scale.length, scale.ablation_seeds, prior="ptw")
     if config.model in scale.architectures:
         main = main_run(scale, config.model)
         changed = set(config.differences(main.config))
@@ -59,6 +59,7 @@ def memory_run(scale: Scale, order: int) -> TrainingRun:
         {"model": "markov", "order": order} if order else {"model": "memoryless"}
     )
     config = _config(
+        scale,
         {**settings, **scale.forgetful},
         scale.length,
         scale.seeds,
@@ -116,5 +117,6 @@ def trials_of(scale: Scale, run: TrainingRun, prior: str) -> list[Trial]:
 _ONLY_MORE = {"prior", "period", "longest", "seeds"}  # what does not change a member on PTW
 
 
-def _config(settings: Any, length: int, seeds: int, **source: Any) -> TrainConfig:
-    return TrainConfig(**{**settings, "length": length, "seeds": seeds, **source})
+def _config(scale: Scale, settings: Any, length: int, seeds: int, **source: Any) -> TrainConfig:
+    own = {"length": length, "seeds": seeds, "first_seed": scale.first_seed, **source}
+    return TrainConfig(**{**settings, **own})

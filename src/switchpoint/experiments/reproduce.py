@@ -1,9 +1,7 @@
 """All studies, one after another; those that are done are left as they are."""
 
 import contextlib
-import json
 import shutil
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Literal
 
 import xarray as xr
 
-from switchpoint._files import replacing
+from switchpoint._files import json_digest, write_json
 from switchpoint.experiments.findings import findings
 from switchpoint.experiments.from_shipped import can_be_made, result_of
 from switchpoint.experiments.kept import Kept
@@ -19,6 +17,7 @@ from switchpoint.experiments.results import Effort, finished, save_result
 from switchpoint.experiments.runs import Networks, Runs, is_complete
 from switchpoint.experiments.scales import Scale
 from switchpoint.experiments.shipped import ShippedNetworks
+from switchpoint.experiments.stopwatch import Stopwatch
 from switchpoint.experiments.studies import STUDIES, Study
 from switchpoint.experiments.watching import Watcher
 from switchpoint.experiments.work import Work
@@ -54,17 +53,18 @@ def reproduce(
     others are given. Studies that a shipped scale has nothing for are left out.
     """
     watcher = Watcher() if watcher is None else watcher
-    outcomes = []
+    outcomes, studies = [], chosen(only)
+    for study in studies:
+        study.description(scale)  # settings of training that are wrong are refused at once
     out.mkdir(parents=True, exist_ok=True)
     with run_lock(out):
         runs = _networks(scale, out, watcher) if networks is None else networks
-        for study in chosen(only):
+        for study in studies:
             if not can_be_made(study, scale):
                 continue
-            result = finished(out, study, scale)
+            result = finished(out, study, scale, watcher.note)
             computed = result is None
             if result is None:
-                watcher.begin(study.name)
                 result = _carried_out(study, scale, out, runs, watcher, command)
             outcome = Outcome(study, result, computed)
             outcomes.append(outcome)
@@ -107,14 +107,19 @@ def _networks(scale: Scale, out: Path, watcher: Watcher) -> Networks:
 def _carried_out(
     study: Study, scale: Scale, out: Path, runs: Networks, watcher: Watcher, command: str
 ) -> xr.Dataset:
-    begun, trained = time.monotonic(), runs.seconds
-    parts = _parts(out, study)
-    work = Work(scale, runs, Kept(parts, study.description(scale)), watcher)
-    result = result_of(study, work)
+    parts, description = _parts(out, study), study.description(scale)
+    identity = json_digest(description)
+    clock = Stopwatch(parts / "seconds.json", watcher, identity, lambda: runs.seconds)
+    clock.begin(study.name)
+    work = Work(scale, runs, Kept(parts, description, watcher.note), clock)
+    runs.watcher = clock
+    try:
+        result = result_of(study, work)
+    finally:
+        seconds = clock.stop()
     if work.not_run:
         result = result.assign_attrs(not_run=work.not_run)
-    training = runs.seconds - trained
-    seconds = time.monotonic() - begun - training
+    training = clock.training_seconds
     effort = Effort(seconds, training, command, runs.provenance(study.runs(scale)))
     save_result(out, study, scale, result, effort)
     shutil.rmtree(parts, ignore_errors=True)
@@ -136,6 +141,5 @@ def _save_findings(scale: Scale, out: Path) -> None:
     results = {name: finished(out, study, scale) for name, study in STUDIES.items()}
     known = {name: result for name, result in results.items() if result is not None}
     (out / "results").mkdir(exist_ok=True)
-    with replacing(out / "results" / "findings.json") as file:
-        text = json.dumps([finding.fields() for finding in findings(known)], indent=2)
-        file.write((text + "\n").encode())
+    judged = [finding.fields() for finding in findings(known)]
+    write_json(out / "results" / "findings.json", {"findings": judged})

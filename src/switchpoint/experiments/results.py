@@ -1,7 +1,7 @@
 """Results in files: one for each study, with what it was made from."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,35 @@ def result_path(out: Path, study: str) -> Path:
     return out / "results" / f"{study}.nc"
 
 
+_TIMES = ("wall_seconds", "training_seconds")
+
+
 def load_result(out: Path, study: str) -> xr.Dataset:
     """The saved result of a study."""
     path = result_path(out, study)
     if not path.exists():
         raise ValueError(f"there is no result of {study} in {out}; switchpoint reproduce makes it")
-    return evaluation.load(path)
+    found = evaluation.load(path)
+    made = found.attrs.get("provenance")
+    if found.attrs.get("study") != study or not (
+        isinstance(made, dict) and all(isinstance(made.get(name), int | float) for name in _TIMES)
+    ):
+        raise ValueError(f"{path} is not a result of {study}")
+    return found
 
 
-def finished(out: Path, study: Study, scale: Scale) -> xr.Dataset | None:
-    """The saved result, where it is whole and of the study as it is described now."""
+def finished(
+    out: Path, study: Study, scale: Scale, note: Callable[[str], None] | None = None
+) -> xr.Dataset | None:
+    """The saved result, where it is whole and of the study as it is described now.
+
+    `note` is told of one that is there and is damaged.
+    """
     try:
         found = load_result(out, study.name)
-    except ValueError:
+    except ValueError as error:
+        if note is not None and result_path(out, study.name).exists():
+            note(f"{error}; it is computed again")
         return None
     return found if found.attrs.get("description") == study.description(scale) else None
 

@@ -21,6 +21,11 @@ class TrainingRun:
     name: str
     config: TrainConfig
 
+    @property
+    def seeds(self) -> range:
+        """The seeds that it has of each prior."""
+        return range(self.config.first_seed, self.config.first_seed + self.config.seeds)
+
 
 @dataclass(frozen=True)
 class Ensemble:
@@ -45,8 +50,13 @@ class Ensemble:
 class Networks(ABC):
     """Where studies get trained networks from, and what has been measured of them before."""
 
-    seconds: float = 0.0
-    """How long training has taken so far."""
+    watcher: Watcher
+    """Is told how training goes."""
+
+    @property
+    def seconds(self) -> float:
+        """How long training has taken in this process so far."""
+        return 0.0
 
     @abstractmethod
     def ensemble(self, run: TrainingRun) -> Ensemble:
@@ -73,8 +83,15 @@ class Runs(Networks):
 
     def __init__(self, directory: Path, watcher: Watcher) -> None:
         self._directory = directory
-        self._watcher = watcher
+        self.watcher = watcher
         self._loaded: dict[str, Ensemble] = {}
+        self._seconds = 0.0
+        self._training_since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        since = self._training_since
+        return self._seconds + (0.0 if since is None else time.monotonic() - since)
 
     def measured(self, run: TrainingRun, prior: str, trial: str, sequences: int) -> None:
         """Nothing: studies measure these networks."""
@@ -87,16 +104,21 @@ class Runs(Networks):
     def ensemble(self, run: TrainingRun) -> Ensemble:
         if run.name not in self._loaded:
             if not is_complete(self._directory, run):
-                begun = time.monotonic()
-                train(
-                    run.config,
-                    out=self._directory / run.name,
-                    progress=WatchedTraining(self._watcher, run.name),
-                )
-                self.seconds += time.monotonic() - begun
+                self._train(run)
             path = self._directory / run.name
             self._loaded[run.name] = Ensemble(load_members(path), read_card(path))
         return self._loaded[run.name]
+
+    def _train(self, run: TrainingRun) -> None:
+        self._training_since = time.monotonic()
+        try:
+            train(
+                run.config,
+                out=self._directory / run.name,
+                progress=WatchedTraining(self.watcher, run.name),
+            )
+        finally:
+            self._seconds, self._training_since = self.seconds, None
 
 
 def is_complete(directory: Path, run: TrainingRun) -> bool:

@@ -1,6 +1,5 @@
 """What comes with the package: the networks of the zoo, and results recorded at full size."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +9,7 @@ from typing import Any
 import xarray as xr
 
 from switchpoint import evaluation
+from switchpoint._files import digest_of, read_json, replacing, write_json
 from switchpoint.experiments.runs import Ensemble, Networks, TrainingRun
 from switchpoint.zoo import Zoo
 from switchpoint.zoo.collection import PACKAGED
@@ -17,6 +17,23 @@ from switchpoint.zoo.names import NAMES, SOURCES, name_of
 
 RECORDED = Path(__file__).parent / "recorded"
 """Results of the full scale, as a GPU made them."""
+
+_MANIFEST = "manifest.json"
+
+
+def record(result: Path, recorded: Path) -> None:
+    """Copy the file of a result into a directory, and enter its SHA-256 in the manifest there."""
+    digests = _recorded_digests(recorded) or {}
+    with replacing(recorded / result.name) as file:
+        file.write(result.read_bytes())
+    digests[result.name] = digest_of(recorded / result.name)
+    write_json(recorded / _MANIFEST, {"results": dict(sorted(digests.items()))}, "manifest")
+
+
+def _recorded_digests(recorded: Path) -> dict[str, Any] | None:
+    """What the manifest of a directory says; None where it has none."""
+    path = recorded / _MANIFEST
+    return read_json(path, results=dict)["results"] if path.exists() else None
 
 
 @dataclass(frozen=True)
@@ -41,13 +58,28 @@ class Shipped:
     def description(self) -> dict[str, Any]:
         """What results that rest on it depend on: digests of all its files."""
         networks = {name: entry.sha256 for name, entry in Zoo(self.zoo).entries.items()}
-        recorded = {path.stem: _digest(path) for path in sorted(self.recorded.glob("*.nc"))}
+        recorded = {path.stem: digest_of(path) for path in sorted(self.recorded.glob("*.nc"))}
         return {"networks": networks, "recorded": recorded}
 
     def result(self, study: str) -> xr.Dataset | None:
-        """The recorded result of a study, if there is one."""
+        """The recorded result of a study, if there is one.
+
+        Where the directory has a manifest, a file that is not the one in it is refused.
+        """
         path = self.recorded / f"{study}.nc"
+        digests = _recorded_digests(self.recorded)
+        there = digest_of(path) if path.exists() else None
+        if digests is not None and there != digests.get(path.name):
+            problem = "missing" if there is None else "damaged"
+            raise ValueError(
+                f"{path} is {problem}: {_MANIFEST} has another SHA-256; install switchpoint again"
+            )
         return evaluation.load(path) if path.exists() else None
+
+    def lengths(self) -> list[int]:
+        """The lengths that networks were recorded on, beside which those measured here stand."""
+        recorded = self.result("longer-lengths")
+        return [] if recorded is None else list(map(int, recorded["length"].values))
 
     def has_networks_of(self, runs: Iterable[TrainingRun]) -> bool:
         """Whether the zoo's networks are all that these runs would train, one seed of each."""
@@ -65,7 +97,14 @@ class ShippedNetworks(Networks):
         """Nothing: studies measure these networks."""
 
     def ensemble(self, run: TrainingRun) -> Ensemble:
-        return self._loaded(run.name)
+        ensemble = self._loaded(run.name)
+        for name in ("length", "period"):
+            wanted, trained = getattr(run.config, name), ensemble.card[name]
+            if wanted != trained:
+                raise ValueError(
+                    f"the networks of the zoo were trained with {name} {trained}, got {wanted}"
+                )
+        return ensemble
 
     def provenance(self, runs: Iterable[TrainingRun]) -> dict[str, Any]:
         names = [name_of(run.name, prior) for run in runs for prior in SOURCES]
@@ -74,9 +113,10 @@ class ShippedNetworks(Networks):
 
     def _load(self, model: str) -> Ensemble:
         names = [name_of(model, prior) for prior in SOURCES]
-        members = [self._zoo.card(name)["members"][0] for name in names]
-        return Ensemble([self._zoo.network(name) for name in names], {"members": members})
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+        cards = dict(zip(SOURCES, map(self._zoo.card, names), strict=True))
+        together = {
+            "members": [card["members"][0] for card in cards.values()],
+            "length": cards["ptw"]["length"],
+            "period": cards["regular"]["config"]["period"],
+        }
+        return Ensemble([self._zoo.network(name) for name in names], together)

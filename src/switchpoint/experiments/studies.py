@@ -41,10 +41,16 @@ class Study:
 
     def description(self, scale: Scale) -> dict[str, Any]:
         """Everything that decides the numbers, in the types that JSON has."""
-        sizes = {"study": self.name, "scale": scale.described((*_ALWAYS, *self.sizes))}
+        sizes: dict[str, Any] = {
+            "study": self.name,
+            "scale": scale.described((*_ALWAYS, *self.sizes)),
+        }
         if scale.shipped is not None:
             return {**sizes, "shipped": scale.shipped.description()}
-        return {**sizes, "runs": {run.name: run.config.to_dict() for run in self.runs(scale)}}
+        runs = {run.name: run.config.to_dict() for run in self.runs(scale)}
+        if "ablations" in self.sizes and all(run["seeds"] == scale.seeds for run in runs.values()):
+            sizes["scale"]["ablation_seeds"] = scale.ablation_seeds  # which no run tells
+        return {**sizes, "runs": runs}
 
 
 def tested_sequences(study: Study, sizes: Mapping[str, Any]) -> int | None:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
+from switchpoint.neural.cards import check_network
 from switchpoint.neural.names import CUSTOM, network_from_name
 from switchpoint.neural.network import Network
 
@@ -105,6 +106,7 @@ def _read(path: str | PathLike[str]) -> tuple[Path, dict[str, Any], dict[str, np
         lacking = sorted({"model", "alphabet", "length", "members"} - set(card))
         if lacking:
             raise DamagedError(f"its card does not say {', '.join(lacking)}")
+        check_network(card, arrays)
     except DamagedError as error:
         raise ValueError(f"{file} is no network of switchpoint: {error}") from error
     return file, card, arrays

@@ -1,13 +1,12 @@
 """The answer: how far every network is from the exact optimum, and what was found."""
 
-import json
+from collections.abc import Mapping
 from html import escape
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from switchpoint.experiments import Finding, findings
 from switchpoint.figures.identity import name_of, source_name, with_subscripts
 from switchpoint.report.elements import paragraph, row_head, whole_table
 from switchpoint.report.numbers import bits, listed, percent, with_error
@@ -87,27 +86,25 @@ def answer_table(dataset: xr.Dataset) -> str:
     )
 
 
-def findings(path: Path) -> str:
-    """The claims that were checked on the results, as `path` lists them."""
-    try:
-        claims = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return paragraph("Findings were not checked.", "missing")
-    return f'<ul class="findings">\n{"".join(map(_finding, claims))}</ul>'
+def found(results: Mapping[str, xr.Dataset]) -> str:
+    """The paper's claims, judged on the results that are shown."""
+    return f'<ul class="findings">\n{"".join(map(_finding, findings(results)))}</ul>'
 
 
-def _finding(claim: dict[str, Any]) -> str:
-    kind, verdict = {True: ("holds", "✓ holds"), False: ("fails", "✗ fails")}.get(
-        claim["holds"], ("quiet", "? open")
-    )
+def _finding(finding: Finding) -> str:
+    kind, verdict = {
+        True: ("holds", "✓ holds"),
+        False: ("fails", "✗ fails"),
+        None: ("quiet", "? open"),
+    }[finding.holds]
     return (
-        f'<li><span class="{kind}">{verdict}</span><div>{_text(claim["claim"])}'
-        f"<small>{_text(claim['evidence'])}</small></div></li>\n"
+        f'<li><span class="{kind}">{verdict}</span><div>{_text(finding.claim)}'
+        f"<small>{_text(finding.evidence)}</small></div></li>\n"
     )
 
 
-def _text(words: Any) -> str:
-    return escape(with_subscripts(str(words)))
+def _text(words: str) -> str:
+    return escape(with_subscripts(words))
 
 
 def _row(name: str, cells: list[str], kind: str = "") -> str:

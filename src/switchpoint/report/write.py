@@ -7,9 +7,9 @@ from pathlib import Path
 import xarray as xr
 
 from switchpoint._files import replacing
-from switchpoint.evaluation import load
+from switchpoint.experiments import load_result, result_path
 from switchpoint.figures.studies import STUDIES
-from switchpoint.report.answer import answer_table, findings, lead
+from switchpoint.report.answer import answer_table, found, lead
 from switchpoint.report.captions import study_captions
 from switchpoint.report.elements import paragraph, picture, section
 from switchpoint.report.origin import origin
@@ -22,24 +22,41 @@ def write_report(directory: Path) -> Path:
     """Write `directory/index.html` from the results and pictures in `directory`; its path.
 
     Results are `results/<study>.nc` and pictures `figures/<figure>.png`. A study without
-    results is named as not run, a picture that is missing with the command that draws it.
+    results is named as not run, and so is one whose file is damaged, with what is wrong; a
+    picture that is missing is named with the command that draws it.
     """
-    results = {
-        name: load(path)
-        for name in STUDIES
-        if (path := directory / "results" / f"{name}.nc").exists()
-    }
-    figures = directory / "figures"
-    parts = [_opening(directory, results), _contents(results)]
+    results: dict[str, xr.Dataset] = {}
+    damaged: dict[str, str] = {}
     for name in STUDIES:
-        known = results.get(name)
-        parts.append(_not_run(name, results) if known is None else _study(name, known, figures))
-    if results:
-        parts.append(section("made", "How this was made", provenance(results)))
+        path = result_path(directory, name)
+        if not path.exists():
+            continue
+        try:
+            results[name] = load_result(directory, name)
+        except ValueError as error:
+            damaged[name] = str(error)
+            continue
+        try:
+            _body(directory, {name: results[name]}, {})
+        except Exception as error:  # of any kind, where a file without a checksum was changed
+            del results[name]
+            damaged[name] = f"{path} lacks what is shown of {name} ({error!r})"
     path = directory / "index.html"
     with replacing(path, "report") as file:
-        file.write(_page(results, "\n".join(parts)).encode())
+        file.write(_page(results, _body(directory, results, damaged)).encode())
     return path
+
+
+def _body(directory: Path, results: dict[str, xr.Dataset], damaged: dict[str, str]) -> str:
+    parts = [_opening(results), _contents(results)]
+    for name in STUDIES:
+        if name in results:
+            parts.append(_study(name, results[name], directory / "figures"))
+        else:
+            parts.append(_not_run(name, results, damaged.get(name)))
+    if results:
+        parts.append(section("made", "How this was made", provenance(results)))
+    return "\n".join(parts)
 
 
 def _page(results: dict[str, xr.Dataset], body: str) -> str:
@@ -74,7 +91,7 @@ in bits, beyond one that knows the bias.{scale}</p>
 """
 
 
-def _opening(directory: Path, results: dict[str, xr.Dataset]) -> str:
+def _opening(results: dict[str, xr.Dataset]) -> str:
     """The answer, before anything else."""
     on = results.get("on-distribution")
     parts = (
@@ -82,7 +99,7 @@ def _opening(directory: Path, results: dict[str, xr.Dataset]) -> str:
         if on is not None
         else [paragraph("The study on-distribution, which answers this, was not run.", "missing")]
     )
-    parts += ["<h3>What was found</h3>", findings(directory / "results" / "findings.json")]
+    parts += ["<h3>What was found</h3>", found(results)]
     return section("answer", "The answer", parts)
 
 
@@ -98,9 +115,11 @@ def _contents(results: dict[str, xr.Dataset]) -> str:
     return f'<nav aria-label="Studies"><ul>{links}</ul></nav>'
 
 
-def _not_run(name: str, results: dict[str, xr.Dataset]) -> str:
+def _not_run(name: str, results: dict[str, xr.Dataset], damage: str | None) -> str:
     """What is said of a study that has no results; they are not filled in from anywhere."""
-    if scales(results) == "zoo":
+    if damage is not None:
+        words = f"Not shown: {escape(damage)}. The command that made it computes it again."
+    elif scales(results) == "zoo":
         command = f"<code>switchpoint reproduce --scale full --only {escape(name)}</code>"
         words = f"Not run: no results of it are recorded. {command} runs it, on a GPU."
     else:
@@ -118,12 +137,13 @@ def _study(name: str, dataset: xr.Dataset, figures: Path) -> str:
     ]
     for figure, caption in study_captions(name, dataset).items():
         path = figures / f"{figure}.png"
-        if path.exists():
+        if path.is_file() and not path.is_symlink():
             paper = f"The paper: {caption.paper}"
             parts.append(picture(path, caption.alt, [caption.seen, paper]))
         else:
             command = f"<code>switchpoint figure {escape(name)}</code>"
-            parts.append(f'<p class="missing">{escape(figure)} is not drawn: {command}.</p>')
+            link = ", once the link in its place is removed" if path.is_symlink() else ""
+            parts.append(f'<p class="missing">{escape(figure)} is not drawn: {command}{link}.</p>')
     return section(name, title, parts)
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -120,7 +119,6 @@ class Checkpoints:
         about = {"kind": _KIND, "step": step, "config": self._config}
         path = self.directory / f"step-{step:09d}.safetensors"
         write_tensors(path, about, arrays, "checkpoint")
-        _sync_directory(self.directory)
         self._clean(step)
 
     def _clean(self, step: int) -> None:
@@ -161,20 +159,11 @@ def remove_temporaries(directory: Path) -> None:
 def _read(path: Path, step: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The configuration and the arrays in a file, proved whole."""
     about, arrays = read_tensors(path, _KIND)
-    if about["step"] != step:
-        raise DamagedError(f"it is the checkpoint of step {about['step']} under another name")
+    if not isinstance(about.get("config"), dict):
+        raise DamagedError("it does not say of what run it is")
+    if about.get("step") != step:
+        raise DamagedError(f"it is the checkpoint of step {about.get('step')} under another name")
     return about["config"], arrays
-
-
-def _sync_directory(directory: Path) -> None:
-    """Bring the directory's names to disk; without this a power cut could undo the rename."""
-    if os.name == "nt":
-        return  # Windows opens no directories
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint._random import key_for
+from switchpoint._tensors import check_leaves
 from switchpoint.evaluation.metrics import BITS_PER_NAT
 from switchpoint.neural import Network
 from switchpoint.neural.kernels.choice import using
@@ -93,8 +94,9 @@ class Program:
         )
 
     def restored(self, leaves: list[np.ndarray]) -> TrainState:
-        """The state whose leaves these are."""
+        """The state whose leaves these are; raises where they are not those of this run."""
         shapes = jax.eval_shape(self.start)
+        check_leaves(leaves, jax.tree.leaves(shapes))
         return self._placed(jax.tree.unflatten(jax.tree.structure(shapes), leaves))
 
     def advance(self, state: TrainState, until: int) -> TrainState:

@@ -18,6 +18,7 @@ import numpy as np
 
 from switchpoint import _checks
 from switchpoint._files import replacing
+from switchpoint._tensors import DamagedError
 from switchpoint.neural import Network, best_member, save_networks
 from switchpoint.neural.blocks import HEADS, WIDTH
 from switchpoint.neural.kernels.choice import PATHS
@@ -261,7 +262,11 @@ def _started(
     if directory is None:
         return program.start(), []
     leaves, reports = directory.restore(progress)
-    return program.start() if leaves is None else program.restored(leaves), reports
+    try:
+        return program.start() if leaves is None else program.restored(leaves), reports
+    except DamagedError as error:
+        where = directory.checkpoints.directory
+        raise ValueError(f"the newest checkpoint in {where} is not of this run: {error}") from error
 
 
 def _next_report(config: TrainConfig, step: int) -> int:

@@ -1,13 +1,12 @@
 """A zoo: network files in a directory, and the manifest that says what each must be."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from switchpoint._files import replacing
+from switchpoint._files import read_json, write_json
 from switchpoint.neural import Network, read_card
 from switchpoint.neural import load as load_network
 from switchpoint.zoo.names import NAMES, nearest
@@ -62,7 +61,12 @@ class Zoo:
 
     def card(self, name: str) -> dict[str, Any]:
         """What a network's file says about it."""
-        return read_card(self.path(name))
+        path = self.path(name)
+        card = read_card(path)
+        lacking = [key for key in ("name", "test", "sources", "config") if key not in card]
+        if lacking:
+            raise ValueError(f"{path} has no card of a zoo: it does not say {', '.join(lacking)}")
+        return card
 
     def network(self, name: str) -> Network:
         """A network, ready to predict."""
@@ -79,9 +83,8 @@ class Zoo:
         entry = Entry(self.file(name).name, len(data), hashlib.sha256(data).hexdigest())
         known = {**self.entries, name: entry}
         self.entries = {each: known[each] for each in NAMES if each in known}
-        text = json.dumps({"networks": {k: asdict(v) for k, v in self.entries.items()}}, indent=2)
-        with replacing(self.directory / _MANIFEST, "manifest") as file:
-            file.write((text + "\n").encode())
+        entries = {each: asdict(entry) for each, entry in self.entries.items()}
+        write_json(self.directory / _MANIFEST, {"networks": entries}, "manifest")
 
     def file(self, name: str) -> Path:
         """Where a network of this name belongs."""
@@ -92,8 +95,13 @@ def _read_manifest(path: Path) -> dict[str, Entry]:
     """The entries of a manifest; none where there is no manifest."""
     if not path.exists():
         return {}
+    networks = read_json(path, unsealed=True, networks=dict)["networks"]
     try:
-        networks = json.loads(path.read_text(encoding="utf-8"))["networks"]
-        return {str(name): Entry(**entry) for name, entry in networks.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        entries = {name: Entry(**entry) for name, entry in networks.items()}
+    except TypeError as error:
         raise ValueError(f"{path} is no manifest of a zoo ({error})") from error
+    for name, entry in entries.items():
+        types = (type(entry.file), type(entry.size), type(entry.sha256))
+        if types != (str, int, str) or Path(entry.file).name != entry.file:
+            raise ValueError(f"{path} is no manifest of a zoo: {name} must be a file, got {entry}")
+    return entries
