@@ -115,11 +115,16 @@ def predict(
             target.writelines(line.encode() for line in FORMATS[write_as](analysis))
     if plot is not None:
         _draw(plot, analysis)
-    if out is None:
-        sys.stdout.writelines(FORMATS[write_as](analysis))
-        sys.stdout.flush()
     stream = sys.stderr if out is None else sys.stdout
-    print_summary(Console(file=stream, highlight=False), analysis)
+    console = Console(file=stream, highlight=False)
+    if out is None:
+        try:
+            sys.stdout.writelines(FORMATS[write_as](analysis))
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader of the rows has gone, that of the summary has not
+            print_summary(console, analysis)
+            raise
+    print_summary(console, analysis)
 
 
 def _refuse_options(given: Mapping[str, Any]) -> None:
