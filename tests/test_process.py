@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import switchpoint as sp
-from switchpoint.cli import main
+from switchpoint.cli import cache, main
 from switchpoint.training.progress import SilentProgress
 
 BITS = "01101110000000010000111101111111"
@@ -215,3 +215,70 @@ def test_the_version_and_the_help_take_no_jax():
         )  # fmt: skip
         assert printed in " ".join(done.stdout.replace("│", " ").split())
         assert done.stderr == "0 False False\n"
+
+
+def test_the_package_offers_what_it_lists():
+    for name in (*sp.__all__, "evaluation", "neural", "priors", "training", "zoo"):
+        assert getattr(sp, name) is not None
+        assert name in dir(sp)
+    assert set(sp._MODULE_OF) | {"__version__"} == set(sp.__all__)
+    with pytest.raises(AttributeError, match="'nothing'"):
+        _ = sp.nothing
+
+
+def test_shells_complete_commands():
+    asked = {"_SWITCHPOINT_COMPLETE": "complete_bash", "COMP_WORDS": "switchpoint pr"}
+    done = subprocess.run(
+        [sys.executable, "-m", "switchpoint"],
+        env={**ENVIRONMENT, **asked, "COMP_CWORD": "1"},
+        text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["predict", "prior"]
+    assert done.stderr == ""
+
+
+def cache_used(**settings):
+    """Where programs would be kept by a command with this environment."""
+    code = "import os; from switchpoint.cli.cache import use_compilation_cache as use; use(); " \
+        "print(os.environ.get('JAX_COMPILATION_CACHE_DIR', ''))"  # fmt: skip
+    hidden = {"JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME"}
+    environment = {name: value for name, value in ENVIRONMENT.items() if name not in hidden}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, **settings}, text=True, capture_output=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the directories are those of Linux")
+def test_where_programs_are_kept(folder):
+    assert cache_used(XDG_CACHE_HOME=str(folder / "a")) == str(folder / "a/switchpoint/jax")
+    assert cache_used(HOME=str(folder)) == str(folder / ".cache/switchpoint/jax")
+    assert (folder / ".cache/switchpoint/jax").is_dir()
+    assert cache_used(HOME=os.devnull) == ""  # nothing can be made there
+    assert cache_used(JAX_COMPILATION_CACHE_DIR="mine") == "mine"
+
+
+def test_the_cache_can_be_switched_off(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr("switchpoint.cli.app.use_compilation_cache", lambda: calls.append(1))
+    assert main(["--no-cache", "prior", "lin", "--length", "4"]) == 0
+    monkeypatch.setenv("SWITCHPOINT_CACHE", "0")
+    assert main(["prior", "lin", "--length", "4"]) == 0
+    assert calls == []
+    monkeypatch.delenv("SWITCHPOINT_CACHE")
+    assert main(["prior", "lin", "--length", "4"]) == 0
+    assert calls == [1]
+    assert capsys.readouterr().err == ""
+
+
+def test_the_cache_has_a_limit(folder, monkeypatch):
+    monkeypatch.setattr(cache, "MAX_BYTES", 25)
+    for age, name in enumerate(("new", "middle", "old")):
+        (folder / name).write_bytes(bytes(10))
+        os.utime(folder / name, (1000 - age, 1000 - age))
+    (folder / "empty").touch()
+    (folder / "bits.txt").unlink()
+    cache._shrink(folder)
+    assert {path.name for path in folder.iterdir()} == {"new", "middle"}

@@ -6,11 +6,11 @@ if TYPE_CHECKING:
     from switchpoint.evaluation import (
         code_length,
         cumulative_regret,
-        evaluate,
         excess_regret,
         regret,
         summarise,
     )
+    from switchpoint.evaluation.evaluate import evaluate
     from switchpoint.exact import (
         KT,
         ForwardPredictor,
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     )
     from switchpoint.segments import Bernoulli, Categorical, Segment
     from switchpoint.sources import Draw, Source
-    from switchpoint.training import TrainConfig, train
+    from switchpoint.training import TrainConfig
+    from switchpoint.training.train import train
     from switchpoint.zoo import load, load_members
 
     __version__: str

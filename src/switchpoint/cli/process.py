@@ -39,8 +39,8 @@ def open_streams() -> None:
                 os.close(null)
             setattr(sys, name, os.fdopen(handle, mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):  # a character that it has no code for ends no command
-        stream.reconfigure(errors="backslashreplace")
-    sys.stderr = _Unbreakable(sys.stderr)  # type: ignore[assignment]
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stderr = _Unbreakable(sys.stderr)
 
 
 def drop_output(stream: Any) -> None:
