@@ -282,3 +282,73 @@ def test_the_cache_has_a_limit(folder, monkeypatch):
     (folder / "bits.txt").unlink()
     cache._shrink(folder)
     assert {path.name for path in folder.iterdir()} == {"new", "middle"}
+
+
+# --- errors ---------------------------------------------------------------------------------
+
+
+def failing(monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("switchpoint.cli.prior.length_law", fail)
+    return main(["prior", "lin", "--length", "4"])
+
+
+def test_an_unforeseen_error_is_one_line_that_says_how_to_report_it(monkeypatch, capsys):
+    assert failing(monkeypatch, KeyError("x" * 900)) == 70
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    for part in ("KeyError", "xxx", "report", "SWITCHPOINT_TRACEBACK=1"):
+        assert part in err
+    monkeypatch.setenv("SWITCHPOINT_TRACEBACK", "1")
+    assert failing(monkeypatch, KeyError("x")) == 70
+    assert "in fail" in capsys.readouterr().err
+
+
+def test_control_characters_do_not_reach_the_terminal(capsys):
+    assert main(["predict", "a\x1b[31m\r\x07\u202e\udcff.txt"]) == 2
+    err = capsys.readouterr().err
+    assert "\\x1b[31m" in err
+    assert "\\u202e\\udcff.txt" in err
+    assert all(character.isprintable() for character in err.rstrip("\n"))
+
+
+def test_paths_that_are_markup(capsys):
+    assert main(["reproduce", "--list", "--out", "[/x]"]) == 0
+    assert "[/x]" in capsys.readouterr().out
+    assert main(["sample", "--length", "8", "--out", "[/x].csv"]) == 2
+    assert "[/x].csv" in capsys.readouterr().err
+    Path("[bold]").mkdir()
+    assert main(["sample", "--length", "8", "--out", "[bold]/x.csv"]) == 0
+    assert "[bold]/x.csv" in capsys.readouterr().out
+
+
+def test_a_loop_of_links(capsys):
+    Path("loop").symlink_to("loop")
+    Path("loop.csv").symlink_to("loop.csv")
+    for arguments in (
+        ["predict", "loop"],
+        ["predict", "bits.txt", "--out", "loop"],
+        ["predict", "bits.txt", "--out", "loop/x.csv"],
+        ["predict", "bits.txt", "--model", "loop"],
+        ["evaluate", "loop", "--on", "lin"],
+        ["sample", "--length", "8", "--out", "loop.csv"],
+        [*TRAIN, "--out", "loop"],
+        [*TRAIN, "--out", "run", "--config", "loop"],
+        ["figure", "memory", "--out", "loop"],
+    ):
+        assert main(arguments) == 2, arguments
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        assert "loop" in err
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 20000, "a." * 20000 + "a = 1"])
+def test_deeply_nested_settings(text, capsys):
+    Path("deep.toml").write_text(text)
+    assert main([*TRAIN, "--out", "run", "--config", "deep.toml"]) == 2
+    err = capsys.readouterr().err
+    assert "deep.toml" in err
+    assert err.count("\n") == 1
+    assert not Path("run").exists()

@@ -18,6 +18,8 @@ def read_toml(path: Path | str, **overrides: Any) -> TrainConfig:
         values = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply; fields hold numbers and text") from error
     for name, value in values.items():
         try:
             if isinstance(value, dict):
