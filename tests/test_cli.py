@@ -17,7 +17,7 @@ import pytest
 
 import switchpoint as sp
 from switchpoint import _files
-from switchpoint.cli import main, work
+from switchpoint.cli import check_cost, main
 from switchpoint.cli.laws import densest, length_law
 from switchpoint.cli.options import pmf_numbers
 from switchpoint.cli.symbols import text_numbers
@@ -381,7 +381,7 @@ def test_bad_input_is_one_line_and_status_two(bad_files, capsys, arguments, mess
 
 
 def test_quadratic_work_has_a_limit(bits, capsys, monkeypatch):
-    monkeypatch.setattr(work, "LONGEST_QUADRATIC", LENGTH - 1)
+    monkeypatch.setattr(check_cost, "MAX_OPERATIONS", 2 * LENGTH**2 - 1)
     for arguments in (
         ("predict", bits, "--prior", "lin"),
         ("evaluate", "lin", "--length", LENGTH),

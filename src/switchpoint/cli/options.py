@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from switchpoint import _checks
+from switchpoint.cli.check_cost import check_depth
 from switchpoint.cli.files import read_text
 from switchpoint.priors import Prior, prior_from_name
 
@@ -93,6 +94,7 @@ Plot = Annotated[
 
 def prior_of_options(name: str, length: int, pmf: Path | None, **parameters: Any) -> Prior:
     """The prior that the options describe, for sequences of `length`."""
+    check_depth(parameters.get("depth"))
     # Where the prior takes no pmf, the refusal names the file rather than what it holds.
     law = pmf_numbers(pmf) if pmf is not None and name == "renewal" else pmf
     return prior_from_name(name, length, pmf=law, **parameters)

@@ -11,13 +11,13 @@ from rich.console import Console
 from switchpoint._files import replacing
 from switchpoint.cli import options
 from switchpoint.cli.analysis import Analysis, analyse
+from switchpoint.cli.check_cost import check_alphabet, check_exact, check_network
 from switchpoint.cli.files import check_output
 from switchpoint.cli.pictures import PICTURE_SUFFIXES, write_picture
 from switchpoint.cli.reading import read_symbols
 from switchpoint.cli.rows import FORMATS
 from switchpoint.cli.subjects import optimum_of, trained_network
 from switchpoint.cli.summary import print_summary, shortened
-from switchpoint.cli.work import check_work
 from switchpoint.segments import segment_of
 from switchpoint.sources import Source
 
@@ -98,14 +98,16 @@ def predict(
         _refuse_options({"prior": prior, **law, "alphabet": alphabet, **parameters})
         subject = trained_network(model, member)
         symbols = read_symbols(file, subject.predictor.alphabet, column, row)
+        check_network(subject.predictor, len(symbols))
     elif member is not None:
         raise ValueError(f"member is for the networks of --model, got {member} without it")
     else:
+        check_alphabet(2 if alphabet is None else alphabet)
         segment = segment_of(2 if alphabet is None else alphabet, **parameters)
         symbols = read_symbols(file, segment.alphabet, column, row)
         name = "ptw" if prior is None else prior
         believed = options.prior_of_options(name, len(symbols), **law)
-        check_work(believed, len(symbols))
+        check_exact(believed, len(symbols), segment.alphabet)
         subject = optimum_of(Source(believed, segment))
     check_output(out, "out", ())
     check_output(plot, "plot", PICTURE_SUFFIXES)
