@@ -13,7 +13,7 @@ from switchpoint.cli.cache import use_compilation_cache
 from switchpoint.cli.signals import SIGNALS
 
 _NAME = "switchpoint"
-_COMMANDS = {
+COMMANDS = {
     "sample": "sample",
     "predict": "predict",
     "train": "train",
@@ -37,7 +37,7 @@ _app = typer.Typer(
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit status; errors and interrupts come through."""
     group: Any = typer.main.get_command(_app)
-    for name in _COMMANDS:
+    for name in COMMANDS:
         group.add_command(_Delayed(name=name, help=_docstring(name), rich_markup_mode="markdown"))
     if f"_{_NAME.upper()}_COMPLETE" in os.environ:  # a shell asks
         group(args=arguments, prog_name=_NAME)
@@ -54,19 +54,21 @@ class _Delayed(TyperCommand):
     """Stands for a command whose module, and JAX with it, is not imported yet."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
-        alone.command(self.name)(getattr(_module(str(self.name)), str(self.name)))
+        command = load_command(str(self.name))
         SIGNALS.unwind()
-        return typer.main.get_command(alone).make_context(*arguments, **options)
+        return command.make_context(*arguments, **options)
 
 
-def _module(command: str) -> Any:
-    return import_module(f"switchpoint.cli.{_COMMANDS[command]}")
+def load_command(name: str) -> Any:
+    """The command called `name`, as Typer makes it of a function."""
+    alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
+    alone.command(name)(getattr(import_module(f"switchpoint.cli.{COMMANDS[name]}"), name))
+    return typer.main.get_command(alone)
 
 
 def _docstring(command: str) -> str | None:
     """What the help says of a command, read from its source: to import it would take seconds."""
-    module = find_spec(f"switchpoint.cli.{_COMMANDS[command]}")
+    module = find_spec(f"switchpoint.cli.{COMMANDS[command]}")
     source: str = module.loader.get_source(module.name) or ""  # type: ignore[union-attr]
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name == command:
