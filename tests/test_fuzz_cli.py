@@ -17,10 +17,13 @@ TEXTS = ["", " ", "-", "--", "ü", "\u202e", "\x1b[31m", "a\nb", "[/x]", "[bold]
          "=", "=x", "x=", "kt=lin", "a" * 5000, "\udcff", "😀", "lin", "ptw", "regular", "uniform",
          "geometric", "renewal", "kt", "oracle", "optimum", "lstm-ptw", "lstm-pwt", "csv", "json",
          "zoo", "memory", "auto", "lstm", "adam"]  # fmt: skip
-PATHS = ["none", "none/x.csv", ".", "..", "loop", "folder.csv", "bits.txt", "bits.txt/x.csv",
+PATHS = ["none", "none/x.csv", ".", "..", "loop", "loop.csv", "loop.png", "folder.csv",
+         "bits.txt", "bits.txt/x.csv",
          "empty.txt", "noise.npy", "noise.npz", "noise.safetensors", "deep.toml", "noise.toml",
          "table.csv", "half.npy", "pmf.txt", "a" * 300 + ".csv", "new.csv", "new.npz", "new.nc",
          "new.png", "new.gif", "ü.json", "\x1b[31m.csv", os.devnull]  # fmt: skip
+# What a command needs before anything else can be wrong.
+USUAL = {"predict": ["bits.txt"], "prior": ["lin"], "figure": ["memory"], "train": ["--out", "run"]}
 
 
 @pytest.fixture
@@ -45,16 +48,21 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "empty.txt").touch()
     np.save(tmp_path / "half.npy", np.array([0, 0.5]))
     (tmp_path / "folder.csv").mkdir()
-    (tmp_path / "loop").symlink_to("loop")
+    for name in ("loop", "loop.csv", "loop.png"):
+        (tmp_path / name).symlink_to(name)
     return tmp_path
+
+
+def kind_of(parameter):
+    """The type of a parameter as text; Typer keeps it here or there, by its version."""
+    return str(getattr(parameter, "type_descriptor", getattr(parameter, "type", ""))).lower()
 
 
 def value_for(parameter, chance):
     """A value that might be meant for a parameter, by its name, or any other."""
-    likely = {"int": NUMBERS[:4], "float": ["0.5", "1", "2"], "Path": PATHS, "str": TEXTS}
-    kind = str(getattr(parameter, "type_descriptor", getattr(parameter, "type", ""))).lower()
-    fitting = [values for name, values in likely.items() if name.lower() in kind]
-    if fitting and chance.random() < 0.7:
+    likely = {"int": NUMBERS, "float": NUMBERS, "path": PATHS, "str": TEXTS}
+    fitting = [values for name, values in likely.items() if name in kind_of(parameter)]
+    if fitting and chance.random() < 0.8:
         return chance.choice(fitting[0])
     return chance.choice(chance.choice([NUMBERS, TEXTS, PATHS]))
 
@@ -64,16 +72,16 @@ def command_line(chance, commands):
     slow = {"zoo", "reproduce", "figure", "verify"}  # and have few options
     (name,) = chance.choices(list(commands), [0.2 if each in slow else 1 for each in commands])
     arguments = [name]
-    for parameter in chance.choices(commands[name], k=chance.randrange(6)):
+    if chance.random() < 0.9:
+        arguments += USUAL.get(name, [])
+    parameters = commands[name]
+    weights = [4 if "path" in kind_of(each) else 1 for each in parameters]
+    for parameter in chance.choices(parameters, weights, k=chance.choice([0, 1, 1, 1, 2, 2, 4])):
         option = next((each for each in parameter.opts if each.startswith("--")), None)
         if option is not None and chance.random() < 0.95:
             arguments.append(option)
         if option is None or not getattr(parameter, "is_flag", False):
             arguments.append(value_for(parameter, chance))
-    if name in ("predict", "prior", "figure") and chance.random() < 0.8:
-        arguments.insert(
-            1, chance.choice({"predict": PATHS, "prior": TEXTS, "figure": TEXTS}[name])
-        )
     if chance.random() < 0.1:
         odd = [*TEXTS, "--nothing", "--help", "-h", "--out", "--no-cache", "-x", "--version"]
         arguments.insert(chance.randrange(len(arguments) + 1), chance.choice(odd))
@@ -100,6 +108,8 @@ def try_lines(folder, capsys, monkeypatch, count, seed):
             assert err.count("\n") == 1, what
             assert err[:-1].isprintable(), what
             assert contents(folder) == before, what
+        before = contents(folder)
+        assert not list(folder.rglob(".*.tmp")), what
         statuses.append(status)
     assert statuses.count(2) > count / 2
     assert statuses.count(0) > 0
