@@ -19,7 +19,7 @@ import pytest
 
 import switchpoint as sp
 from switchpoint import _files
-from switchpoint.cli import main, work
+from switchpoint.cli import check_cost, main
 from switchpoint.cli.laws import densest, length_law
 from switchpoint.cli.options import pmf_numbers
 from switchpoint.cli.sequence_io import read_symbols
@@ -207,8 +207,9 @@ def test_a_log_probability_above_zero_is_an_error(bits, capsys, monkeypatch):
         return eqx.tree_at(lambda p: p.map_log_prob, posterior(self, symbols), jnp.asarray(21.0))
 
     monkeypatch.setattr(PTWPredictor, "posterior", wrong)
-    with pytest.raises(RuntimeError, match="log probability 21"):
-        run(capsys, "predict", bits, "--prior", "ptw")
+    status, _, err = run(capsys, "predict", bits, "--prior", "ptw")
+    assert status == 70
+    assert "log probability 21" in err
 
 
 def test_predict_writes_json(bits, folder, capsys):
@@ -454,7 +455,7 @@ def test_bad_input_is_one_line_and_status_two(bad_files, capsys, arguments, mess
 
 
 def test_quadratic_work_has_a_limit(bits, capsys, monkeypatch):
-    monkeypatch.setattr(work, "LONGEST_QUADRATIC", LENGTH - 1)
+    monkeypatch.setattr(check_cost, "MAX_BITS", LENGTH - 1)
     for arguments in (
         ("predict", bits, "--prior", "lin"),
         ("evaluate", "lin", "--length", LENGTH),

@@ -159,7 +159,6 @@ class TestResuming:
         interrupt(small(), 7, tmp_path, monkeypatch)
         assert latest(tmp_path) == 7
         assert_same(train(small(), out=tmp_path), train(small()))
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     @pytest.mark.parametrize("version", ["now", "earlier"])
     def test_a_run_that_lost_reports_ends_as_if_it_had_not(
@@ -281,8 +280,14 @@ def interrupt(config, step, directory, monkeypatch, **options):
 
     driver = sys.modules["switchpoint.training.train"]
     monkeypatch.setattr(driver, "_TRIP_SECONDS", 0.0)  # a step is a trip
-    with pytest.raises(KeyboardInterrupt):
-        train(config, out=directory, progress=Impatient(), **options)
+    # Python's own handler, also where the tests run in the background, which ignores Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(config, out=directory, progress=Impatient(), **options)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def latest(directory):

@@ -1,44 +1,43 @@
 """switchpoint: sequences whose statistics jump at unknown times, and their exact Bayes optimum."""
 
-from importlib.metadata import PackageNotFoundError, version
+TYPE_CHECKING = False  # for type checkers it is True; `typing` itself takes long to import
 
-from switchpoint.evaluation import (
-    code_length,
-    cumulative_regret,
-    evaluate,
-    excess_regret,
-    regret,
-    summarise,
-)
-from switchpoint.exact import (
-    KT,
-    ForwardPredictor,
-    KTOracle,
-    Posterior,
-    PTWPredictor,
-    bayes_optimal,
-)
-from switchpoint.predictor import Predictor
-from switchpoint.priors import (
-    LIN,
-    PTW,
-    Geometric,
-    Prior,
-    RandomUniform,
-    RegularPeriodic,
-    Renewal,
-    prior_from_name,
-    statistics,
-)
-from switchpoint.segments import Bernoulli, Categorical, Segment
-from switchpoint.sources import Draw, Source
-from switchpoint.training import TrainConfig, train
-from switchpoint.zoo import load, load_members
+if TYPE_CHECKING:
+    from switchpoint.evaluation import (
+        code_length,
+        cumulative_regret,
+        excess_regret,
+        regret,
+        summarise,
+    )
+    from switchpoint.evaluation.evaluate import evaluate
+    from switchpoint.exact import (
+        KT,
+        ForwardPredictor,
+        KTOracle,
+        Posterior,
+        PTWPredictor,
+        bayes_optimal,
+    )
+    from switchpoint.predictor import Predictor
+    from switchpoint.priors import (
+        LIN,
+        PTW,
+        Geometric,
+        Prior,
+        RandomUniform,
+        RegularPeriodic,
+        Renewal,
+        prior_from_name,
+        statistics,
+    )
+    from switchpoint.segments import Bernoulli, Categorical, Segment
+    from switchpoint.sources import Draw, Source
+    from switchpoint.training import TrainConfig
+    from switchpoint.training.train import train
+    from switchpoint.zoo import load, load_members
 
-try:
-    __version__ = version("switchpoint")
-except PackageNotFoundError:  # run from a source tree that is not installed
-    __version__ = "unknown"
+    __version__: str
 
 __all__ = [
     "KT",
@@ -74,3 +73,65 @@ __all__ = [
     "summarise",
     "train",
 ]
+
+# What the package offers is imported when it is first asked for: JAX takes seconds to import,
+# and the command line can say its version without it.
+_MODULES = {
+    "evaluation": (
+        "code_length",
+        "cumulative_regret",
+        "evaluate",
+        "excess_regret",
+        "regret",
+        "summarise",
+    ),
+    "exact": ("KT", "ForwardPredictor", "KTOracle", "PTWPredictor", "Posterior", "bayes_optimal"),
+    "neural": (),
+    "predictor": ("Predictor",),
+    "priors": (
+        "LIN",
+        "PTW",
+        "Geometric",
+        "Prior",
+        "RandomUniform",
+        "RegularPeriodic",
+        "Renewal",
+        "prior_from_name",
+        "statistics",
+    ),
+    "segments": ("Bernoulli", "Categorical", "Segment"),
+    "sources": ("Draw", "Source"),
+    "training": ("TrainConfig", "train"),
+    "zoo": ("load", "load_members"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+if not TYPE_CHECKING:  # else any name would pass the type checker
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name == "__version__":
+            value = _version()
+        elif name in _MODULES:
+            value = import_module(f"switchpoint.{name}")
+        elif name in _MODULE_OF:
+            value = getattr(import_module(f"switchpoint.{_MODULE_OF[name]}"), name)
+        else:
+            raise AttributeError(f"module 'switchpoint' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("switchpoint")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"

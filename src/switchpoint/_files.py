@@ -1,5 +1,6 @@
 """Files that are written whole or not at all, and JSON that proves to be what was written."""
 
+import errno
 import hashlib
 import json
 import os
@@ -114,7 +115,10 @@ def _problems_named(path: Path, name: str) -> Iterator[None]:
 
 def _target(path: Path) -> Path:
     """The file to replace: what a link points to, so that the link itself stays."""
-    target = path.resolve()
+    try:
+        target = path.resolve()
+    except RuntimeError as error:  # Python before 3.13 says so of links that lead in a circle
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
     if target.is_dir():
         raise IsADirectoryError(None, "Is a directory")
     if target.exists() and not os.access(target, os.W_OK):

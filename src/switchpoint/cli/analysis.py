@@ -1,16 +1,23 @@
 """What a predictor says about one sequence, as arrays on the host."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from rich.console import Console
+from rich.progress import Progress
 
+from switchpoint.cli.check_cost import NETWORK_BLOCK
 from switchpoint.cli.subjects import Subject
 from switchpoint.evaluation import code_length
 from switchpoint.exact import KT, ForwardPredictor, Posterior, PTWPredictor, SwitchInterval
+from switchpoint.neural import Network
 
 _MOST_SWITCHES = 100
 _ROUNDING = 1e-3  # by which single precision may leave a log probability above 0
@@ -73,7 +80,10 @@ class Analysis:
 def analyse(subject: Subject, symbols: Int[np.ndarray, " time"]) -> Analysis:
     """Predict the sequence symbol by symbol; an exact predictor then looks back at it."""
     predictor = subject.predictor
-    log_probs = predictor.log_probs(symbols)
+    if isinstance(predictor, Network) and len(symbols) > NETWORK_BLOCK:
+        log_probs = _in_blocks(predictor, symbols)
+    else:
+        log_probs = predictor.log_probs(symbols)
     probs = np.exp(np.asarray(log_probs))
     _check_numbers(probs)
     switching = None
@@ -87,6 +97,25 @@ def analyse(subject: Subject, symbols: Int[np.ndarray, " time"]) -> Analysis:
         kt_bits=_total_bits(symbols, KT(subject.segment).log_probs(symbols)),
         switching=switching,
     )
+
+
+def _in_blocks(
+    network: Network, symbols: Int[np.ndarray, " time"]
+) -> Float[Array, "time alphabet"]:
+    """The predictions of a long sequence, a block at a time; with progress on a terminal."""
+    tokens = np.concatenate([[network.alphabet], symbols[:-1]])[None]
+    memory = network.memory(1, len(symbols))
+    read = eqx.filter_jit(lambda network, memory, tokens: network.read(memory, tokens))
+    blocks = []
+    console = Console(file=sys.stderr)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("symbols", total=len(symbols))
+        for start in range(0, len(symbols), NETWORK_BLOCK):
+            block = jnp.asarray(tokens[:, start : start + NETWORK_BLOCK], jnp.int32)
+            memory, logits = read(network, memory, block)
+            blocks.append(jax.nn.log_softmax(logits[0]).block_until_ready())
+            bar.update(task, completed=start + block.shape[1])
+    return jnp.concatenate(blocks)
 
 
 def _check_numbers(probs: Float[np.ndarray, "time alphabet"]) -> None:

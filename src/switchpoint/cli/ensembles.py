@@ -1,5 +1,6 @@
 """The trained networks of a run, as predictors to be evaluated."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ def split_label(text: str) -> tuple[str, str]:
     if not equals or Path(text).exists():
         if text in NAMES:
             return text, str(path_of(text))
-        return printable(_label_of(Path(text).resolve())), text
+        return printable(_label_of(Path(os.path.realpath(text)))), text
     if not label:
         raise ValueError(f"a name must stand before =, got {text!r}")
     return printable(label), str(path_of(path)) if path in NAMES else path

@@ -16,10 +16,10 @@ from rich.text import Text
 from switchpoint import evaluation
 from switchpoint._text import printable
 from switchpoint.cli import options
+from switchpoint.cli.check_cost import check_evaluation, check_exact
 from switchpoint.cli.ensembles import Ensemble, ensembles_of, split_label
 from switchpoint.cli.files import check_output
 from switchpoint.cli.regret_table import print_regrets
-from switchpoint.cli.work import check_work
 from switchpoint.evaluation.members import Entry
 from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
@@ -97,7 +97,10 @@ def evaluate(
         "pmf": pmf,
     }
     exact = [name for name, ensemble in rows.items() if ensemble is None]
+    check_evaluation(_count(rows), length, alphabet, sequences)
     priors = _priors({on, *exact} - {"kt", "oracle", _OPTIMUM}, length, given)
+    for each in priors.values():
+        check_exact(each, length, alphabet)
     source = Source(priors[on], segment_of(alphabet, alpha, beta, concentration))
     predictors = {
         name: _exact(name, source, priors) if ensemble is None else ensemble.networks
@@ -145,6 +148,11 @@ def _rows(names: Iterable[str]) -> dict[str, Ensemble | None]:
     return rows
 
 
+def _count(rows: dict[str, Ensemble | None]) -> int:
+    """How many predictors there are, each with a place for as many members as any has."""
+    return len(rows) * max(1 if each is None else len(each.networks) for each in rows.values())
+
+
 def _listed(more: Iterable[str] = ()) -> str:
     return ", ".join(dict.fromkeys([*_NAMES, *more]))
 
@@ -188,7 +196,6 @@ def _priors(names: set[str], length: int, given: dict[str, Any]) -> dict[str, Pr
         own = {key: value for key, value in given.items() if PARAMETER_OWNERS[key] == name}
         pmf = own.pop("pmf", None)
         priors[name] = options.prior_of_options(name, length, pmf, **own)
-        check_work(priors[name], length)
     return priors
 
 

@@ -8,6 +8,7 @@ import typer
 
 from switchpoint import _checks
 from switchpoint._text import name_of, read_text
+from switchpoint.cli.check_cost import check_depth
 from switchpoint.cli.sequence_io import parse_number
 from switchpoint.priors import Prior, prior_from_name
 
@@ -101,6 +102,7 @@ Plot = Annotated[
 
 def prior_of_options(name: str, length: int, pmf: Path | None, **parameters: Any) -> Prior:
     """The prior that the options describe, for sequences of `length`."""
+    check_depth(parameters.get("depth"))
     # Where the prior takes no pmf, the refusal names the file rather than what it holds.
     law = pmf_numbers(pmf) if pmf is not None and name == "renewal" else pmf
     return prior_from_name(name, length, pmf=law, **parameters)

@@ -14,13 +14,18 @@ from rich.console import Console
 from switchpoint._files import replacing
 from switchpoint.cli import options
 from switchpoint.cli.analysis import Analysis, analyse
+from switchpoint.cli.check_cost import (
+    check_alphabet,
+    check_exact,
+    check_network,
+    max_quadratic,
+)
 from switchpoint.cli.files import check_output
 from switchpoint.cli.pictures import PICTURE_SUFFIXES, write_picture
 from switchpoint.cli.preferred_prior import preferred_prior
 from switchpoint.cli.sequence_io import FORMATS, SymbolSequence, read_symbols
 from switchpoint.cli.subjects import Subject, optimum_of, trained_network
 from switchpoint.cli.summary import print_summary, shortened
-from switchpoint.cli.work import LONGEST_QUADRATIC, check_work
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments import Segment, segment_of
 from switchpoint.sources import Source
@@ -117,9 +122,12 @@ def predict(
         _refuse_options({"prior": prior, **law, "alphabet": alphabet, **parameters})
         subject = trained_network(model, member)
         read = read_symbols(file, subject.predictor.alphabet, labels, column, row)
+        check_network(subject.predictor, len(read.symbols))
     elif member is not None:
         raise ValueError(f"--member is for the networks of --model, got {member} without it")
     else:
+        if alphabet is not None:
+            check_alphabet(alphabet)
         read = read_symbols(file, alphabet, labels, column, row)
         segment = segment_of(read.alphabet, **parameters)
         subject = _optimum(prior, law, segment, read.symbols)
@@ -130,10 +138,15 @@ def predict(
             target.writelines(line.encode() for line in lines)
     if plot is not None:
         _draw(plot, analysis)
-    if out is None:
-        _print_lines(lines)
     stream = sys.stderr if out is None else sys.stdout
-    print_summary(Console(file=stream, highlight=False), analysis)
+    console = Console(file=stream, highlight=False)
+    if out is None:
+        try:
+            _print_lines(lines)
+        except BrokenPipeError:  # the reader of the rows has gone, that of the summary has not
+            print_summary(console, analysis)
+            raise
+    print_summary(console, analysis)
 
 
 def _optimum(
@@ -142,9 +155,9 @@ def _optimum(
     """The optimum of the prior that was named, or that has an option, or that the data prefer."""
     given = [PARAMETER_OWNERS[name] for name, value in law.items() if value is not None]
     name = next(iter(given), None) if prior is None else prior
-    if name is not None or len(symbols) > LONGEST_QUADRATIC:
+    if name is not None or len(symbols) > max_quadratic(segment.alphabet):
         believed = options.prior_of_options(name or "ptw", len(symbols), **law)
-        check_work(believed, len(symbols))
+        check_exact(believed, len(symbols), segment.alphabet)
         return optimum_of(Source(believed, segment))
     found = preferred_prior(segment, symbols)
     compared = ", ".join(f"{name} {bits:.1f}" for name, bits in found.bits.items())

@@ -202,7 +202,7 @@ def _print_plan(
 def _print_studies(console: Console, studies: list[Study], scale: Scale, out: Path) -> None:
     """Print a table of the studies, with their cost and state."""
     table = Table(
-        title=f"Studies at scale {scale.name}, in {out}",
+        title=Text(f"Studies at scale {scale.name}, in {out}"),
         title_justify="left",
         title_style="cyan",
         box=box.SIMPLE_HEAD,

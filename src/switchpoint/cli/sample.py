@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import jax
 import numpy as np
@@ -15,16 +15,33 @@ from switchpoint import __version__, _checks
 from switchpoint._files import replacing
 from switchpoint._text import printable
 from switchpoint.cli import options
+from switchpoint.cli.check_cost import PIECE, check_sample, rows_at_once
 from switchpoint.cli.files import check_output
 from switchpoint.cli.sequence_io import SAMPLE_COLUMNS
 from switchpoint.segments import segment_of
-from switchpoint.sources import Draw, Source
+from switchpoint.sources import Source
+
+
+class _Piece(NamedTuple):
+    """Some of the sequences, on the host."""
+
+    start: int
+    """The number of the first of them."""
+    symbols: np.ndarray
+    probs: np.ndarray
+    switches: np.ndarray
 
 
 def sample(
     prior: options.PriorName = "ptw",
     length: Annotated[int, typer.Option(help="How many symbols each sequence has.")] = 256,
-    batch: Annotated[int, typer.Option(help="How many sequences.")] = 1,
+    batch: Annotated[
+        int,
+        typer.Option(
+            help="How many sequences. Where batch x length x alphabet is above "
+            f"{PIECE:,}, they are drawn in pieces, each with a key of its own."
+        ),
+    ] = 1,
     seed: Annotated[int, typer.Option(help="The same seed gives the same sequences.")] = 0,
     out: Annotated[
         Path | None,
@@ -51,7 +68,13 @@ def sample(
 
         switchpoint sample --prior ptw --length 256 --batch 10 --out draws.npz
     """
+    check_output(out, "out", (".npz", ".csv"))
+    _checks.positive_int("batch", batch)
+    _checks.positive_int("length", length)
+    _checks.seed(seed)
     segment = segment_of(alphabet, alpha, beta, concentration)
+    whole = out is not None and out.suffix.lower() == ".npz"
+    check_sample(batch, length, alphabet, kept=whole)
     law = options.prior_of_options(
         prior,
         length,
@@ -62,49 +85,61 @@ def sample(
         longest=longest,
         hazard=hazard,
     )
-    _checks.positive_int("batch", batch)
-    _checks.seed(seed)
-    check_output(out, "out", (".npz", ".csv"))
-    draw = Source(law, segment).sample(jax.random.key(seed), batch, length)
+    pieces = _drawn(Source(law, segment), seed, batch, length)
     if out is None:
         separator = "" if alphabet <= 10 else " "
-        for row in np.asarray(draw.symbols).tolist():
-            print(separator.join(map(str, row)))
+        for draw in pieces:
+            for row in draw.symbols.tolist():
+                print(separator.join(map(str, row)))
         return
-    if out.suffix.lower() == ".npz":
+    if whole:
         description = {
             "prior": repr(law),
             "segment": repr(segment),
             "seed": seed,
             "version": __version__,
         }
-        _write_npz(out, draw, json.dumps(description))
+        _write_npz(out, list(pieces), json.dumps(description))
     else:
         with replacing(out) as file:
-            file.writelines(line.encode() for line in _csv_lines(draw))
+            file.writelines(line.encode() for line in _csv_lines(pieces, alphabet))
     Console(file=sys.stdout, highlight=False, soft_wrap=True).print(
         f"{printable(str(out))}: {batch} x {length} symbols from {law!r}, {segment!r}, seed {seed}",
         markup=False,
     )
 
 
-def _write_npz(path: Path, draw: Draw, description: str) -> None:
+def _drawn(source: Source, seed: int, batch: int, length: int) -> Iterator[_Piece]:
+    """All sequences in one piece, or in pieces of one size where they are too many for that.
+
+    Piece i is drawn whole with the key fold_in(key(seed), i), and the last is cut after the draw.
+    """
+    key, rows = jax.random.key(seed), rows_at_once(batch, length, source.segment.alphabet)
+    for index, start in enumerate(range(0, batch, rows)):
+        own = key if rows == batch else jax.random.fold_in(key, index)
+        draw, count = source.sample(own, rows, length), min(rows, batch - start)
+        yield _Piece(
+            start,
+            *(np.asarray(leaf)[:count] for leaf in (draw.symbols, draw.probs, draw.switches)),
+        )
+
+
+def _write_npz(path: Path, pieces: Sequence[_Piece], description: str) -> None:
     with replacing(path) as file:
         np.savez_compressed(
             file,
-            symbols=np.asarray(draw.symbols),
-            probs=np.asarray(draw.probs),
-            switches=np.asarray(draw.switches),
+            symbols=np.concatenate([piece.symbols for piece in pieces]),
+            probs=np.concatenate([piece.probs for piece in pieces]),
+            switches=np.concatenate([piece.switches for piece in pieces]),
             description=np.asarray(description),
         )
 
 
-def _csv_lines(draw: Draw) -> Iterator[str]:
-    probs, symbols = np.asarray(draw.probs), np.asarray(draw.symbols)
-    switches = np.asarray(draw.switches).astype(int)
-    names = [*SAMPLE_COLUMNS, *(f"p{k}" for k in range(probs.shape[-1]))]
-    yield ",".join(names) + "\n"
-    for (sequence, time), symbol in np.ndenumerate(symbols):
-        # str of a NumPy float is the shortest text that reads back as the same float.
-        here = ",".join(map(str, probs[sequence, time]))
-        yield f"{sequence},{time},{symbol},{switches[sequence, time]},{here}\n"
+def _csv_lines(pieces: Iterable[_Piece], alphabet: int) -> Iterator[str]:
+    yield ",".join([*SAMPLE_COLUMNS, *(f"p{k}" for k in range(alphabet))]) + "\n"
+    for piece in pieces:
+        for (row, time), symbol in np.ndenumerate(piece.symbols):
+            # str of a NumPy float is the shortest text that reads back as the same float.
+            here = ",".join(map(str, piece.probs[row, time]))
+            switch = int(piece.switches[row, time])
+            yield f"{piece.start + row},{time},{symbol},{switch},{here}\n"

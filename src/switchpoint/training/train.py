@@ -4,12 +4,13 @@ import contextlib
 import json
 import math
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
@@ -131,6 +132,7 @@ def _run(
     state, reports = _started(program, directory, progress)
     step = int(state.step)
     with contextlib.ExitStack() as stack:
+        interrupted = stack.enter_context(_interrupts())
         stack.callback(progress.close)
         if directory is not None:
             stack.callback(directory.checkpoints.close)
@@ -139,9 +141,8 @@ def _run(
             events = EventWriter(directory.path / "tensorboard", members, step)
             stack.callback(events.close)
         progress.start(members, step, config.steps)
-        interrupted = stack.enter_context(_interrupts())
         pace, saved_at = _Pace(), time.monotonic()
-        where = "" if directory is None else "; the same command goes on from there"
+        where = "" if directory is None else "; the same command continues from there"
         while step < config.steps:
             until = min(step + pace.steps_until(deadline), _next_report(config, step))
             state = program.advance(state, until)
@@ -166,8 +167,7 @@ def _run(
                 directory.save(step, state)
                 saved_at = time.monotonic()
             if interrupted:
-                progress.note(f"stopped after step {step}{where}")
-                raise KeyboardInterrupt
+                interrupted.end(f"stopped after step {step}{where}")
             if over and step < config.steps:
                 progress.note(f"out of time after step {step} of {config.steps}{where}")
                 break
@@ -340,31 +340,45 @@ class _Pace:
 
 
 class _Interrupted:
-    """Becomes true when the user has asked the run to stop."""
+    """Becomes true when SIGINT or SIGTERM has asked the run to stop."""
 
     def __init__(self) -> None:
-        self._asked = False
+        self._signal: int | None = None
+        self._ending = False
 
     def __bool__(self) -> bool:
-        return self._asked
+        return self._signal is not None
 
-    def ask(self, *_: Any) -> None:
-        """Stop after this trip; ask twice to stop at once."""
-        if self._asked:
+    def ask(self, number: int, _: Any) -> None:
+        """Stop after this trip; asked twice, stop at once unless a checkpoint is being saved."""
+        if self._signal is not None and not self._ending:
             raise KeyboardInterrupt
-        self._asked = True
+        self._signal = number
+
+    def end(self, message: str) -> NoReturn:
+        """Raise what the signal stands for: Ctrl-C, or the end of the process."""
+        self._ending = True
+        ended = self._signal == signal.SIGTERM
+        stop = SystemExit(128 + signal.SIGTERM) if ended else KeyboardInterrupt()
+        stop.add_note(message)
+        raise stop
 
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[_Interrupted]:
-    """Ctrl-C asks the run to stop while this lasts, where the program lets us listen."""
+    """SIGINT and SIGTERM ask the run to stop while this lasts.
+
+    Not a signal that is ignored, nor one that another program handles, and none outside the
+    main thread, where Python cannot listen.
+    """
     interrupted = _Interrupted()
-    try:
-        before = signal.signal(signal.SIGINT, interrupted.ask)
-    except ValueError:  # not the main thread
-        yield interrupted
-        return
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, interrupted.ask)
     try:
         yield interrupted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
