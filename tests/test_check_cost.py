@@ -26,15 +26,15 @@ def folder(tmp_path, monkeypatch):
     ("command", "told"),
     [
         ("sample --batch 1000000000", ["1000000000 x 256", "at most 5000000000 symbols"]),
-        ("sample --alphabet 1000 --length 64", ["alphabet must be at most 256, got 1000"]),
+        ("sample --alphabet 100000 --length 64", ["alphabet must be at most 65536, got 100000"]),
         ("sample --depth 100000000000", ["depth must be at most 1000, got 100000000000"]),
         ("prior ptw --depth 100000000000", ["depth must be at most 1000"]),
         ("sample --length 1000000000", ["1 x 1000000000", "GiB of memory", "(4 GiB)"]),
         ("sample --batch 2000000 --out x.npz", ["2000000 x 256", ".npz", "GiB of memory"]),
         ("predict bits.txt --alphabet 1000000000", ["alphabet must be at most 65536"]),
         ("evaluate kt --sequences 1000000000", ["1000000000 sequences", "GiB of memory"]),
-        ("evaluate kt --alphabet 1000", ["alphabet must be at most 256"]),
-        ("evaluate kt --on lin --alphabet 20 --length 8000", ["at most 6324 of an alphabet"]),
+        ("evaluate kt --alphabet 100000", ["alphabet must be at most 65536"]),
+        ("evaluate kt --on lin --alphabet 11 --length 18000", ["at most 17320 of an alphabet"]),
     ],
 )
 def test_too_much_is_refused_with_the_number_and_the_limit(command, told, capsys, monkeypatch):

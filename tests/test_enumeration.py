@@ -37,19 +37,20 @@ def log_marginal(predictor, symbols):
     return np.take_along_axis(log_probs, symbols[..., None], axis=-1).sum((-1, -2))
 
 
-@pytest.mark.parametrize(("prior", "segment"), CASES)
-@pytest.mark.parametrize(("double", "tolerance"), [(False, 1e-6), (True, 1e-12)])
-def test_posterior_is_that_of_the_enumeration(prior, segment, double, tolerance):
-    with jax.enable_x64(double):
+@pytest.mark.parametrize(
+    ("prior", "segment", "tolerance"),
+    [pytest.param(*case.values, 1e-12, id=case.id) for case in CASES]
+    + [pytest.param(*case.values, 1e-6, id=f"{case.id}-single") for case in CASES[::2]],
+)
+def test_posterior_is_that_of_the_enumeration(prior, segment, tolerance):
+    with jax.enable_x64(tolerance < 1e-6):
         symbols = sequences(segment)
         predictor = sp.bayes_optimal(sp.Source(prior, segment))
         posterior = predictor.posterior(symbols)
         marginals = log_marginal(predictor, symbols)
         pmf = np.asarray(posterior.switch_count_pmf())
-        few = np.asarray(posterior.switch_count_pmf(2))
         within = np.asarray(posterior.switch_within(2, 5))
         posterior = jax.tree.map(np.asarray, posterior)
-    np.testing.assert_allclose(few, pmf[:, :3], atol=tolerance)
     for i, row in enumerate(symbols):
         truth = Enumeration(prior, segment, row)
         assert np.exp(marginals[i] - truth.log_marginal) == pytest.approx(1, rel=tolerance)
@@ -87,8 +88,8 @@ def test_marginal_and_partition_at_other_lengths(prior, length):
     for i, row in enumerate(symbols):
         truth = Enumeration(prior, segment, row)
         assert log_marginal(predictor, symbols)[i] == pytest.approx(truth.log_marginal, rel=1e-12)
-        counts = posterior.switch_count_pmf()[i]
-        np.testing.assert_allclose(counts, truth.switch_count_pmf(), atol=1e-12)
+        counts = posterior.switch_count_pmf(2)[i]
+        np.testing.assert_allclose(counts, truth.switch_count_pmf()[:3], atol=1e-12)
         best = truth.weights.max()
         assert truth.weight_of(posterior.map_switches[i]) == pytest.approx(best)
         np.testing.assert_allclose(

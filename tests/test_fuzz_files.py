@@ -310,7 +310,7 @@ def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path
         (note,) = Checkpoints(path.parent, config.to_dict()).restore().notes
         assert str(path) in note
     else:
-        with pytest.raises(ValueError, match=r"checkpoint of step 2 in .*checkpoints .* array"):
+        with pytest.raises(ValueError, match=r"newest checkpoint in .*checkpoints .* array"):
             train(config, tmp_path)
 
 

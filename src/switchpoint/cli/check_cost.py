@@ -76,16 +76,15 @@ def check_sample(batch: int, length: int, alphabet: int, *, kept: bool) -> None:
 
 def check_exact(prior: Prior, length: int, alphabet: int) -> None:
     """Raise a `ValueError` where the exact predictor takes too long or too much memory."""
-    if isinstance(prior, PTW):
-        _check_memory(
-            f"{length} symbols of an alphabet of {alphabet}",
-            length * _PER_PREDICTED * (alphabet + length.bit_length()),
-        )
-    elif length > max_quadratic(alphabet):
+    if not isinstance(prior, PTW) and length > max_quadratic(alphabet):
         raise ValueError(
             f"{length} symbols are too many for {prior!r}, whose work grows with the square (at "
             f"most {max_quadratic(alphabet)} of an alphabet of {alphabet}); ptw has no such limit"
         )
+    _check_memory(
+        f"{length} symbols of an alphabet of {alphabet}",
+        length * _PER_PREDICTED * (alphabet + length.bit_length()),
+    )
 
 
 def check_network(network: Predictor[Any], length: int) -> None:

@@ -1,7 +1,7 @@
 """`switchpoint predict`: the Bayes optimum or a trained network on a file of symbols."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ from jaxtyping import Int
 from rich.console import Console
 
 from switchpoint._files import replacing
+from switchpoint._text import printable
 from switchpoint.cli import options
 from switchpoint.cli.analysis import Analysis, analyse
 from switchpoint.cli.check_cost import (
@@ -26,11 +27,12 @@ from switchpoint.cli.preferred_prior import preferred_prior
 from switchpoint.cli.sequence_io import FORMATS, SymbolSequence, read_symbols
 from switchpoint.cli.subjects import Subject, optimum_of, trained_network
 from switchpoint.cli.summary import print_summary, shortened
-from switchpoint.priors import PARAMETER_OWNERS
+from switchpoint.priors import PARAMETER_OWNERS, Geometric
 from switchpoint.segments import Segment, segment_of
 from switchpoint.sources import Source
 
 _LONGEST_TITLE = 115
+_LONGEST_LABEL = 20
 
 
 def predict(
@@ -137,7 +139,7 @@ def predict(
         with replacing(out) as target:
             target.writelines(line.encode() for line in lines)
     if plot is not None:
-        _draw(plot, analysis)
+        _draw(plot, analysis, read.labels)
     stream = sys.stderr if out is None else sys.stdout
     console = Console(file=stream, highlight=False)
     if out is None:
@@ -159,6 +161,7 @@ def _optimum(
         believed = options.prior_of_options(name or "ptw", len(symbols), **law)
         check_exact(believed, len(symbols), segment.alphabet)
         return optimum_of(Source(believed, segment))
+    check_exact(Geometric(0.5), len(symbols), segment.alphabet)
     found = preferred_prior(segment, symbols)
     compared = ", ".join(f"{name} {bits:.1f}" for name, bits in found.bits.items())
     subject = optimum_of(Source(found.prior, segment))
@@ -213,7 +216,7 @@ def _print_lines(lines: Iterable[str]) -> None:
         raise ValueError(f"standard output cannot be written ({reason})") from error
 
 
-def _draw(path: Path, analysis: Analysis) -> None:
+def _draw(path: Path, analysis: Analysis, labels: Sequence[str]) -> None:
     from switchpoint.figures import prediction_figure  # only pictures pay for Matplotlib
 
     switching = analysis.switching
@@ -226,5 +229,6 @@ def _draw(path: Path, analysis: Analysis) -> None:
             switch_smoothed=None if switching is None else switching.smoothed,
             map_switches=None if switching is None else switching.best,
             title=shortened(analysis.subject.title, _LONGEST_TITLE),
+            labels=[shortened(printable(label), _LONGEST_LABEL) for label in labels],
         ),
     )

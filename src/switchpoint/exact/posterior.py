@@ -144,7 +144,7 @@ class Posterior(eqx.Module):
 
 
 # Expected numbers of switches, of which some intervals have more than one.
-_SHARES = np.array([1.0, 1.03, 1.1, 1.3, 2.0])
+_SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
 
 
 def grown_interval(

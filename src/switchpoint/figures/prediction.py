@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from switchpoint.figures.style import BLUE, GREY, INK, ORANGE, legend_above, new_figure, styled
 
 _WIDTH = 10.0
+_MOST_LABELS = 20  # that there is room for on an axis
 _ALONE, _SHARING, _SWITCHES = 3.6, 2.5, 1.6  # the heights of the panels
 _STROKES = ((BLUE, 1.0), (ORANGE, 1.8))  # the colour and width of each curve
 
@@ -24,11 +25,13 @@ def prediction_figure(
     probs_smoothed: Float[np.ndarray, "time alphabet"] | None = None,
     switch_smoothed: Float[np.ndarray, " time"] | None = None,
     map_switches: Bool[np.ndarray, " time"] | None = None,
+    labels: Sequence[str] = (),
 ) -> Figure:
     """The data with the predicted and smoothed probabilities, above the switching points.
 
     Bits are drawn as curves of P(1), larger alphabets as maps of all probabilities. What
-    looks back at the whole sequence is drawn where it is given.
+    looks back at the whole sequence is drawn where it is given. Symbols are called by their
+    `labels`, if they have any.
     """
     kinds = {"predicted": probs}
     if probs_smoothed is not None:
@@ -43,10 +46,13 @@ def prediction_figure(
         panels: list[Axes] = list(grid[:, 0])
         if bits:
             _bits(panels[0], symbols, kinds)
+            panels[0].set_ylabel(f"P(symbol is {labels[1] if labels else 1})")
         else:
             above = panels[: len(kinds)]
             for axes, (name, values) in zip(above, kinds.items(), strict=True):
                 image = _map(axes, symbols, values, name)
+                if 0 < len(labels) <= _MOST_LABELS:
+                    axes.set_yticks(range(len(labels)), labels)
             figure.colorbar(image, ax=above, label="probability", pad=0.01)
         figure.suptitle(title, x=0.01, ha="left")
         if switch_smoothed is not None:
@@ -72,7 +78,6 @@ def _bits(
         axes.step(times, probs[:, 1], where="mid", color=colour, linewidth=width, label=name)
     axes.set_ylim(-0.13, 1.13)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    axes.set_ylabel("P(symbol is 1)")
 
 
 def _map(
