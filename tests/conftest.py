@@ -42,3 +42,33 @@ def key(request):
     seed = random.Random(request.node.nodeid).randrange(2**31)
     print(f"key seed: {seed}")
     return jax.random.key(seed)
+
+
+SLOW = {
+    "test_custom",
+    "test_fuzz_cli",
+    "test_kernels",
+    "test_learning",
+    "test_optimiser",
+    "test_packaged_zoo",
+    "test_parameters",
+    "test_pieces",
+    "test_process",
+    "test_readme",
+    "test_reproduce",
+    "test_shipped",
+    "test_training",
+    "test_transformer",
+    "test_zoo",
+}
+
+
+def pytest_collection_modifyitems(config, items):
+    """Mark what takes long, and leave out the marathon of generated cases unless asked for."""
+    for item in items:
+        if item.module.__name__ in SLOW:
+            item.add_marker(pytest.mark.slow)
+    if "fuzz" not in config.option.markexpr:
+        marathon = [item for item in items if item.get_closest_marker("fuzz")]
+        config.hook.pytest_deselected(items=marathon)
+        items[:] = [item for item in items if item not in marathon]

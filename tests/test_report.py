@@ -123,6 +123,7 @@ def test_a_browser_shows_every_figure_without_an_error(studies, report, tmp_path
     assert count >= 20
 
 
+@pytest.mark.browser
 def test_errors_would_be_seen(tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<!DOCTYPE html><script>missing();</script>")
