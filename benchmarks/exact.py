@@ -84,6 +84,14 @@ def calls(batch: int, length: int, bars: tuple[float | None, ...] = (None,) * 3)
     return sorted(rows, key=lambda row: row.title.split()[0], reverse=True)
 
 
+def letters(alphabet: int) -> Row:
+    """LIN on one long sequence of a larger alphabet."""
+    predictor = sp.bayes_optimal(sp.Source(sp.LIN(), sp.Categorical(alphabet)))
+    symbols = np.random.default_rng(0).integers(0, alphabet, 4096)
+    call = functools.partial(predictor.log_probs, symbols)
+    return Row(f"predict lin, {alphabet} letters", call, 1, 4096, None)
+
+
 def speeds() -> Table:
     table = Table(title="Exact core, millions of symbols per second")
     for column in ("what", "batch x length", "compile s", "ms", "M symbols/s", "to reach"):
@@ -92,7 +100,7 @@ def speeds() -> Table:
         rows = calls(1000, 256, (30, 14, 4)) + calls(20, 4096, (30, 8, 0.25))
     else:  # sizes that fill an accelerator; the figures to reach are for a CPU
         rows = calls(10_000, 256) + calls(100, 4096)
-    for row in rows:
+    for row in [*rows, letters(2), letters(256)]:
         compile_seconds, seconds = timed(row.call)
         speed = row.sequences * row.length / seconds / 1e6
         table.add_row(

@@ -110,6 +110,7 @@ def browse(address, profile, *options):
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_a_browser_shows_every_figure_without_an_error(studies, report, tmp_path, width):
     wrapper = tmp_path / "wrapper.html"
