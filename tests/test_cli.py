@@ -20,8 +20,8 @@ import pytest
 import switchpoint as sp
 from switchpoint import _files
 from switchpoint.cli import check_cost, main
+from switchpoint.cli.config_options import pmf_numbers
 from switchpoint.cli.laws import densest, length_law
-from switchpoint.cli.options import pmf_numbers
 from switchpoint.cli.sequence_io import read_symbols
 
 LENGTH = 32  # always the same, so that one compilation serves all tests

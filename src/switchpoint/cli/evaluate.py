@@ -15,15 +15,14 @@ from rich.text import Text
 
 from switchpoint import evaluation
 from switchpoint._text import printable
-from switchpoint.cli import options
 from switchpoint.cli.check_cost import check_evaluation, check_exact
+from switchpoint.cli.config_options import PRIOR, SEGMENT, prior_of, segment_model, with_options
 from switchpoint.cli.ensembles import Ensemble, ensembles_of, split_label
 from switchpoint.cli.files import check_output
 from switchpoint.cli.regret_table import print_regrets
 from switchpoint.evaluation.members import Entry
 from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
-from switchpoint.segments import segment_of
 from switchpoint.sources import Source
 from switchpoint.zoo import near_names
 
@@ -31,6 +30,7 @@ _OPTIMUM = "optimum"
 _NAMES = (*PRIOR_NAMES, "kt", "oracle", _OPTIMUM)
 
 
+@with_options(*PRIOR, *SEGMENT)
 def evaluate(
     names: Annotated[
         list[str] | None,
@@ -53,16 +53,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Write the regret of every sequence there (.nc)."),
     ] = None,
-    depth: options.Depth = None,
-    split: options.Split = None,
-    period: options.Period = None,
-    longest: options.Longest = None,
-    hazard: options.Hazard = None,
-    pmf: options.Pmf = None,
-    alphabet: options.Alphabet = 2,
-    alpha: options.Alpha = None,
-    beta: options.Beta = None,
-    concentration: options.Concentration = None,
+    **given: Any,
 ) -> None:
     """Measure how many bits predictors lose on a source, and which of them lose more.
 
@@ -88,20 +79,13 @@ def evaluate(
         raise ValueError(f"predictor must be one of {_listed(rows)}, got {reference!r}")
     for name in (reference, _OPTIMUM):
         rows.setdefault(name, None)
-    given = {
-        "depth": depth,
-        "split": split,
-        "period": period,
-        "longest": longest,
-        "hazard": hazard,
-        "pmf": pmf,
-    }
+    segment = segment_model(given)
     exact = [name for name, ensemble in rows.items() if ensemble is None]
-    check_evaluation(_count(rows), length, alphabet, sequences)
+    check_evaluation(_count(rows), length, segment.alphabet, sequences)
     priors = _priors({on, *exact} - {"kt", "oracle", _OPTIMUM}, length, given)
     for each in priors.values():
-        check_exact(each, length, alphabet)
-    source = Source(priors[on], segment_of(alphabet, alpha, beta, concentration))
+        check_exact(each, length, segment.alphabet)
+    source = Source(priors[on], segment)
     predictors = {
         name: _exact(name, source, priors) if ensemble is None else ensemble.networks
         for name, ensemble in rows.items()
@@ -185,18 +169,21 @@ def _not_finite(dataset: xr.Dataset, ensembles: Iterable[Ensemble]) -> list[str]
 
 def _priors(names: set[str], length: int, given: dict[str, Any]) -> dict[str, Prior]:
     """The priors that the options describe, by name; no option may be left over."""
-    for parameter, value in given.items():
-        if value is not None and PARAMETER_OWNERS[parameter] not in names:
+    for parameter in PRIOR:
+        owner, value = PARAMETER_OWNERS[parameter], given[parameter]
+        if value is not None and owner not in names:
             raise ValueError(
-                f"{parameter} is a parameter of {PARAMETER_OWNERS[parameter]}, which is neither "
-                f"the source nor a predictor here, got {value}"
+                f"{parameter} is a parameter of {owner}, which is neither the source nor a "
+                f"predictor here, got {value}"
             )
-    priors = {}
-    for name in sorted(names):
-        own = {key: value for key, value in given.items() if PARAMETER_OWNERS[key] == name}
-        pmf = own.pop("pmf", None)
-        priors[name] = options.prior_of_options(name, length, pmf, **own)
-    return priors
+    return {
+        name: prior_of(
+            name,
+            length,
+            {key: given[key] if PARAMETER_OWNERS[key] == name else None for key in PRIOR},
+        )
+        for name in sorted(names)
+    }
 
 
 def _exact(name: str, source: Source, priors: dict[str, Prior]) -> Entry:

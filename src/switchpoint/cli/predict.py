@@ -15,12 +15,8 @@ from switchpoint._files import replacing
 from switchpoint._text import printable
 from switchpoint.cli import options
 from switchpoint.cli.analysis import Analysis, analyse
-from switchpoint.cli.check_cost import (
-    check_alphabet,
-    check_exact,
-    check_network,
-    max_quadratic,
-)
+from switchpoint.cli.check_cost import check_exact, check_network, max_quadratic
+from switchpoint.cli.config_options import PRIOR, SEGMENT, prior_of, segment_model, with_options
 from switchpoint.cli.files import check_output
 from switchpoint.cli.pictures import PICTURE_SUFFIXES, write_picture
 from switchpoint.cli.preferred_prior import preferred_prior
@@ -28,13 +24,14 @@ from switchpoint.cli.sequence_io import FORMATS, SymbolSequence, read_symbols
 from switchpoint.cli.subjects import Subject, optimum_of, trained_network
 from switchpoint.cli.summary import print_summary, shortened
 from switchpoint.priors import PARAMETER_OWNERS, Geometric
-from switchpoint.segments import Segment, segment_of
+from switchpoint.segments import Segment
 from switchpoint.sources import Source
 
 _LONGEST_TITLE = 115
 _LONGEST_LABEL = 20
 
 
+@with_options(*PRIOR, *SEGMENT)
 def predict(
     file: Annotated[
         Path,
@@ -82,16 +79,7 @@ def predict(
             "numbered in the order of their appearance, but False is 0 and True is 1.",
         ),
     ] = None,
-    depth: options.Depth = None,
-    split: options.Split = None,
-    period: options.Period = None,
-    longest: options.Longest = None,
-    hazard: options.Hazard = None,
-    pmf: options.Pmf = None,
-    alphabet: options.AlphabetIfGiven = None,
-    alpha: options.Alpha = None,
-    beta: options.Beta = None,
-    concentration: options.Concentration = None,
+    **given: Any,
 ) -> None:
     """Predict a sequence with the exact Bayes optimum, or with a trained network.
 
@@ -111,28 +99,16 @@ def predict(
     write_as = _format(form, out)
     check_output(out, "out", () if form is not None else tuple(f".{each}" for each in FORMATS))
     check_output(plot, "plot", PICTURE_SUFFIXES)
-    law: dict[str, Any] = {
-        "depth": depth,
-        "split": split,
-        "period": period,
-        "longest": longest,
-        "hazard": hazard,
-        "pmf": pmf,
-    }
-    parameters = {"alpha": alpha, "beta": beta, "concentration": concentration}
     if model is not None:
-        _refuse_options({"prior": prior, **law, "alphabet": alphabet, **parameters})
+        _refuse_options({"prior": prior, **given})
         subject = trained_network(model, member)
         read = read_symbols(file, subject.predictor.alphabet, labels, column, row)
         check_network(subject.predictor, len(read.symbols))
     elif member is not None:
         raise ValueError(f"--member is for the networks of --model, got {member} without it")
     else:
-        if alphabet is not None:
-            check_alphabet(alphabet)
-        read = read_symbols(file, alphabet, labels, column, row)
-        segment = segment_of(read.alphabet, **parameters)
-        subject = _optimum(prior, law, segment, read.symbols)
+        read = read_symbols(file, given["alphabet"], labels, column, row)
+        subject = _optimum(prior, given, segment_model(given, read.alphabet), read.symbols)
     analysis = analyse(_with_labels(subject, read), read.symbols)
     lines = FORMATS[write_as](analysis, read.labels)
     if out is not None:
@@ -152,13 +128,13 @@ def predict(
 
 
 def _optimum(
-    prior: str | None, law: Mapping[str, Any], segment: Segment, symbols: Int[np.ndarray, " time"]
+    prior: str | None, given: Mapping[str, Any], segment: Segment, symbols: Int[np.ndarray, " time"]
 ) -> Subject:
     """The optimum of the prior that was named, or that has an option, or that the data prefer."""
-    given = [PARAMETER_OWNERS[name] for name, value in law.items() if value is not None]
-    name = next(iter(given), None) if prior is None else prior
+    owners = [PARAMETER_OWNERS[name] for name in PRIOR if given[name] is not None]
+    name = next(iter(owners), None) if prior is None else prior
     if name is not None or len(symbols) > max_quadratic(segment.alphabet):
-        believed = options.prior_of_options(name or "ptw", len(symbols), **law)
+        believed = prior_of(name or "ptw", len(symbols), given)
         check_exact(believed, len(symbols), segment.alphabet)
         return optimum_of(Source(believed, segment))
     check_exact(Geometric(0.5), len(symbols), segment.alphabet)

@@ -2,13 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
 
 from switchpoint.cli import options
+from switchpoint.cli.config_options import PRIOR, prior_of, with_options
 from switchpoint.cli.files import check_output
 from switchpoint.cli.law_tables import print_count_law, print_length_law
 from switchpoint.cli.laws import length_law
@@ -20,6 +21,7 @@ LONGEST_TABLE = 4096
 """The longest sequence whose exact statistics this command takes on: their table is n x n."""
 
 
+@with_options(*PRIOR)
 def prior(
     name: Annotated[
         str,
@@ -28,12 +30,7 @@ def prior(
     length: Annotated[int, typer.Option(help="The length of the sequence.")] = 256,
     start: Annotated[int, typer.Option(help="Where the segment starts, from 0.")] = 0,
     plot: options.Plot = None,
-    depth: options.Depth = None,
-    split: options.Split = None,
-    period: options.Period = None,
-    longest: options.Longest = None,
-    hazard: options.Hazard = None,
-    pmf: options.Pmf = None,
+    **given: Any,
 ) -> None:
     """Show what a prior believes: how long segments last, and how many switches there are.
 
@@ -41,16 +38,7 @@ def prior(
 
         switchpoint prior ptw --length 256 --start 64 --plot ptw.png
     """
-    law = options.prior_of_options(
-        name,
-        length,
-        pmf,
-        depth=depth,
-        split=split,
-        period=period,
-        longest=longest,
-        hazard=hazard,
-    )
+    law = prior_of(name, length, given)
     if length > LONGEST_TABLE:
         raise ValueError(f"length must be at most {LONGEST_TABLE} for exact tables, got {length}")
     if not 0 <= start < length:

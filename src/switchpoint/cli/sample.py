@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,9 +16,9 @@ from switchpoint._files import replacing
 from switchpoint._text import printable
 from switchpoint.cli import options
 from switchpoint.cli.check_cost import PIECE, check_sample, rows_at_once
+from switchpoint.cli.config_options import PRIOR, SEGMENT, prior_of, segment_model, with_options
 from switchpoint.cli.files import check_output
 from switchpoint.cli.sequence_io import SAMPLE_COLUMNS
-from switchpoint.segments import segment_of
 from switchpoint.sources import Source
 
 
@@ -32,6 +32,7 @@ class _Piece(NamedTuple):
     switches: np.ndarray
 
 
+@with_options(*PRIOR, *SEGMENT)
 def sample(
     prior: options.PriorName = "ptw",
     length: Annotated[int, typer.Option(help="How many symbols each sequence has.")] = 256,
@@ -51,16 +52,7 @@ def sample(
             "Without it the symbols are printed.",
         ),
     ] = None,
-    depth: options.Depth = None,
-    split: options.Split = None,
-    period: options.Period = None,
-    longest: options.Longest = None,
-    hazard: options.Hazard = None,
-    pmf: options.Pmf = None,
-    alphabet: options.Alphabet = 2,
-    alpha: options.Alpha = None,
-    beta: options.Beta = None,
-    concentration: options.Concentration = None,
+    **given: Any,
 ) -> None:
     """Draw sequences whose statistics switch, and what no predictor is told of them.
 
@@ -72,19 +64,11 @@ def sample(
     _checks.positive_int("batch", batch)
     _checks.positive_int("length", length)
     _checks.seed(seed)
-    segment = segment_of(alphabet, alpha, beta, concentration)
+    segment = segment_model(given)
+    alphabet = segment.alphabet
     whole = out is not None and out.suffix.lower() == ".npz"
     check_sample(batch, length, alphabet, kept=whole)
-    law = options.prior_of_options(
-        prior,
-        length,
-        pmf,
-        depth=depth,
-        split=split,
-        period=period,
-        longest=longest,
-        hazard=hazard,
-    )
+    law = prior_of(prior, length, given)
     pieces = _drawn(Source(law, segment), seed, batch, length)
     if out is None:
         separator = "" if alphabet <= 10 else " "

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from switchpoint import _checks, training
-from switchpoint.cli.config_options import given_settings, with_an_option_for_every_field
+from switchpoint.cli.config_options import EVERY, given_settings, with_options
 from switchpoint.cli.summary import shortened
 from switchpoint.neural.kernels.choice import PATHS
 from switchpoint.training.config import TrainConfig
@@ -26,7 +26,7 @@ from switchpoint.training.report import Report
 from switchpoint.training.toml import read_toml
 
 
-@with_an_option_for_every_field
+@with_options(*EVERY)
 def train(
     *,
     out: Annotated[
