@@ -17,7 +17,7 @@ from rich.text import Text
 from switchpoint import _checks, training
 from switchpoint.cli.config_options import given_settings, with_an_option_for_every_field
 from switchpoint.cli.summary import shortened
-from switchpoint.neural.kernels.choice import PATHS
+from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.fields import one_of
 from switchpoint.training.members import Member
@@ -87,7 +87,7 @@ def train(
         switchpoint train --prior ptw --prior lin --seeds 10 --out runs/lstm
     """
     training.use_all_cores()
-    kernels = one_of(*PATHS)("kernels", kernels)
+    kernels = one_of(*BACKENDS)("kernels", kernels)
     minutes = None if minutes is None else _checks.positive_float("minutes", minutes)
     given = given_settings(settings)
     plan = TrainConfig(**given) if config is None else read_toml(config, **given)

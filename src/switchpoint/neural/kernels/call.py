@@ -9,7 +9,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array
 
-from switchpoint.neural.kernels.choice import on_gpu
+from switchpoint.neural.kernels.backend import on_gpu
 
 NARROW = jnp.float16
 """As fine as TF32 and half as long, for numbers that are not large."""
