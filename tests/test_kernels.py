@@ -7,10 +7,10 @@ import pytest
 
 from switchpoint.neural import network_from_name
 from switchpoint.neural.dense import Perceptron
-from switchpoint.neural.kernels import launch, readout
+from switchpoint.neural.kernels import readout, steps
 from switchpoint.neural.kernels.backend import is_fused
 from switchpoint.neural.kernels.recurrence import can_fuse
-from switchpoint.neural.kernels.waves import waves
+from switchpoint.neural.kernels.relative_positions import lowrank_sinusoids
 from switchpoint.neural.positions import sinusoids
 from switchpoint.training import TrainConfig, train
 from switchpoint.training.program import Program
@@ -20,7 +20,7 @@ from switchpoint.training.validation import Validation
 @pytest.fixture(autouse=True)
 def one_step_at_a_time(monkeypatch):
     """Interpreted kernels take long to compile, and unrolled ones several times as long."""
-    monkeypatch.setattr(launch, "_UNROLL", 1)
+    monkeypatch.setattr(steps, "_UNROLL", 1)
 
 
 def loss_of(network, memory, tokens, target):
@@ -133,8 +133,8 @@ def test_a_transformer_that_remembers_tokens_takes_the_plain_path():
 
 
 @pytest.mark.parametrize(("time", "columns"), [(16, 16), (256, 32), (600, 64)])
-def test_sinusoids_of_distances_are_products(time, columns):
-    found = waves(time, 64)
+def test_sinusoids_of_distances_are_products_of_low_rank(time, columns):
+    found = lowrank_sinusoids(time, 64)
     assert found.at_key.shape == (time, columns)
     distances = np.arange(time)[:, None] - np.arange(time)
     expected = sinusoids(jnp.asarray(distances.ravel(), jnp.int32), 64).reshape(time, time, 64)

@@ -48,11 +48,11 @@ def train(
     kernels: Annotated[
         str,
         typer.Option(
-            metavar="PATH",
-            help="Which path computes: fused (GPU kernels, for the networks that have them; on a "
-            "CPU they are interpreted, which is slow), plain, or auto: fused on a GPU, plain "
+            metavar="BACKEND",
+            help="The backend: fused (GPU kernels, for the networks that have them; on a CPU they "
+            "are interpreted, which is slow), plain (JAX alone), or auto: fused on a GPU, plain "
             "elsewhere. Predictions agree to about 0.002; checkpoints are the same, so that a run "
-            "may be continued with another path.",
+            "may be continued on another backend.",
         ),
     ] = "auto",
     minutes: Annotated[

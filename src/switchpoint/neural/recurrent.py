@@ -29,6 +29,7 @@ class Recurrent(Network[Any]):
     """How many places the stack has; 0 is no stack."""
     stack_width: int = eqx.field(static=True)
     backend: Backend = eqx.field(static=True)
+    """What computes; see `with_backend`."""
     input: Dense
     cell: Cell
     output: Perceptron

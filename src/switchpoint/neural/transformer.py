@@ -40,6 +40,7 @@ class Transformer(Network[TransformerMemory]):
     positions: str = eqx.field(static=True)
     context: int | None = eqx.field(static=True)
     backend: Backend = eqx.field(static=True)
+    """What computes; see `with_backend`."""
     embedding: Float[Array, "tokens width"]
     blocks: Block
     """All layers in one: each array has them along its first axis."""
