@@ -1,7 +1,7 @@
 """The backend of a network: fused kernels, or plain JAX, which defines what they compute."""
 
 import copy
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 import jax
 
@@ -33,5 +33,5 @@ def is_fused(backend: Backend) -> bool:
 
 def on_gpu() -> bool:
     """Whether kernels are compiled; elsewhere they are interpreted, which is slow."""
-    device: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
+    device = getattr(jax.config, "jax_default_device", None)  # a device, or the name of a platform
     return (getattr(device, "platform", device) or jax.default_backend()) == "gpu"
