@@ -37,7 +37,7 @@ from switchpoint.evaluation import excess_regret
 from switchpoint.evaluation.metrics import BITS_PER_NAT
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
-from switchpoint.neural.kernels.choice import PATHS, using
+from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.neural.names import MODEL_OPTIONS
 from switchpoint.training import TrainConfig
 from switchpoint.training.ensemble import over_members
@@ -89,7 +89,7 @@ def arguments() -> argparse.Namespace:
     add("--report", type=int, help="steps between reports; a tenth if not given")
     add("--validation", type=int, default=2000, help="sequences of each prior to measure on")
     add("--limit", type=float, help="stop at the first report after so many seconds, all included")
-    add("--kernels", choices=PATHS, default="auto")
+    add("--kernels", choices=BACKENDS, default="auto")
     add("--out", type=Path, help="JSON, written anew at every report")
     options = parser.parse_args()
     if options.phases and options.steps:
@@ -205,6 +205,7 @@ class Sweep:
         """The members before the first step."""
         keys = jnp.stack([key_for(seed, "weights") for seed in self._seeds])
         networks = jax.jit(jax.vmap(self.config.network))(keys[self._seed])
+        networks = networks.with_backend(self.options.kernels)
         averages = jax.tree.map(jnp.zeros_like, networks)
         moments = tuple(jax.vmap(each.init)(networks) for each in optimisers_with(SETTINGS))
         return State(jnp.int32(0), networks, averages, moments, jnp.zeros(len(self.members)))
@@ -222,12 +223,11 @@ class Sweep:
         def step(state: State) -> State:
             keys = jax.vmap(lambda key: jax.random.fold_in(key, state.step))(seed_keys)
             symbols = jnp.stack([drawn(prior, keys) for prior in config.prior])
-            with using(self.options.kernels):
-                losses, gradients = over_members(
-                    lambda network, own: loss_and_gradient(network, own, weights),
-                    state.networks,
-                    symbols[self._prior, self._seed],
-                )
+            losses, gradients = over_members(
+                lambda network, own: loss_and_gradient(network, own, weights),
+                state.networks,
+                symbols[self._prior, self._seed],
+            )
             before = (state.networks, state.averages, state.moments)
             after = jax.vmap(updated, (0, None, None, 0, 0))(
                 self._settings, state.step.astype(float), self.options.steps, before, gradients

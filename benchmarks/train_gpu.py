@@ -66,7 +66,7 @@ class Timing:
     compiling: float
 
 
-def timing(model: str, seeds: int, steps: int, kernels: str) -> Timing:
+def timing(model: str, seeds: int, steps: int, backend: str) -> Timing:
     """Train `4 * seeds` members of a model for a few steps."""
     config = TrainConfig(
         model=model,
@@ -77,7 +77,7 @@ def timing(model: str, seeds: int, steps: int, kernels: str) -> Timing:
         seeds=seeds,
         steps=10**6,
     )
-    program = Program(config, kernels)
+    program = Program(config, backend)
     state = program.start()
     begun = time.perf_counter()
     state = program.advance(state, 2)

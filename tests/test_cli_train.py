@@ -273,7 +273,7 @@ def test_help_explains_every_field(monkeypatch, capsys, width):
     for each in FIELDS:
         assert f" {option_of(each.name)} " in flat
         assert each.metadata["help"].rstrip(".") in flat
-    assert re.search("--kernels PATH .* on a CPU .* slow.* agree to about 0.002", flat)
+    assert re.search("--kernels BACKEND .* on a CPU .* slow.* agree to about 0.002", flat)
     for default in ["256", "auto", "cosine", "by model"]:
         assert f"[default: {default}]" in flat
     panels = [line.split()[1] for line in lines if line.startswith("╭")]

@@ -7,10 +7,10 @@ import pytest
 
 from switchpoint.neural import network_from_name
 from switchpoint.neural.dense import Perceptron
-from switchpoint.neural.kernels import launch, readout
-from switchpoint.neural.kernels.choice import using
+from switchpoint.neural.kernels import readout, steps
+from switchpoint.neural.kernels.backend import is_fused
 from switchpoint.neural.kernels.recurrence import can_fuse
-from switchpoint.neural.kernels.waves import waves
+from switchpoint.neural.kernels.relative_positions import lowrank_sinusoids
 from switchpoint.neural.positions import sinusoids
 from switchpoint.training import TrainConfig, train
 from switchpoint.training.program import Program
@@ -20,13 +20,12 @@ from switchpoint.training.validation import Validation
 @pytest.fixture(autouse=True)
 def one_step_at_a_time(monkeypatch):
     """Interpreted kernels take long to compile, and unrolled ones several times as long."""
-    monkeypatch.setattr(launch, "_UNROLL", 1)
+    monkeypatch.setattr(steps, "_UNROLL", 1)
 
 
-def loss_of(path, network, memory, tokens, target):
+def loss_of(network, memory, tokens, target):
     def loss(network, memory):
-        with using(path):
-            last, logits = network.read(memory, tokens)
+        last, logits = network.read(memory, tokens)
         return jnp.sum(logits * target) + sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(last))
 
     return jax.jit(jax.value_and_grad(loss, (0, 1)))(network, memory)
@@ -63,8 +62,8 @@ def test_kernels_compute_what_the_plain_path_does(model, sizes, options):
         lambda leaf: 0.3 + 0.3 * jax.random.normal(key_memory, leaf.shape), network.memory(batch, 0)
     )
     target = jax.random.normal(key, (batch, time, alphabet))
-    plain = loss_of("plain", network, memory, tokens, target)
-    fused = loss_of("fused", network, memory, tokens, target)
+    plain = loss_of(network.with_backend("plain"), memory, tokens, target)
+    fused = loss_of(network.with_backend("fused"), memory, tokens, target)
     for a, b in zip(jax.tree.leaves(fused), jax.tree.leaves(plain), strict=True):
         # bfloat16 has 8 bits, and a ReLU near 0 may be active on one path alone.
         assert np.linalg.norm(a - b) < 1e-2 * np.linalg.norm(b)
@@ -108,13 +107,12 @@ def test_layers_of_a_transformer_compute_what_the_plain_path_does(positions, con
     target = jax.random.normal(key, (batch, time, 5))
     memory = network.memory(batch, 0)
 
-    def gradients(path):
+    def gradients(backend):
         def loss(network):
-            with using(path):
-                _, logits = network.read(memory, tokens)
+            _, logits = network.read(memory, tokens)
             return jnp.sum(logits * target), logits
 
-        return jax.jit(jax.value_and_grad(loss, has_aux=True))(network)
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))(network.with_backend(backend))
 
     plain, fused = gradients("plain"), gradients("fused")
     (_, logits), (_, found) = plain[0], fused[0]
@@ -127,16 +125,16 @@ def test_layers_of_a_transformer_compute_what_the_plain_path_does(positions, con
 def test_a_transformer_that_remembers_tokens_takes_the_plain_path():
     network = network_from_name("transformer", 2, 9, jax.random.key(0), layers=1)
     tokens = jax.random.randint(jax.random.key(1), (2, 4), 0, 3)
-    found = []
-    for path in ("plain", "fused"):
-        with using(path):
-            found.append(network.read(network.memory(2, 5), tokens)[1])
+    found = [
+        network.with_backend(backend).read(network.memory(2, 5), tokens)[1]
+        for backend in ("plain", "fused")
+    ]
     np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize(("time", "columns"), [(16, 16), (256, 32), (600, 64)])
-def test_sinusoids_of_distances_are_products(time, columns):
-    found = waves(time, 64)
+def test_sinusoids_of_distances_are_products_of_low_rank(time, columns):
+    found = lowrank_sinusoids(time, 64)
     assert found.at_key.shape == (time, columns)
     distances = np.arange(time)[:, None] - np.arange(time)
     expected = sinusoids(jnp.asarray(distances.ravel(), jnp.int32), 64).reshape(time, time, 64)
@@ -149,12 +147,9 @@ def test_sinusoids_of_distances_are_products(time, columns):
 def test_predictions_agree_over_a_long_sequence(model, seed):
     network = network_from_name(model, 2, 256, jax.random.key(seed), hidden=64)
     symbols = jax.random.randint(jax.random.key(1), (16, 256), 0, 2)
-    found = []
-    for path in ("plain", "fused"):
-        with using(path):
-            found.append(
-                jax.jit(lambda net, rows: jax.nn.softmax(net.logits(rows)))(network, symbols)
-            )
+    found = [
+        np.exp(network.with_backend(backend).log_probs(symbols)) for backend in ("plain", "fused")
+    ]
     assert np.abs(found[0] - found[1]).max() < 2e-3
     assert np.abs(found[0] - found[1]).max() > 0  # they are two paths
 
@@ -184,38 +179,77 @@ def test_members_of_an_ensemble_go_through_the_kernels_together(model, options):
     networks = jax.vmap(lambda key: network_from_name(model, 2, 8, key, **options))(keys)
     symbols = jax.random.randint(keys[0], (2, 16, 3), 0, 2)
 
-    def gradients(path):
+    def gradients(backend):
         def loss(network, symbols):
-            with using(path):
-                return network.logits(symbols)[..., 0].sum()
+            return network.logits(symbols)[..., 0].sum()
 
-        return jax.jit(jax.vmap(jax.grad(loss)))(networks, symbols)
+        return jax.jit(jax.vmap(jax.grad(loss)))(networks.with_backend(backend), symbols)
 
     plain, fused = gradients("plain"), gradients("fused")
     for a, b in zip(jax.tree.leaves(fused), jax.tree.leaves(plain), strict=True):
         assert np.linalg.norm(a - b) <= 1e-2 * np.linalg.norm(b)
 
 
-def test_validation_takes_the_path_of_its_program():
+def test_validation_takes_the_backend_of_the_networks():
     config = TrainConfig(model="rnn", hidden=16, readout=0, length=32, batch=16, validation=16)
     found = []
-    for path in ("plain", "fused"):
-        program = Program(config, kernels=path)
-        validation = Validation(config, program.mesh, program.kernels)
+    for backend in ("plain", "fused"):
+        program = Program(config, backend)
+        validation = Validation(config, program.mesh)
         found.append(validation.excess(program.start().networks).mean.item())
     assert 0 < abs(found[0] - found[1]) < 0.02
 
 
-def test_training_takes_the_path_it_is_told():
+def test_training_takes_the_backend_it_is_told():
     config = TrainConfig(model="rnn", hidden=16, readout=0, length=4, batch=16, steps=3)
     ends = {}
-    for path in ("plain", "fused"):
-        program = Program(config, kernels=path)
+    for backend in ("plain", "fused"):
+        program = Program(config, backend)
         state = program.advance(program.start(), 3)
-        ends[path] = np.asarray(state.networks.cell.weight)
+        ends[backend] = np.asarray(state.networks.cell.weight)
     assert 0 < np.abs(ends["plain"] - ends["fused"]).max() < 0.02
-    with pytest.raises(ValueError, match="kernels must be one of auto, fused, plain, got 'fast'"):
-        Program(config, kernels="fast").advance(program.start(), 1)
+    with pytest.raises(ValueError, match="backend must be one of auto, fused, plain, got 'fast'"):
+        Program(config, "fast")
+
+
+def test_jit_compiles_each_backend_by_itself():
+    network = network_from_name("rnn", 2, 8, jax.random.key(0), hidden=16, readout=0)
+    symbols = jnp.zeros((2, 4), jnp.int32)
+    traced = []
+
+    @jax.jit
+    def logits(network):
+        traced.append(network.backend)
+        return network.logits(symbols)
+
+    for _ in range(2):
+        found = [logits(network.with_backend(backend)) for backend in ("plain", "fused")]
+    assert traced == ["plain", "fused"]  # not again for what has been compiled
+    assert np.abs(found[0] - found[1]).max() > 0
+    np.testing.assert_array_equal(logits(network), found[0])  # on a CPU
+    for backend in ("plain", "fused"):
+        program = str(jax.make_jaxpr(logits)(network.with_backend(backend)))
+        assert ("pallas_call" in program) == (backend == "fused")
+
+
+def test_auto_is_fused_on_a_gpu(monkeypatch):
+    assert [is_fused(backend) for backend in ("auto", "fused", "plain")] == [False, True, False]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert [is_fused(backend) for backend in ("auto", "fused", "plain")] == [True, True, False]
+    for device in ("cpu", jax.devices("cpu")[0]):
+        with jax.default_device(device):
+            assert not is_fused("auto")
+
+
+@pytest.mark.parametrize("model", ["lstm", "transformer", "markov"])
+def test_a_network_on_another_backend_has_the_same_weights(model):
+    network = network_from_name(model, 2, 8, jax.random.key(0))
+    fused = network.with_backend("fused")
+    assert all(a is b for a, b in zip(*map(jax.tree.leaves, (network, fused)), strict=True))
+    assert (jax.tree.structure(network) == jax.tree.structure(fused)) == (model == "markov")
+    assert jax.tree.structure(fused.with_backend("auto")) == jax.tree.structure(network)
+    with pytest.raises(ValueError, match="backend must be one of auto, fused, plain, got 'gpu'"):
+        network.with_backend("gpu")
 
 
 def test_sizes_that_have_no_kernels_take_the_plain_path(tmp_path):
@@ -223,8 +257,7 @@ def test_sizes_that_have_no_kernels_take_the_plain_path(tmp_path):
     config = TrainConfig(**settings, width=12, heads=2)
     network = config.network(jax.random.key(0))
     symbols = jnp.zeros((2, 4), jnp.int32)
-    with using("fused"):
-        logits = network.logits(symbols)
+    logits = network.with_backend("fused").logits(symbols)
     np.testing.assert_array_equal(logits, network.logits(symbols))
     with pytest.raises(ValueError, match=r"fused.*width 64 with 8 heads, got width 12 and 2 heads"):
         train(config, out=tmp_path / "run", kernels="fused")

@@ -8,7 +8,7 @@ import pytest
 import switchpoint as sp
 from switchpoint.neural import Markov, Memoryless, Recurrent, network_from_name
 from switchpoint.neural.recurrence import _scan, recurrence
-from switchpoint.neural.stack import moved
+from switchpoint.neural.stack import stack_update
 
 RECURRENT = ["rnn", "lstm", "stack-rnn", "stack-lstm"]
 
@@ -127,7 +127,7 @@ def test_hard_actions_make_a_plain_stack():
     for _ in range(60):
         action = rng.choice(3, p=[0.5, 0.3, 0.2])
         value = rng.normal(size=width).astype(np.float32)
-        stack = moved(stack, jnp.eye(3)[None, action], jnp.asarray(value)[None])
+        stack = stack_update(stack, jnp.eye(3)[None, action], jnp.asarray(value)[None])
         if action == 0:
             plain = [value, *plain][:depth]  # what is at the bottom falls out
         elif action == 1:
@@ -139,8 +139,8 @@ def test_hard_actions_make_a_plain_stack():
 def test_soft_actions_mix_the_hard_ones():
     stack = jax.random.normal(jax.random.key(0), (1, 4, 3))
     value = jax.random.normal(jax.random.key(1), (1, 3))
-    hard = [moved(stack, jnp.eye(3)[None, action], value) for action in range(3)]
-    soft = moved(stack, jnp.asarray([[0.2, 0.3, 0.5]]), value)
+    hard = [stack_update(stack, jnp.eye(3)[None, action], value) for action in range(3)]
+    soft = stack_update(stack, jnp.asarray([[0.2, 0.3, 0.5]]), value)
     expected = 0.2 * hard[0] + 0.3 * hard[1] + 0.5 * hard[2]
     np.testing.assert_allclose(soft, expected, atol=1e-6)
 

@@ -243,6 +243,8 @@ class TestResuming:
             np.abs(a - b).max() for a, b in zip(weights(mixed), weights(plain), strict=True)
         )
         assert 0 < difference < 0.02  # two steps were taken by kernels, from the same place
+        loaded = jax.tree.structure(sp.load(tmp_path))
+        assert all(jax.tree.structure(network) == loaded for network in mixed.networks)
 
     def test_the_run_directory_holds_what_it_should(self, tmp_path):
         run = train(small(prior=["ptw", "regular"], period=3), out=tmp_path, tensorboard=True)

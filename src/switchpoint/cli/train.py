@@ -17,7 +17,7 @@ from rich.text import Text
 from switchpoint import _checks, training
 from switchpoint.cli.config_options import EVERY, given_settings, with_options
 from switchpoint.cli.summary import shortened
-from switchpoint.neural.kernels.choice import PATHS
+from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.fields import one_of
 from switchpoint.training.members import Member
@@ -48,11 +48,11 @@ def train(
     kernels: Annotated[
         str,
         typer.Option(
-            metavar="PATH",
-            help="Which path computes: fused (GPU kernels, for the networks that have them; on a "
-            "CPU they are interpreted, which is slow), plain, or auto: fused on a GPU, plain "
+            metavar="BACKEND",
+            help="The backend: fused (GPU kernels, for the networks that have them; on a CPU they "
+            "are interpreted, which is slow), plain (JAX alone), or auto: fused on a GPU, plain "
             "elsewhere. Predictions agree to about 0.002; checkpoints are the same, so that a run "
-            "may be continued with another path.",
+            "may be continued on another backend.",
         ),
     ] = "auto",
     minutes: Annotated[
@@ -87,7 +87,7 @@ def train(
         switchpoint train --prior ptw --prior lin --seeds 10 --out runs/lstm
     """
     training.use_all_cores()
-    kernels = one_of(*PATHS)("kernels", kernels)
+    kernels = one_of(*BACKENDS)("kernels", kernels)
     minutes = None if minutes is None else _checks.positive_float("minutes", minutes)
     given = given_settings(settings)
     plan = TrainConfig(**given) if config is None else read_toml(config, **given)

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float
 from switchpoint.evaluation import regret
 from switchpoint.evaluation.chunks import CHUNK, chunks
 from switchpoint.neural import Network
-from switchpoint.neural.kernels.choice import using
 from switchpoint.sources import Draw, Source
 from switchpoint.training.ensemble import over_members
 
@@ -26,8 +25,7 @@ def regrets(
 ) -> Float[np.ndarray, "member sequence"]:
     """The regret in bits of every sequence, as `switchpoint.evaluate` has it for each member.
 
-    A GPU takes all members at once, which one small network after another would leave idle, and
-    by the kernels that trained them.
+    A GPU takes all members at once, which one small network after another would leave idle.
     """
     together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
     totals = np.empty((len(networks), sequences))
@@ -45,5 +43,4 @@ def _bits(networks: Network, draw: Draw) -> Float[Array, "member batch time"]:
     def of_one(network: Network) -> Float[Array, "batch time"]:
         return regret(draw, network.log_probs_of_known(draw.symbols))
 
-    with using("auto"):
-        return over_members(of_one, networks)
+    return over_members(of_one, networks)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
+from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.predictor import Predictor, check_capacity, check_state
 
 Memory = TypeVar("Memory")
@@ -63,6 +64,15 @@ class Network(Predictor[Stream[Memory]], Generic[Memory]):
     def with_room(self, memory: Memory) -> Memory:
         """The same memory, with room for one more token at least."""
         return memory
+
+    def with_backend(self, backend: str) -> "Network[Memory]":
+        """The same network, computed by another backend: `auto`, `fused` or `plain`.
+
+        `fused` is for networks with kernels for GPUs, whose backend is a static field, so that
+        `jit` compiles each backend by itself. Networks without kernels stay as they are.
+        """
+        check_backend(backend)
+        return self
 
     def logits(self, symbols: Int[Array, "batch time"]) -> Float[Array, "batch time alphabet"]:
         """The logits of x_t given x_<t, for every t."""

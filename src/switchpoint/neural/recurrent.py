@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from switchpoint import _checks
 from switchpoint.neural.cells import Cell, LSTMCell, RNNCell
 from switchpoint.neural.dense import Dense, Perceptron
-from switchpoint.neural.kernels.choice import fused
+from switchpoint.neural.kernels.backend import Backend, copy_with_backend, is_fused
 from switchpoint.neural.kernels.recurrence import can_fuse, fused_recurrence
 from switchpoint.neural.network import Network
 from switchpoint.neural.recurrence import recurrence
@@ -28,6 +28,8 @@ class Recurrent(Network[Any]):
     stack_depth: int = eqx.field(static=True)
     """How many places the stack has; 0 is no stack."""
     stack_width: int = eqx.field(static=True)
+    backend: Backend = eqx.field(static=True)
+    """What computes; see `with_backend`."""
     input: Dense
     cell: Cell
     output: Perceptron
@@ -46,6 +48,7 @@ class Recurrent(Network[Any]):
         key_input, key_cell, key_stack, key_output = jax.random.split(key, 4)
         self.alphabet_size = alphabet
         self.units = units
+        self.backend = "auto"
         self.hidden = _checks.positive_int("hidden", hidden)
         self.readout = _checks.whole_number("readout", readout)
         self.stack_depth = _checks.whole_number("stack_depth", stack_depth)
@@ -63,6 +66,9 @@ class Recurrent(Network[Any]):
         self.input = jax.tree.map(lambda leaf: leaf * self.cell.drive_scale, drive)
         self.output = Perceptron(self.hidden, self.readout, alphabet, key_output)
 
+    def with_backend(self, backend: str) -> "Recurrent":
+        return copy_with_backend(self, backend)
+
     def memory(self, batch: int, room: int) -> Any:
         del room
         return self.cell.start(batch)
@@ -71,7 +77,7 @@ class Recurrent(Network[Any]):
         self, memory: Any, tokens: Int[Array, "batch time"]
     ) -> tuple[Any, Float[Array, "batch time alphabet"]]:
         batch, time = tokens.shape
-        if fused() and can_fuse(self.cell, self.alphabet + 1, time):
+        if is_fused(self.backend) and can_fuse(self.cell, self.alphabet + 1, time):
             table = self.input.weight + self.input.bias
             memory, logits = fused_recurrence(self.cell, self.output, memory, table, tokens.T)
         else:

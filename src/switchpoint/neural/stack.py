@@ -61,7 +61,7 @@ class StackCell(Cell[StackCarry]):
         )
         written = self.inner.output(inner) @ self.write + for_stack
         actions, value = jnp.split(written, [3], axis=-1)
-        return StackCarry(inner, moved(carry.stack, jax.nn.softmax(actions), value))
+        return StackCarry(inner, stack_update(carry.stack, jax.nn.softmax(actions), value))
 
     def output(self, carry: StackCarry) -> Float[Array, "batch hidden"]:
         return self.inner.output(carry.inner)
@@ -83,7 +83,7 @@ class StackCell(Cell[StackCarry]):
         )
 
 
-def moved(
+def stack_update(
     stack: Float[Array, "batch depth width"],
     actions: Float[Array, "batch 3"],
     value: Float[Array, "batch width"],

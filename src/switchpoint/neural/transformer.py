@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from switchpoint import _checks
 from switchpoint.neural.blocks import HEADS, WIDTH, Block, LayerNorm, Sight, check_width
 from switchpoint.neural.dense import Dense
-from switchpoint.neural.kernels.choice import fused
+from switchpoint.neural.kernels.backend import Backend, copy_with_backend, is_fused
 from switchpoint.neural.kernels.layers import fused_layers
 from switchpoint.neural.network import Network
 from switchpoint.neural.positions import POSITIONS, alibi_slopes, sinusoids
@@ -39,6 +39,8 @@ class Transformer(Network[TransformerMemory]):
     heads: int = eqx.field(static=True)
     positions: str = eqx.field(static=True)
     context: int | None = eqx.field(static=True)
+    backend: Backend = eqx.field(static=True)
+    """What computes; see `with_backend`."""
     embedding: Float[Array, "tokens width"]
     blocks: Block
     """All layers in one: each array has them along its first axis."""
@@ -64,6 +66,7 @@ class Transformer(Network[TransformerMemory]):
         self.heads = _checks.positive_int("heads", heads)
         check_width(self.width, self.heads, positions)
         self.positions = positions
+        self.backend = "auto"
         self.context = None if context is None else _checks.positive_int("context", context)
         keys = jax.random.split(key, 3)
         self.embedding = jax.random.truncated_normal(
@@ -74,6 +77,9 @@ class Transformer(Network[TransformerMemory]):
         )(jax.random.split(keys[1], self.layers))
         self.before_output = LayerNorm(self.width)
         self.output = Dense(self.width, self.alphabet, keys[2])
+
+    def with_backend(self, backend: str) -> "Transformer":
+        return copy_with_backend(self, backend)
 
     @property
     def memory_limit(self) -> int | None:
@@ -100,7 +106,8 @@ class Transformer(Network[TransformerMemory]):
         times = jnp.arange(-room, time, dtype=jnp.int32)  # counted from the first of the tokens
         if self.positions == "sincos":
             x = x + sinusoids(memory.count + times[room:], self.width)
-        if fused() and room == 0 and (self.width, self.heads) == (WIDTH, HEADS):
+        has_kernels = room == 0 and (self.width, self.heads) == (WIDTH, HEADS)
+        if has_kernels and is_fused(self.backend):
             x = fused_layers(self.blocks, x, self.positions, self.context)
             memory = TransformerMemory(memory.keys, memory.values, memory.count + time)
             return memory, self.output(self.before_output(x))

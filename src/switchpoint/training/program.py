@@ -16,7 +16,6 @@ from switchpoint._random import key_for
 from switchpoint._tensors import check_leaves
 from switchpoint.evaluation.metrics import BITS_PER_NAT
 from switchpoint.neural import Network
-from switchpoint.neural.kernels.choice import using
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.ensemble import over_members
 from switchpoint.training.loss import loss_and_gradient
@@ -55,14 +54,14 @@ class Program:
     """
 
     config: TrainConfig
-    kernels: str
-    """Which kernels its networks use: auto, fused or plain."""
+    backend: str
+    """What computes its networks: auto, fused or plain."""
     mesh: Mesh
     """The devices that replicas are divided among."""
 
-    def __init__(self, config: TrainConfig, kernels: str = "auto") -> None:
+    def __init__(self, config: TrainConfig, backend: str = "auto") -> None:
         self.config = config
-        self.kernels = kernels
+        self.backend = backend
         self._sources = [config.source(prior) for prior in config.prior]
         self._optimiser = optimiser_of(config)
         members = config.members()
@@ -81,7 +80,7 @@ class Program:
     def start(self) -> TrainState:
         """The state before the first step."""
         keys = jnp.stack([key_for(seed, "weights") for seed in self._seeds])
-        networks = jax.jit(jax.vmap(self.config.network))(keys)
+        networks = jax.jit(jax.vmap(self.config.network))(keys).with_backend(self.backend)
         networks = jax.tree.map(lambda leaf: leaf.reshape(*self._places, *leaf.shape[1:]), networks)
         return self._placed(
             TrainState(
@@ -140,13 +139,12 @@ class Program:
         square = functools.partial(
             jax.tree.map, lambda leaf: leaf.reshape(*state.loss.shape, *leaf.shape[1:])
         )
-        with using(self.kernels):
-            losses, gradients = over_members(
-                functools.partial(loss_and_gradient, chunk=config.chunk),
-                flat(state.networks),
-                flat(symbols),
-                flat(weights),
-            )
+        losses, gradients = over_members(
+            functools.partial(loss_and_gradient, chunk=config.chunk),
+            flat(state.networks),
+            flat(symbols),
+            flat(weights),
+        )
         finite = jnp.isfinite(losses) & jnp.isfinite(jax.vmap(optax.tree.norm)(gradients))
         directions, moments = jax.vmap(self._optimiser.update)(gradients, flat(state.moments))
         rates = flat(replicas.learning_rates) * rate_at(config, state.step)

@@ -22,7 +22,7 @@ from switchpoint._files import replacing
 from switchpoint._tensors import DamagedError
 from switchpoint.neural import Network, best_member, save_networks
 from switchpoint.neural.blocks import HEADS, WIDTH
-from switchpoint.neural.kernels.choice import PATHS
+from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.sources import Source
 from switchpoint.training.card import card_of
@@ -90,18 +90,19 @@ def train(
     `progress` shows how the run goes: by default on a terminal and in a notebook, with True
     anywhere, with False not even warnings.
 
-    `kernels` is the path that computes: `fused`, `plain`, or `auto`, which is `fused` on a GPU.
-    It is no part of what a run is: a run may go on with another path, and ends close by.
+    `kernels` is the backend that trains: `fused`, `plain`, or `auto`, which is `fused` on a GPU.
+    It is not part of the configuration: a run may resume on another backend, with slightly
+    different numerics. Networks come back with the backend `auto`, as `load` gives them.
     """
     deadline = time.monotonic() + 60 * (
         math.inf if minutes is None else _checks.positive_float("minutes", minutes)
     )
-    kernels = one_of(*PATHS)("kernels", kernels)
+    backend = one_of(*BACKENDS)("kernels", kernels)
     shown = progress_of(progress)
     if source is not None or network is not None:
         config = CustomConfig(config, source, network)
     sizes = config.width, config.heads
-    if kernels == "fused" and sizes not in ((None, None), (WIDTH, HEADS)):
+    if backend == "fused" and sizes not in ((None, None), (WIDTH, HEADS)):
         raise ValueError(
             f"kernels 'fused' are for Transformers of width {WIDTH} with {HEADS} heads, got width "
             f"{config.width} and {config.heads} heads; take 'plain' or 'auto'"
@@ -109,14 +110,14 @@ def train(
     if out is None:
         if tensorboard:
             raise ValueError("tensorboard needs a directory: give out as well")
-        return _run(Program(config, kernels), None, shown, tensorboard, deadline)
+        return _run(Program(config, backend), None, shown, tensorboard, deadline)
     directory = Path(out)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"out cannot be made: {directory} ({error.strerror})") from error
     with run_lock(directory):
-        program = Program(config, kernels)
+        program = Program(config, backend)
         return _run(program, _RunDirectory(directory, config), shown, tensorboard, deadline)
 
 
@@ -128,7 +129,7 @@ def _run(
     deadline: float,
 ) -> TrainedEnsemble:
     config, members = program.config, program.config.members()
-    validation = Validation(config, program.mesh, program.kernels)
+    validation = Validation(config, program.mesh)
     state, reports = _started(program, directory, progress)
     step = int(state.step)
     with contextlib.ExitStack() as stack:
@@ -304,9 +305,8 @@ def _note_frozen(
 
 
 def _networks(state: TrainState, count: int) -> tuple[Network, ...]:
-    flat = jax.tree.map(
-        lambda leaf: np.asarray(leaf).reshape(count, *leaf.shape[2:]), state.networks
-    )
+    networks = state.networks.with_backend("auto")
+    flat = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(count, *leaf.shape[2:]), networks)
     return tuple(jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), flat) for i in range(count))
 
 

@@ -1,6 +1,5 @@
 """How far members are from the optimum, on sequences that no member is trained on."""
 
-import functools
 from dataclasses import dataclass
 
 import jax
@@ -13,7 +12,6 @@ from switchpoint._random import key_for
 from switchpoint.evaluation import excess_regret
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
-from switchpoint.neural.kernels.choice import using
 from switchpoint.sources import Draw
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.ensemble import over_members
@@ -34,10 +32,10 @@ class Validation:
     The networks are measured where they are: each device has those of some replicas.
     """
 
-    def __init__(self, config: TrainConfig, mesh: Mesh, kernels: str = "auto") -> None:
+    def __init__(self, config: TrainConfig, mesh: Mesh) -> None:
         self._excess = jax.jit(
             jax.shard_map(
-                functools.partial(_excess, kernels),
+                _excess,
                 mesh=mesh,
                 in_specs=(PartitionSpec("replica"), PartitionSpec(), PartitionSpec()),
                 out_specs=PartitionSpec("replica"),
@@ -63,14 +61,10 @@ class Validation:
 
 
 def _excess(
-    kernels: str,
-    networks: Network,
-    draw: Draw,
-    optimum: Float[Array, "sequence time alphabet"],
+    networks: Network, draw: Draw, optimum: Float[Array, "sequence time alphabet"]
 ) -> Float[Array, "replica sequence"]:
     def of_one(network: Network) -> Float[Array, " sequence"]:
         log_probs = network.log_probs_of_known(draw.symbols)
         return jnp.sum(excess_regret(draw, log_probs, optimum), axis=-1)
 
-    with using(kernels):
-        return over_members(of_one, networks)
+    return over_members(of_one, networks)

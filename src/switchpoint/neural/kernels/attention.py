@@ -1,8 +1,8 @@
-"""Causal attention, forward and backward: scores are made on the chip and never leave it.
+"""Causal attention, forward and backward: the scores never leave the chip.
 
-A head has 16 columns. In `query` the first 8 are the query and the rest are zero; in `pair` the
+A head has 16 columns. In `query` the first 8 are the query and the rest are zero; in `kv` the
 first 8 are the key and the rest the value, so that a product with a query is with the key alone,
-and the last 8 columns of a mean of pairs are the mean of the values. Scores are in units of
+and the last 8 columns of a weighted mean of `kv` are that of the values. Scores are in units of
 log 2. Rows are all times of all sequences, one sequence after another.
 """
 
@@ -16,265 +16,247 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
 from switchpoint.neural.blocks import HEADS
-from switchpoint.neural.kernels.arithmetic import dot
-from switchpoint.neural.kernels.call import NARROW, Shape, call
-from switchpoint.neural.kernels.rows import Layer
+from switchpoint.neural.kernels.common import FP16, Shape, call, dot
+from switchpoint.neural.kernels.token_wise import Activations, Layer
 
-PAIR = 16
+HEAD = 16
 """The columns of a head."""
 
-_UNSEEN = -1e30
+_MASKED = -1e30
 
 
-class Scope(NamedTuple):
-    """What scores depend on besides queries and keys; static, or the same for all layers."""
+class AttentionSpec(NamedTuple):
+    """What scores depend on besides queries and keys; static, and the same for all layers."""
 
     time: int
     """How many rows a sequence has."""
     context: int | None
-    """How many keys a query sees, its own included; None for all before it."""
-    waves: int
-    """How many columns of a head tell positions; none where they are told otherwise."""
+    """How many keys a query attends to, its own included; None for all before it."""
+    rank: int
+    """The columns per head of relative positions; 0 where positions are encoded otherwise."""
     alibi: bool
-    """Whether each head takes its slope times the distance from a score."""
+    """Whether each head subtracts its slope times the distance from a score."""
 
 
-class Blocks(NamedTuple):
-    """How a kernel is cut: queries and keys at a time, and what the compiler is told."""
+class BlockSizes(NamedTuple):
+    """How many queries and keys a program takes at a time."""
 
     queries: int
     keys: int
-    warps: int
-    stages: int
 
-    def within(self, time: int) -> "Blocks":
+    def within(self, time: int) -> "BlockSizes":
         """The same for sequences that may be shorter."""
-        return self._replace(queries=min(self.queries, time), keys=min(self.keys, time))
+        return BlockSizes(min(self.queries, time), min(self.keys, time))
 
 
-FORWARD = Blocks(queries=64, keys=64, warps=4, stages=2)
-OF_QUERIES = Blocks(queries=64, keys=64, warps=4, stages=2)
-OF_PAIRS = Blocks(queries=64, keys=64, warps=4, stages=2)
-LONGEST = 64
-"""Of blocks: longer sequences have a multiple of it."""
+BLOCKS = BlockSizes(queries=64, keys=64)
+"""The length of a sequence is a multiple of both, or below them a power of two."""
 
 
 def forward(
     layer: Layer,
-    query: Float[Array, "layers rows heads_pair"],
-    pair: Float[Array, "layers rows heads_pair"],
-    where: Float[Array, "layers rows heads_waves"] | None,
-    waves: Float[Array, "time waves"] | None,
-    means: Float[Array, "layers rows heads_pair"],
-    sizes: Float[Array, "layers heads rows"],
-    scope: Scope,
-) -> list[Array]:
-    """The means and sizes (the logarithm of the sum of a query's weights), one layer's set."""
-    blocks = FORWARD.within(scope.time)
-    rows, heads = query.shape[1], query.shape[2] // PAIR
-    positional = () if where is None else (where, waves)
-    return call(
-        partial(_forward, scope=scope, blocks=blocks),
+    saved: Activations,
+    rel_key: Float[Array, "time rank"] | None,
+    spec: AttentionSpec,
+) -> Activations:
+    """The activations with this layer's attention, and the log-sum-exp of its scores."""
+    blocks = BLOCKS.within(spec.time)
+    rows, heads = saved.query.shape[1], saved.query.shape[2] // HEAD
+    positions = () if rel_key is None else (saved.rel_query, rel_key)
+    attn_out, lse = call(
+        partial(_forward, spec=spec, blocks=blocks),
         "attend",
-        (scope.time // blocks.queries, heads, rows // scope.time),
-        (layer, query, pair, *positional),
-        (means, sizes),
-        warps=blocks.warps,
-        stages=blocks.stages,
+        (spec.time // blocks.queries, heads, rows // spec.time),
+        (layer, saved.query, saved.kv, *positions),
+        (saved.attn_out, saved.lse),
     )
+    return saved._replace(attn_out=attn_out, lse=lse)
 
 
 def backward(
     layer: Layer,
-    query: Float[Array, "layers rows heads_pair"],
-    pair: Float[Array, "layers rows heads_pair"],
-    where: Float[Array, "layers rows heads_waves"] | None,
-    waves: Float[Array, "time waves"] | None,
-    means: Float[Array, "layers rows heads_pair"],
-    sizes: Float[Array, "layers heads rows"],
-    d_means: Float[Array, "rows heads_pair"],
-    scope: Scope,
+    saved: Activations,
+    rel_key: Float[Array, "time rank"] | None,
+    d_attn_out: Float[Array, "rows heads_columns"],
+    spec: AttentionSpec,
 ) -> list[Array]:
-    """The derivatives of pairs and queries, and of where queries are if that is given.
+    """The gradients of `kv`, of `query`, and of `rel_query` where positions are relative.
 
-    The last 8 columns of a query's derivative mean nothing. Scores are made twice, once for the
-    queries and once for the pairs: what one pass would have to hold does not fit on the chip.
+    The last 8 columns of a query's gradient mean nothing. Scores are computed twice, once for the
+    queries and once for the keys: what a single pass would have to hold does not fit on the chip.
     """
+    query, kv, rel_query, attn_out, lse = saved[1:]
     _, rows, columns = query.shape
-    heads, batch = columns // PAIR, rows // scope.time
-    positional = () if where is None else (where, waves)
-    made: list[Shape] = [((heads, rows), jnp.float32), ((rows, columns), NARROW)]
-    if where is not None:
-        made.append((where.shape[1:], NARROW))
-    blocks = OF_QUERIES.within(scope.time)
-    shared, *slopes = call(
-        partial(_of_queries, scope=scope, blocks=blocks),
-        "attend_queries",
-        (scope.time // blocks.queries, heads, batch),
-        (layer, query, pair, means, sizes, d_means, *positional),
-        made=made,
-        warps=blocks.warps,
-        stages=blocks.stages,
+    heads, batch = columns // HEAD, rows // spec.time
+    positions = () if rel_key is None else (rel_query, rel_key)
+    outputs: list[Shape] = [((heads, rows), jnp.float32), ((rows, columns), FP16)]
+    if rel_query is not None:
+        outputs.append((rel_query.shape[1:], FP16))
+    blocks = BLOCKS.within(spec.time)
+    delta, *d_queries = call(
+        partial(_backward_queries, spec=spec, blocks=blocks),
+        "attend_backward_queries",
+        (spec.time // blocks.queries, heads, batch),
+        (layer, query, kv, attn_out, lse, d_attn_out, *positions),
+        outputs=outputs,
     )
-    blocks = OF_PAIRS.within(scope.time)
-    (d_pair,) = call(
-        partial(_of_pairs, scope=scope, blocks=blocks),
-        "attend_pairs",
-        (scope.time // blocks.keys, heads, batch),
-        (layer, query, pair, sizes, d_means, shared, *positional),
-        made=[((rows, columns), NARROW)],
-        warps=blocks.warps,
-        stages=blocks.stages,
+    (d_kv,) = call(
+        partial(_backward_kv, spec=spec, blocks=blocks),
+        "attend_backward_kv",
+        (spec.time // blocks.keys, heads, batch),
+        (layer, query, kv, lse, d_attn_out, delta, *positions),
+        outputs=[((rows, columns), FP16)],
     )
-    return [d_pair, *slopes]
+    return [d_kv, *d_queries]
 
 
-def _forward(layer: Layer, query: Any, pair: Any, *rest: Any, scope: Scope, blocks: Blocks) -> None:
-    *positional, means, sizes = rest
+def _forward(
+    layer: Layer, query: Any, kv: Any, *rest: Any, spec: AttentionSpec, blocks: BlockSizes
+) -> None:
+    *positions, attn_out, lse = rest
     block, head, sequence = (pl.program_id(axis) for axis in range(3))
-    begin = sequence * scope.time
+    begin = sequence * spec.time
     rows = pl.ds(begin + block * blocks.queries, blocks.queries)
-    own = pl.ds(head * PAIR, PAIR)
-    here = query[layer.place[0], rows, own]
-    at = _places(positional, layer.place[0], rows, head, scope)
+    columns = pl.ds(head * HEAD, HEAD)
+    queries = query[layer.slot[0], rows, columns]
+    rel_queries = _rel_queries(positions, layer.slot[0], rows, head, spec)
 
     def add(masked: bool, index: Any, carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         highest, total, mean = carry
         first = index * blocks.keys
-        seen = pair[layer.place[0], pl.ds(begin + first, blocks.keys), own]
-        scores = _scores(here, seen, at, _waves(positional, first, blocks))
-        scores = _with_distance(scores, block * blocks.queries, first, masked, head, scope)
+        keys = kv[layer.slot[0], pl.ds(begin + first, blocks.keys), columns]
+        scores = _scores(queries, keys, rel_queries, _rel_keys(positions, first, blocks))
+        scores = _with_distance(scores, block * blocks.queries, first, masked, head, spec)
         higher = jnp.maximum(highest, jnp.max(scores, axis=1))
         weights = jnp.exp2(scores - higher[:, None])
-        shrink = jnp.exp2(highest - higher)
-        mean = mean * shrink[:, None] + dot(weights.astype(NARROW), seen)
-        return higher, total * shrink + jnp.sum(weights, axis=1), mean
+        rescale = jnp.exp2(highest - higher)
+        mean = mean * rescale[:, None] + dot(weights.astype(FP16), keys)
+        return higher, total * rescale + jnp.sum(weights, axis=1), mean
 
     carry = (
-        jnp.full(blocks.queries, _UNSEEN, jnp.float32),
+        jnp.full(blocks.queries, _MASKED, jnp.float32),
         jnp.zeros(blocks.queries, jnp.float32),
-        jnp.zeros((blocks.queries, PAIR), jnp.float32),
+        jnp.zeros((blocks.queries, HEAD), jnp.float32),
     )
-    # Blocks of keys before the queries are seen whole, unless a context ends inside them.
-    whole, end = _seen_blocks(block, blocks)
-    carry = lax.fori_loop(_int(0), whole, partial(add, scope.context is not None), carry)
+    # Blocks of keys before the queries need no mask, unless a context ends inside them.
+    whole, end = _visible_blocks(block, blocks)
+    carry = lax.fori_loop(_int(0), whole, partial(add, spec.context is not None), carry)
     highest, total, mean = lax.fori_loop(whole, end, partial(add, True), carry)
-    means[layer.place[0], rows, own] = (mean / total[:, None]).astype(NARROW)
-    sizes[layer.place[0], head, rows] = highest + jnp.log2(total)
+    attn_out[layer.slot[0], rows, columns] = (mean / total[:, None]).astype(FP16)
+    lse[layer.slot[0], head, rows] = highest + jnp.log2(total)
 
 
-def _of_queries(
+def _backward_queries(
     layer: Layer,
     query: Any,
-    pair: Any,
-    means: Any,
-    sizes: Any,
-    d_means: Any,
+    kv: Any,
+    attn_out: Any,
+    lse: Any,
+    d_attn_out: Any,
     *rest: Any,
-    scope: Scope,
-    blocks: Blocks,
+    spec: AttentionSpec,
+    blocks: BlockSizes,
 ) -> None:
-    """The derivatives of some queries, and what all derivatives of their scores share."""
-    count = 2 if scope.waves else 0
-    positional, (shares, d_query, *d_where) = rest[:count], rest[count:]
+    """The gradients of some queries, and each row's `delta`: its output times that's gradient."""
+    count = 2 if spec.rank else 0
+    positions, (deltas, d_query, *d_rel_query) = rest[:count], rest[count:]
     block, head, sequence = (pl.program_id(axis) for axis in range(3))
-    begin = sequence * scope.time
+    begin = sequence * spec.time
     rows = pl.ds(begin + block * blocks.queries, blocks.queries)
-    own = pl.ds(head * PAIR, PAIR)
-    here = query[layer.place[0], rows, own]
-    at = _places(positional, layer.place[0], rows, head, scope)
-    size = sizes[layer.place[0], head, rows][:, None]
-    slope = d_means[rows, own]
-    mean = means[layer.place[0], rows, own].astype(jnp.float32)
-    share = jnp.sum(slope.astype(jnp.float32) * mean, axis=1) * math.log(2)
-    shares[head, rows] = share
-    scaled = (slope.astype(jnp.float32) * math.log(2)).astype(NARROW)
+    columns = pl.ds(head * HEAD, HEAD)
+    queries = query[layer.slot[0], rows, columns]
+    rel_queries = _rel_queries(positions, layer.slot[0], rows, head, spec)
+    normaliser = lse[layer.slot[0], head, rows][:, None]
+    d_out = d_attn_out[rows, columns]
+    out = attn_out[layer.slot[0], rows, columns].astype(jnp.float32)
+    delta = jnp.sum(d_out.astype(jnp.float32) * out, axis=1) * math.log(2)
+    deltas[head, rows] = delta
+    scaled = (d_out.astype(jnp.float32) * math.log(2)).astype(FP16)
 
     def add(masked: bool, index: Any, totals: tuple[Any, ...]) -> tuple[Any, ...]:
         first = index * blocks.keys
-        seen = pair[layer.place[0], pl.ds(begin + first, blocks.keys), own]
-        waves = _waves(positional, first, blocks)
-        scores = _scores(here, seen, at, waves)
-        scores = _with_distance(scores, block * blocks.queries, first, masked, head, scope)
-        d_scores = jnp.exp2(scores - size) * (dot(scaled, seen.T) - share[:, None])
-        d_scores = d_scores.astype(NARROW)
-        sides = (seen,) if waves is None else (seen, waves)
+        keys = kv[layer.slot[0], pl.ds(begin + first, blocks.keys), columns]
+        rel_keys = _rel_keys(positions, first, blocks)
+        scores = _scores(queries, keys, rel_queries, rel_keys)
+        scores = _with_distance(scores, block * blocks.queries, first, masked, head, spec)
+        d_scores = jnp.exp2(scores - normaliser) * (dot(scaled, keys.T) - delta[:, None])
+        d_scores = d_scores.astype(FP16)
+        sides = (keys,) if rel_keys is None else (keys, rel_keys)
         return tuple(total + dot(d_scores, side) for total, side in zip(totals, sides, strict=True))
 
-    widths = (PAIR, scope.waves) if scope.waves else (PAIR,)
+    widths = (HEAD, spec.rank) if spec.rank else (HEAD,)
     totals = tuple(jnp.zeros((blocks.queries, width), jnp.float32) for width in widths)
-    whole, end = _seen_blocks(block, blocks)
-    totals = lax.fori_loop(_int(0), whole, partial(add, scope.context is not None), totals)
+    whole, end = _visible_blocks(block, blocks)
+    totals = lax.fori_loop(_int(0), whole, partial(add, spec.context is not None), totals)
     totals = lax.fori_loop(whole, end, partial(add, True), totals)
-    d_query[rows, own] = totals[0].astype(NARROW)
-    if scope.waves:
-        d_where[0][rows, pl.ds(head * scope.waves, scope.waves)] = totals[1].astype(NARROW)
+    d_query[rows, columns] = totals[0].astype(FP16)
+    if spec.rank:
+        d_rel_query[0][rows, pl.ds(head * spec.rank, spec.rank)] = totals[1].astype(FP16)
 
 
-def _of_pairs(
+def _backward_kv(
     layer: Layer,
     query: Any,
-    pair: Any,
-    sizes: Any,
-    d_means: Any,
-    shares: Any,
+    kv: Any,
+    lse: Any,
+    d_attn_out: Any,
+    deltas: Any,
     *rest: Any,
-    scope: Scope,
-    blocks: Blocks,
+    spec: AttentionSpec,
+    blocks: BlockSizes,
 ) -> None:
-    """The derivatives of some pairs; scores are transposed, so that sums over queries are not."""
-    *positional, d_pair = rest
+    """The gradients of some keys and values, by transposed scores: sums over queries need none."""
+    *positions, d_kv = rest
     block, head, sequence = (pl.program_id(axis) for axis in range(3))
-    begin = sequence * scope.time
+    begin = sequence * spec.time
     first = block * blocks.keys
-    keys = pl.ds(begin + first, blocks.keys)
-    own = pl.ds(head * PAIR, PAIR)
-    seen = pair[layer.place[0], keys, own]
-    scaled = (seen.astype(jnp.float32) * math.log(2)).astype(NARROW)
-    waves = _waves(positional, first, blocks)
+    key_rows = pl.ds(begin + first, blocks.keys)
+    columns = pl.ds(head * HEAD, HEAD)
+    keys = kv[layer.slot[0], key_rows, columns]
+    scaled = (keys.astype(jnp.float32) * math.log(2)).astype(FP16)
+    rel_keys = _rel_keys(positions, first, blocks)
 
     def add(masked: bool, index: Any, total: Any) -> Any:
         start = index * blocks.queries
         rows = pl.ds(begin + start, blocks.queries)
-        here = query[layer.place[0], rows, own]
-        slope = d_means[rows, own]
-        scores = _scores(seen, here, waves, _places(positional, layer.place[0], rows, head, scope))
-        scores = _with_distance(scores, start, first, masked, head, scope, keys_first=True)
-        weights = jnp.exp2(scores - sizes[layer.place[0], head, rows][None, :])
-        d_scores = weights * (dot(scaled, slope.T) - shares[head, rows][None, :])
-        total += dot(weights.astype(NARROW), slope)
-        return total + dot(d_scores.astype(NARROW), here)
+        queries = query[layer.slot[0], rows, columns]
+        d_out = d_attn_out[rows, columns]
+        rel_queries = _rel_queries(positions, layer.slot[0], rows, head, spec)
+        scores = _scores(keys, queries, rel_keys, rel_queries)
+        scores = _with_distance(scores, start, first, masked, head, spec, keys_first=True)
+        weights = jnp.exp2(scores - lse[layer.slot[0], head, rows][None, :])
+        d_scores = weights * (dot(scaled, d_out.T) - deltas[head, rows][None, :])
+        total += dot(weights.astype(FP16), d_out)
+        return total + dot(d_scores.astype(FP16), queries)
 
-    total = jnp.zeros((blocks.keys, PAIR), jnp.float32)
+    total = jnp.zeros((blocks.keys, HEAD), jnp.float32)
     low = lax.div(first, _int(blocks.queries))
     whole = lax.div(first + (blocks.keys + blocks.queries - 1), _int(blocks.queries))
-    end = _int(scope.time // blocks.queries)
+    end = _int(spec.time // blocks.queries)
     total = lax.fori_loop(low, whole, partial(add, True), total)
-    total = lax.fori_loop(whole, end, partial(add, scope.context is not None), total)
-    d_pair[keys, own] = total.astype(NARROW)
+    total = lax.fori_loop(whole, end, partial(add, spec.context is not None), total)
+    d_kv[key_rows, columns] = total.astype(FP16)
 
 
-def _seen_blocks(block: Any, blocks: Blocks) -> tuple[Any, Any]:
-    """How many blocks of keys the queries see whole, and at all."""
+def _visible_blocks(block: Any, blocks: BlockSizes) -> tuple[Any, Any]:
+    """How many blocks of keys come before all of the queries, and before the last of them."""
     first = block * blocks.queries
     end = lax.div(first + (blocks.queries + blocks.keys - 1), _int(blocks.keys))
     return lax.div(first, _int(blocks.keys)), end
 
 
-def _places(positional: Any, layer: Any, rows: Any, head: Any, scope: Scope) -> Any:
-    if not positional:
-        return None
-    return positional[0][layer, rows, pl.ds(head * scope.waves, scope.waves)]
+def _rel_queries(positions: Any, slot: Any, rows: Any, head: Any, spec: AttentionSpec) -> Any:
+    return positions[0][slot, rows, pl.ds(head * spec.rank, spec.rank)] if positions else None
 
 
-def _waves(positional: Any, first: Any, blocks: Blocks) -> Any:
-    return positional[1][pl.ds(first, blocks.keys), :] if positional else None
+def _rel_keys(positions: Any, first: Any, blocks: BlockSizes) -> Any:
+    return positions[1][pl.ds(first, blocks.keys), :] if positions else None
 
 
-def _scores(left: Any, right: Any, left_places: Any, right_places: Any) -> Any:
+def _scores(left: Any, right: Any, rel_left: Any, rel_right: Any) -> Any:
     """Those of queries and keys, or of keys and queries."""
     scores = dot(left, right.T)
-    return scores if left_places is None else scores + dot(left_places, right_places.T)
+    return scores if rel_left is None else scores + dot(rel_left, rel_right.T)
 
 
 def _with_distance(
@@ -283,24 +265,24 @@ def _with_distance(
     first_key: Any,
     masked: bool,
     head: Any,
-    scope: Scope,
+    spec: AttentionSpec,
     keys_first: bool = False,
 ) -> Any:
-    """The scores less what distance takes from them, and unseen where the key is later."""
-    if not masked and not scope.alibi:
+    """The scores with ALiBi's penalty, and masked where the query must not see the key."""
+    if not masked and not spec.alibi:
         return scores
     down, across = (lax.broadcasted_iota(jnp.int32, scores.shape, axis) for axis in (0, 1))
     inside = across - down if keys_first else down - across
     distance = (first_query - first_key) + inside
-    if scope.alibi:
+    if spec.alibi:
         slope = jnp.exp2((head + 1).astype(jnp.float32) * (-8 / HEADS)) * math.log2(math.e)
         scores -= slope * distance.astype(jnp.float32)
     if not masked:
         return scores
-    seen = distance >= 0
-    if scope.context is not None:
-        seen &= distance < scope.context
-    return jnp.where(seen, scores, _UNSEEN)
+    visible = distance >= 0
+    if spec.context is not None:
+        visible &= distance < spec.context
+    return jnp.where(visible, scores, _MASKED)
 
 
 def _int(value: int) -> Any:

@@ -1,6 +1,5 @@
 """The steps of an LSTM, forward and backward, each in one launch."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,22 +8,16 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Float, Int
 
 from switchpoint.neural.kernels import stack as stacks
-from switchpoint.neural.kernels.arithmetic import dot
-from switchpoint.neural.kernels.call import NARROW, WIDE, unwritten
-from switchpoint.neural.kernels.launch import Tiles, begun, run_steps
-from switchpoint.neural.kernels.part import part_of
-from switchpoint.neural.kernels.sums import said_by_next, sums_before
+from switchpoint.neural.kernels.common import BF16, FP16, dot, empty, ring_buffer
+from switchpoint.neural.kernels.steps import TileContext, Tiles, run_steps
 
 _FORWARD = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
 _BACKWARD = Tiles(rows=64, units=64, inner=64, warps=4, stages=4)
-_AT_ONCE = 16  # units whose derivatives are made together: all would take too many registers
+_UNITS_AT_ONCE = 16  # in the backward pass: all would take too many registers
 
 
 class Trace(NamedTuple):
-    """What the backward pass needs of the forward pass: of each step the output and the gates.
-
-    And the cell before it, from which they make the one after it.
-    """
+    """What the backward pass needs: each step's output and gates, and the cell before it."""
 
     outputs: Float[Array, "time batch hidden"]
     cells: Float[Array, "time batch hidden"]
@@ -32,15 +25,12 @@ class Trace(NamedTuple):
     stack: stacks.Trace | None
 
 
-class Derivatives(NamedTuple):
-    """Those of the first cell and of the sums before the gates.
-
-    What belongs to step t is at the place t - 1, beside the outputs that it was multiplied by.
-    """
+class Gradients(NamedTuple):
+    """Those of the first cell and of the preactivations; those of step t are in slot t - 1."""
 
     cell: Float[Array, "batch hidden"]
-    sums: Float[Array, "time batch gates"]
-    stack: stacks.Derivatives | None
+    preactivations: Float[Array, "time batch gates"]
+    stack: stacks.Gradients | None
 
 
 def forward(
@@ -55,19 +45,19 @@ def forward(
     time, batch = tokens.shape
     hidden = weight.shape[0]
     tiles = _FORWARD.fitting(batch, hidden, hidden)
-    stack, stack_trace = stacks.forward_parts(stack, time, hidden // tiles.units)
+    stack, stack_trace = stacks.forward_buffers(stack, time, hidden // tiles.units)
     buffers = (
         cell,
-        begun(output, time, NARROW),
-        unwritten(weight, (time, batch, hidden), NARROW, "cells"),
-        unwritten(weight, (time, batch, 4 * hidden), NARROW, "gates"),
+        ring_buffer(output, time, FP16),
+        empty(weight, (time, batch, hidden), FP16, "cells"),
+        empty(weight, (time, batch, 4 * hidden), FP16, "gates"),
         stack_trace,
     )
     last, *trace = run_steps(
-        partial(_forward_step, tiles=tiles, count=time),
+        _forward_step,
         tiles,
         (batch // tiles.rows, hidden // tiles.units),
-        (tokens, table, weight.astype(NARROW), stack),
+        (tokens, table, weight.astype(FP16), stack),
         buffers,
         jnp.arange(time, dtype=jnp.int32),
         "lstm_forward",
@@ -81,19 +71,19 @@ def backward(
     trace: Trace,
     d_outputs: Float[Array, "time batch hidden"],
     d_cell: Float[Array, "batch hidden"],
-    d_stack: Float[Array, "batch places"] | None,
-) -> Derivatives:
-    """The derivatives; `d_cell` and `d_stack` are of the last."""
+    d_stack: Float[Array, "batch entries"] | None,
+) -> Gradients:
+    """The gradients; `d_cell` and `d_stack` are those of the last cell and stack."""
     time, batch, hidden = d_outputs.shape
     tiles = _BACKWARD.fitting(batch, hidden, 4 * hidden)
-    transposed, d_stack_trace = stacks.backward_parts(stack, time, hidden // tiles.units, d_stack)
-    return Derivatives(
+    transposed, gradients = stacks.backward_buffers(stack, time, hidden // tiles.units, d_stack)
+    return Gradients(
         *run_steps(
-            partial(_backward_step, tiles=tiles, count=time),
+            _backward_step,
             tiles,
             (batch // tiles.rows, hidden // tiles.units),
-            (weight.T.astype(WIDE), transposed, trace, d_outputs),
-            (d_cell, unwritten(weight, (time, batch, 4 * hidden), WIDE, "sums"), d_stack_trace),
+            (weight.T.astype(BF16), transposed, trace, d_outputs),
+            (d_cell, empty(weight, (time, batch, 4 * hidden), BF16, "preactivations"), gradients),
             jnp.arange(time - 1, -1, -1, dtype=jnp.int32),
             "lstm_backward",
         )
@@ -101,7 +91,7 @@ def backward(
 
 
 def _forward_step(
-    time: Any,
+    context: TileContext,
     tokens: Any,
     table: Any,
     weight: Any,
@@ -110,76 +100,75 @@ def _forward_step(
     outputs: Any,
     cells: Any,
     gates: Any,
-    stack_trace: Any,
-    *,
-    tiles: Tiles,
-    count: int,
+    trace: Any,
 ) -> None:
-    part = part_of(time, count, tiles)
-    t, rows, own = part.t, part.rows, part.own
-    columns = _columns(own, outputs)
-    write, forget, candidate, show = sums_before(
-        part, columns, tokens, table, weight, stack, outputs, stack_trace
+    t, rows, units = context.t, context.rows, context.units
+    columns = _gate_columns(units, outputs)
+    input_gate, forget_gate, cell_gate, output_gate = stacks.preactivations(
+        context, columns, tokens, table, weight, stack, outputs, trace
     )
-    write, forget, show = jax.nn.sigmoid(write), jax.nn.sigmoid(forget + 1), jax.nn.sigmoid(show)
-    candidate = jnp.tanh(candidate)
-    before = cell[rows, own]
-    after = forget * before + write * candidate
-    output = (show * jnp.tanh(after)).astype(NARROW)
-    cell[rows, own] = after
-    cells[t, rows, own] = before.astype(NARROW)
-    outputs[t, rows, own] = output
-    for gate, column in zip((write, forget, candidate, show), columns, strict=True):
-        gates[t, rows, column] = gate.astype(NARROW)
+    input_gate = jax.nn.sigmoid(input_gate)
+    forget_gate = jax.nn.sigmoid(forget_gate + 1)
+    output_gate = jax.nn.sigmoid(output_gate)
+    cell_gate = jnp.tanh(cell_gate)
+    before = cell[rows, units]
+    after = forget_gate * before + input_gate * cell_gate
+    output = (output_gate * jnp.tanh(after)).astype(FP16)
+    cell[rows, units] = after
+    cells[t, rows, units] = before.astype(FP16)
+    outputs[t, rows, units] = output
+    for gate, column in zip(
+        (input_gate, forget_gate, cell_gate, output_gate), columns, strict=True
+    ):
+        gates[t, rows, column] = gate.astype(FP16)
     if stack is not None:
-        stacks.store_share(part, stack_trace.written, dot(output, stack.write[own, :]))
+        stacks.store_partial(context, trace.written, dot(output, stack.write[units, :]))
 
 
 def _backward_step(
-    time: Any,
+    context: TileContext,
     weight: Any,
     stack: Any,
     trace: Trace,
     d_outputs: Any,
     d_cell: Any,
-    d_sums: Any,
-    d_stack_trace: Any,
-    *,
-    tiles: Tiles,
-    count: int,
+    d_preactivations: Any,
+    gradients: Any,
 ) -> None:
-    part = part_of(time, count, tiles)
-    t, rows = part.t, part.rows
-    width = min(tiles.units, _AT_ONCE)
-    pieces = [pl.ds(part.own.start + i, width) for i in range(0, tiles.units, width)]
-    d_from_next = said_by_next(part, pieces, weight, stack, trace.stack, d_sums, d_stack_trace)
-    d_top = jnp.zeros((tiles.rows, stacks.COLUMNS), jnp.float32)
-    for own, d_output in zip(pieces, d_from_next, strict=True):
-        columns = _columns(own, d_outputs)
-        write, forget, candidate, show = (
+    t, rows = context.t, context.rows
+    start, size = context.units.start, context.units.size
+    width = min(size, _UNITS_AT_ONCE)
+    parts = [pl.ds(start + i, width) for i in range(0, size, width)]
+    d_from_next = stacks.grad_from_next_step(
+        context, parts, weight, stack, trace.stack, d_preactivations, gradients
+    )
+    d_top = jnp.zeros((rows.size, stacks.COLUMNS), jnp.float32)
+    for units, d_output in zip(parts, d_from_next, strict=True):
+        columns = _gate_columns(units, d_outputs)
+        input_gate, forget_gate, cell_gate, output_gate = (
             trace.gates[t, rows, column].astype(jnp.float32) for column in columns
         )
-        before = trace.cells[t, rows, own].astype(jnp.float32)
-        squashed = jnp.tanh(forget * before + write * candidate)
-        d_output += d_outputs[t, rows, own]
-        d_after = d_cell[rows, own] + d_output * show * (1 - squashed**2)
-        slopes = (
-            d_after * candidate * write * (1 - write),
-            d_after * before * forget * (1 - forget),
-            d_after * write * (1 - candidate**2),
-            d_output * squashed * show * (1 - show),
+        before = trace.cells[t, rows, units].astype(jnp.float32)
+        squashed = jnp.tanh(forget_gate * before + input_gate * cell_gate)
+        d_output += d_outputs[t, rows, units]
+        d_after = d_cell[rows, units] + d_output * output_gate * (1 - squashed**2)
+        d_gates = (
+            d_after * cell_gate * input_gate * (1 - input_gate),
+            d_after * before * forget_gate * (1 - forget_gate),
+            d_after * input_gate * (1 - cell_gate**2),
+            d_output * squashed * output_gate * (1 - output_gate),
         )
-        d_cell[rows, own] = d_after * forget
-        for slope, column in zip(slopes, columns, strict=True):
-            d_sum = slope.astype(WIDE)
-            d_sums[part.previous, rows, column] = d_sum
+        d_cell[rows, units] = d_after * forget_gate
+        for d_gate, column in zip(d_gates, columns, strict=True):
+            d_preactivation = d_gate.astype(BF16)
+            d_preactivations[context.previous, rows, column] = d_preactivation
             if stack is not None:
-                d_top += dot(d_sum, stack.read[column, :])
+                d_top += dot(d_preactivation, stack.read[column, :])
     if stack is not None:
-        stacks.store_share(part, d_stack_trace.tops, d_top)
+        stacks.store_partial(context, gradients.tops, d_top)
 
 
-def _columns(own: Any, outputs: Any) -> list[Any]:
-    """Where the sums of each gate are for these units."""
+def _gate_columns(units: Any, outputs: Any) -> list[Any]:
+    """The columns of each gate for these units."""
     hidden = outputs.shape[-1]
-    return [pl.ds(gate * hidden + own.start, own.size) for gate in range(4)]
+    return [pl.ds(gate * hidden + units.start, units.size) for gate in range(4)]

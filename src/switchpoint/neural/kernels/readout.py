@@ -1,9 +1,8 @@
-"""The read-out of a recurrence: all its dense layers in one kernel, forward and backward.
+"""The read-out of a recurrent network: all its dense layers in one kernel, forward and backward.
 
-Nothing but the logits is kept: what the layers make between them is made again for the gradient.
+Nothing but the logits is kept: hidden layers are computed again for the gradient.
 """
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -13,15 +12,23 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
 from switchpoint.neural.dense import Perceptron
-from switchpoint.neural.kernels.arithmetic import dot, largest, largest_divisor, product
-from switchpoint.neural.kernels.call import NARROW, WIDE, call
+from switchpoint.neural.kernels.common import (
+    BF16,
+    FP16,
+    call,
+    dot,
+    largest_divisor,
+    max_abs,
+    weight_gradient,
+)
 
 LOGITS = 16
-"""The columns of the last layer: logits, and then zeros."""
+"""The columns of the last layer: logits, padded with zeros."""
 
-ROWS, WARPS, STAGES = 64, 4, 2
+ROWS = 64
+"""How many rows a program takes."""
 
-_AT_ONCE = 64  # of the outputs
+_INNER = 64  # of the outputs at a time
 
 
 def forward(
@@ -34,10 +41,8 @@ def forward(
         _forward,
         "read_out",
         (-(-rows // ROWS),),
-        (_whole(outputs), [weight.astype(NARROW) for weight in weights], biases),
-        made=[((_padded(rows), LOGITS), jnp.float32)],
-        warps=WARPS,
-        stages=STAGES,
+        (_pad_rows(outputs), [weight.astype(FP16) for weight in weights], biases),
+        outputs=[((_padded(rows), LOGITS), jnp.float32)],
     )
     return logits[:rows, : _alphabet(readout)]
 
@@ -47,51 +52,49 @@ def backward(
     outputs: Float[Array, "rows hidden"],
     d_logits: Float[Array, "rows alphabet"],
 ) -> tuple[Perceptron, Float[Array, "rows hidden"]]:
-    """The derivatives of the layers and of the outputs."""
+    """The gradients of the layers and of the outputs."""
     weights, biases = _parts(readout)
     rows, hidden = outputs.shape
-    more, count = _padded(rows), _padded(rows) // ROWS
-    size = largest(d_logits)
-    wider = ((0, more - rows), (0, LOGITS - d_logits.shape[1]))
-    slopes = jnp.pad(d_logits / size, wider).astype(NARROW)
-    widths = [bias.shape[0] for bias in biases]
-    inner = widths[:-1]
-    outputs = _whole(outputs)
-    d_outputs, *found = call(
-        partial(_backward, layers=len(weights)),
+    padded, count = _padded(rows), _padded(rows) // ROWS
+    scale = max_abs(d_logits)
+    padding = ((0, padded - rows), (0, LOGITS - d_logits.shape[1]))
+    scaled = jnp.pad(d_logits / scale, padding).astype(FP16)
+    widths = [bias.shape[0] for bias in biases][:-1]
+    inner = len(widths)
+    outputs = _pad_rows(outputs)
+    d_outputs, *results = call(
+        _backward,
         "read_out_backward",
         (count,),
         (
             outputs,
-            [weight.astype(NARROW) for weight in weights],
+            [weight.astype(FP16) for weight in weights],
             biases,
-            [weight.T.astype(NARROW) for weight in weights],
-            slopes,
-            size[None],
+            [weight.T.astype(FP16) for weight in weights],
+            scaled,
+            scale[None],
         ),
-        made=[
-            ((more, hidden), WIDE),
-            *[((more, width), NARROW) for width in inner],
-            *[((more, width), NARROW) for width in inner],
-            *[((count, width), jnp.float32) for width in inner],
+        outputs=[
+            ((padded, hidden), BF16),
+            *[((padded, width), FP16) for width in widths],
+            *[((padded, width), FP16) for width in widths],
+            *[((count, width), jnp.float32) for width in widths],
         ],
-        warps=WARPS,
-        stages=STAGES,
     )
-    made, d_sums, d_biases = (found[i * len(inner) : (i + 1) * len(inner)] for i in range(3))
-    pairs = zip([outputs, *made], [*d_sums, slopes], strict=True)
-    d_weights = [product(a, b) * size for a, b in pairs]
-    d_bias = [*(part.sum(0) * size for part in d_biases), d_logits.sum(0)]
+    hidden_layers, d_hidden, d_biases = (results[i * inner : (i + 1) * inner] for i in range(3))
+    pairs = zip([outputs, *hidden_layers], [*d_hidden, scaled], strict=True)
+    d_weights = [weight_gradient(a, b) * scale for a, b in pairs]
+    d_bias = [*(part.sum(0) * scale for part in d_biases), d_logits.sum(0)]
     return _like(readout, d_weights, d_bias), d_outputs[:rows]
 
 
 def _forward(outputs: Any, weights: Any, biases: Any, logits: Any) -> None:
     rows = pl.ds(pl.program_id(0) * ROWS, ROWS)
     layers = list(zip(weights, biases, strict=True))
-    total = _first_sums(outputs, rows, *layers[0])
+    total = _first_layer(outputs, rows, *layers[0])
     for weight, bias in layers[1:]:
-        active = jnp.maximum(total, 0).astype(NARROW)
-        total = dot(active, _all(weight)) + _row(bias)
+        active = jnp.maximum(total, 0).astype(FP16)
+        total = dot(active, weight[:, :]) + bias[:][None, :]
     logits[rows, :] = total
 
 
@@ -100,67 +103,54 @@ def _backward(
     weights: Any,
     biases: Any,
     transposed: Any,
-    slopes: Any,
-    size: Any,
+    d_logits: Any,
+    scale: Any,
     d_outputs: Any,
-    *made: Any,
-    layers: int,
+    *results: Any,
 ) -> None:
-    actives, d_sums, d_biases = (made[i * (layers - 1) : (i + 1) * (layers - 1)] for i in range(3))
+    inner = len(weights) - 1
+    hidden_layers, d_hidden, d_biases = (results[i * inner : (i + 1) * inner] for i in range(3))
     block = pl.program_id(0)
     rows = pl.ds(block * ROWS, ROWS)
     active: list[Any] = []
-    for k in range(layers - 1):
+    for k in range(inner):
         if k == 0:
-            total = _first_sums(outputs, rows, weights[0], biases[0])
+            total = _first_layer(outputs, rows, weights[0], biases[0])
         else:
-            total = dot(active[-1], _all(weights[k])) + _row(biases[k])
-        active.append(jnp.maximum(total, 0).astype(NARROW))
-        actives[k][rows, :] = active[-1]
-    slope = slopes[rows, :]
-    for k in range(layers - 1, 0, -1):
-        exact = jnp.where(active[k - 1] > 0, dot(slope, _all(transposed[k])), 0.0)
+            total = dot(active[-1], weights[k][:, :]) + biases[k][:][None, :]
+        active.append(jnp.maximum(total, 0).astype(FP16))
+        hidden_layers[k][rows, :] = active[-1]
+    gradient = d_logits[rows, :]
+    for k in range(inner, 0, -1):
+        exact = jnp.where(active[k - 1] > 0, dot(gradient, transposed[k][:, :]), 0.0)
         d_biases[k - 1][block, :] = jnp.sum(exact, axis=0)
-        slope = exact.astype(NARROW)
-        d_sums[k - 1][rows, :] = slope
-    hidden = d_outputs.shape[1]
-    cut = largest_divisor(hidden, _AT_ONCE)
+        gradient = exact.astype(FP16)
+        d_hidden[k - 1][rows, :] = gradient
+    size = largest_divisor(d_outputs.shape[1], _INNER)
 
-    def put(part: Any, _: None) -> None:
-        columns = pl.ds(part * cut, cut)
-        found = dot(slope, transposed[0][_every(transposed[0]), columns]) * size[0]
-        d_outputs[rows, columns] = found.astype(WIDE)
+    def store(part: Any, _: None) -> None:
+        columns = pl.ds(part * size, size)
+        d_output = dot(gradient, transposed[0][:, columns]) * scale[0]
+        d_outputs[rows, columns] = d_output.astype(BF16)
 
-    lax.fori_loop(0, hidden // cut, put, None)
+    lax.fori_loop(0, d_outputs.shape[1] // size, store, None)
 
 
-def _first_sums(outputs: Any, rows: Any, weight: Any, bias: Any) -> Any:
-    """What the outputs make of the first layer, some of them at a time."""
+def _first_layer(outputs: Any, rows: Any, weight: Any, bias: Any) -> Any:
+    """The preactivations of the first layer, summed over a few outputs at a time."""
     hidden, width = weight.shape
-    size = largest_divisor(hidden, _AT_ONCE)
+    size = largest_divisor(hidden, _INNER)
 
     def add(part: Any, total: Any) -> Any:
         terms = pl.ds(part * size, size)
         return total + dot(outputs[rows, terms], weight[terms, :])
 
     zero = jnp.zeros((ROWS, width), jnp.float32)
-    return lax.fori_loop(0, hidden // size, add, zero) + _row(bias)
-
-
-def _every(matrix: Any) -> Any:
-    return pl.ds(0, matrix.shape[0])
-
-
-def _all(matrix: Any) -> Any:
-    return matrix[_every(matrix), :]
-
-
-def _row(bias: Any) -> Any:
-    return bias[pl.ds(0, bias.shape[0])][None, :]
+    return lax.fori_loop(0, hidden // size, add, zero) + bias[:][None, :]
 
 
 def _parts(readout: Perceptron) -> tuple[list[Array], list[Array]]:
-    """Weights and biases, those of the last layer with zeros for what is no logit."""
+    """Weights and biases, those of the last layer padded with zeros."""
     *layers, last = readout.layers
     more = LOGITS - last.bias.shape[0]
     weights = [layer.weight for layer in layers] + [jnp.pad(last.weight, ((0, 0), (0, more)))]
@@ -168,7 +158,7 @@ def _parts(readout: Perceptron) -> tuple[list[Array], list[Array]]:
 
 
 def _like(readout: Perceptron, weights: list[Array], biases: list[Array]) -> Perceptron:
-    """The derivatives in the places of the weights."""
+    """The gradients in the structure of the read-out."""
     alphabet = _alphabet(readout)
     weights = [*weights[:-1], weights[-1][:, :alphabet]]
     biases = [*biases[:-1], biases[-1][:alphabet]]
@@ -184,6 +174,6 @@ def _padded(rows: int) -> int:
     return -(-rows // ROWS) * ROWS
 
 
-def _whole(outputs: Float[Array, "rows hidden"]) -> Float[Array, "more hidden"]:
+def _pad_rows(outputs: Float[Array, "rows hidden"]) -> Float[Array, "padded hidden"]:
     """The outputs with rows of zeros, so that all tiles are full."""
     return jnp.pad(outputs, ((0, _padded(len(outputs)) - len(outputs)), (0, 0)))

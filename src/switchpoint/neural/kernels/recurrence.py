@@ -1,4 +1,4 @@
-"""Recurrences by kernels: the same function as the plain path, with its own derivative."""
+"""Recurrent networks by kernels: the same function as the plain path, with a custom gradient."""
 
 from typing import Any
 
@@ -12,37 +12,36 @@ from switchpoint.neural.cells import Cell, LSTMCarry, LSTMCell, RNNCell
 from switchpoint.neural.dense import Perceptron
 from switchpoint.neural.kernels import lstm, rnn
 from switchpoint.neural.kernels import readout as readouts
-from switchpoint.neural.kernels.arithmetic import product
-from switchpoint.neural.kernels.call import WIDE
-from switchpoint.neural.kernels.stack import COLUMNS, MOST_VALUES, Stack, padded, value_first
-from switchpoint.neural.stack import StackCarry, StackCell, moved
+from switchpoint.neural.kernels.common import BF16, weight_gradient
+from switchpoint.neural.kernels.stack import COLUMNS, MAX_WIDTH, Stack, padded, value_first
+from switchpoint.neural.stack import StackCarry, StackCell, stack_update
 
-_MOST_TOKENS = 16  # the kernels look at every row of the table
-_MOST_ENTRIES = 16  # and at every entry of the stack
+_MAX_TOKENS = 16  # the kernels look at every row of the table
+_MAX_DEPTH = 16  # and at every entry of the stack
 
 
 def can_fuse(cell: Cell, tokens: int, time: int) -> bool:
-    """Whether there is a kernel for this cell, so many different tokens and so many steps.
+    """Whether there is a kernel for this cell, number of different tokens and number of steps.
 
-    A single step would read and write the same place of its buffer.
+    A single step would read and write the same slot of its ring buffer.
     """
     if isinstance(cell, StackCell):
-        fits = cell.width <= MOST_VALUES and cell.depth <= _MOST_ENTRIES
+        fits = cell.width <= MAX_WIDTH and cell.depth <= _MAX_DEPTH
         return fits and can_fuse(cell.inner, tokens, time)
     known = isinstance(cell, RNNCell | LSTMCell) and cell.hidden % 16 == 0
-    return known and tokens <= _MOST_TOKENS and time > 1
+    return known and tokens <= _MAX_TOKENS and time > 1
 
 
 def fused_recurrence(
     cell: Cell,
     readout: Perceptron,
     carry: Any,
-    table: Float[Array, "tokens drive"],
+    table: Float[Array, "tokens gates"],
     tokens: Int[Array, "time batch"],
 ) -> tuple[Any, Float[Array, "time batch alphabet"]]:
-    """The carry after the last step, and what is read out of the output after each.
+    """The carry after the last step, and the logits after each.
 
-    `table` has each token's drive.
+    `table` has each token's input preactivation.
     """
     if not isinstance(cell, StackCell):
         last, _, logits = _fused(cell, readout, carry, table, None, tokens)
@@ -55,32 +54,25 @@ def fused_recurrence(
         value_first(for_stack),
     )
     inner, entries, logits = _fused(cell.inner, readout, carry.inner, for_inner, stack, tokens)
-    # The kernels move the stack at the beginning of a step, and after the last there is no more.
+    # The kernels update the stack at the beginning of a step: the last update is left.
     before = entries.reshape(*carry.stack.shape[:2], COLUMNS)[..., : cell.width]
     output = cell.inner.output(inner)
     written = output @ cell.write + jax.nn.one_hot(tokens[-1], len(table)) @ for_stack
     actions, value = jnp.split(written, [3], axis=-1)
-    return StackCarry(inner, moved(before, jax.nn.softmax(actions), value)), logits
+    return StackCarry(inner, stack_update(before, jax.nn.softmax(actions), value)), logits
 
 
 @jax.custom_vjp
-def _fused(
-    cell: Cell,
-    readout: Perceptron,
-    carry: Any,
-    table: Float[Array, "tokens drive"],
-    stack: Stack | None,
-    tokens: Int[Array, "time batch"],
-) -> tuple[Any, Any, Float[Array, "time batch alphabet"]]:
+def _fused(*arguments: Any) -> tuple[Any, Any, Float[Array, "time batch alphabet"]]:
     """The carry after the last step, the stack that it read, and the logits after each."""
-    return _forward(cell, readout, carry, table, stack, tokens)[0]
+    return _forward(*arguments)[0]
 
 
 def _forward(
     cell: Cell,
     readout: Perceptron,
     carry: Any,
-    table: Float[Array, "tokens drive"],
+    table: Float[Array, "tokens gates"],
     stack: Stack | None,
     tokens: Int[Array, "time batch"],
 ) -> tuple[Any, Any]:
@@ -103,31 +95,32 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
     d_readout, flat = readouts.backward(readout, _flat(trace.outputs), _flat(d_logits))
     d_outputs = flat.reshape(trace.outputs.shape)
     if isinstance(cell, LSTMCell):
-        first = carry.output
+        initial = carry.output
         d_outputs = _added_to_last(d_outputs, d_carry.output)
         found: Any = lstm.backward(cell.weight, stack, trace, d_outputs, d_carry.cell, d_entries)
     else:
-        first = carry
+        initial = carry
         d_outputs = _added_to_last(d_outputs, d_carry)
         found = rnn.backward(cell.weight, stack, trace, d_outputs, d_entries)
-    # The sums of step t lie beside the outputs of step t - 1, but those of the first step beside
-    # the last outputs: there the product is put right.
-    outputs, of_first = trace.outputs.astype(WIDE), found.sums[-1].astype(table.dtype)
-    wrong = first.astype(table.dtype) - trace.outputs[-1].astype(table.dtype)
-    d_weight = product(outputs, found.sums) + wrong.T @ of_first
-    hot = jax.nn.one_hot(jnp.roll(tokens, -1, axis=0), len(table), dtype=WIDE)
-    d_table = product(hot, found.sums)
-    d_first = of_first @ cell.weight.T
-    d_start = LSTMCarry(d_first, found.cell) if isinstance(cell, LSTMCell) else d_first
+    # The preactivations of step t are beside the outputs of step t - 1, but those of the first
+    # step beside the last outputs, not the initial one: the gradient is corrected for that.
+    outputs, d_preactivations = trace.outputs.astype(BF16), found.preactivations
+    d_first = d_preactivations[-1].astype(table.dtype)
+    correction = initial.astype(table.dtype) - trace.outputs[-1].astype(table.dtype)
+    d_weight = weight_gradient(outputs, d_preactivations) + correction.T @ d_first
+    hot = jax.nn.one_hot(jnp.roll(tokens, -1, axis=0), len(table), dtype=BF16)
+    d_table = weight_gradient(hot, d_preactivations)
+    d_initial = d_first @ cell.weight.T
+    d_start = LSTMCarry(d_initial, found.cell) if isinstance(cell, LSTMCell) else d_initial
     d_stack = None
     if stack is not None:
-        tops = jnp.roll(trace.stack.stacks[..., :COLUMNS].astype(WIDE), -1, axis=0)
-        hot = jax.nn.one_hot(tokens, len(table), dtype=WIDE)
+        tops = jnp.roll(trace.stack.stacks[..., :COLUMNS].astype(BF16), -1, axis=0)
+        hot = jax.nn.one_hot(tokens, len(table), dtype=BF16)
         d_stack = Stack(
-            found.stack.stacks[0].at[:, :COLUMNS].add(of_first @ stack.read.T),
-            product(tops, found.sums),
-            product(outputs, found.stack.written),
-            product(hot, found.stack.written),
+            found.stack.stacks[0].at[:, :COLUMNS].add(d_first @ stack.read.T),
+            weight_gradient(tops, d_preactivations),
+            weight_gradient(outputs, found.stack.written),
+            weight_gradient(hot, found.stack.written),
         )
     d_cell = eqx.tree_at(lambda c: c.weight, cell, d_weight)
     return d_cell, d_readout, d_start, d_table, d_stack, None
@@ -136,7 +129,7 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
 def _added_to_last(
     values: Float[Array, "time batch hidden"], more: Float[Array, "batch hidden"]
 ) -> Float[Array, "time batch hidden"]:
-    """The same with `more` added at the last time."""
+    """The same with `more` added at the last step."""
     last = (values[-1] + more).astype(values.dtype)
     return lax.dynamic_update_index_in_dim(values, last, len(values) - 1, 0)
 

@@ -1,24 +1,19 @@
 """The steps of an RNN with ReLU units, forward and backward, each in one launch.
 
-What a unit keeps of itself is multiplied in float32. It is near 1 in units that forget slowly, and
-narrow numbers would round its distance from 1, which is how fast they forget.
+The recurrent weight of a unit with itself is multiplied in float32. It is near 1 in units with a
+long time constant, and float16 would round its distance from 1, which is the rate of decay.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from switchpoint.neural.kernels import stack as stacks
-from switchpoint.neural.kernels.arithmetic import dot
-from switchpoint.neural.kernels.call import NARROW, WIDE, unwritten
-from switchpoint.neural.kernels.launch import Tiles, begun, run_steps
-from switchpoint.neural.kernels.part import part_of
-from switchpoint.neural.kernels.sums import said_by_next, sums_before
+from switchpoint.neural.kernels.common import BF16, FP16, dot, empty, ring_buffer
+from switchpoint.neural.kernels.steps import TileContext, Tiles, run_steps
 
-_FORWARD = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
-_BACKWARD = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
+_TILES = Tiles(rows=32, units=64, inner=64, warps=4, stages=3)
 
 
 class Trace(NamedTuple):
@@ -28,11 +23,11 @@ class Trace(NamedTuple):
     stack: stacks.Trace | None
 
 
-class Derivatives(NamedTuple):
-    """Those of the sums before the units; those of step t are at the place t - 1."""
+class Gradients(NamedTuple):
+    """Those of the preactivations; those of step t are in slot t - 1."""
 
-    sums: Float[Array, "time batch hidden"]
-    stack: stacks.Derivatives | None
+    preactivations: Float[Array, "time batch hidden"]
+    stack: stacks.Gradients | None
 
 
 def forward(
@@ -45,15 +40,15 @@ def forward(
     """The output after each step."""
     time, batch = tokens.shape
     hidden = weight.shape[0]
-    tiles = _FORWARD.fitting(batch, hidden, hidden)
-    stack, stack_trace = stacks.forward_parts(stack, time, hidden // tiles.units)
+    tiles = _TILES.fitting(batch, hidden, hidden)
+    stack, stack_trace = stacks.forward_buffers(stack, time, hidden // tiles.units)
     return Trace(
         *run_steps(
-            partial(_forward_step, tiles=tiles, count=time),
+            _forward_step,
             tiles,
             (batch // tiles.rows, hidden // tiles.units),
-            (tokens, table, _from_others(weight).astype(NARROW), jnp.diag(weight), stack),
-            (begun(output, time, NARROW), stack_trace),
+            (tokens, table, _off_diagonal(weight).astype(FP16), jnp.diag(weight), stack),
+            (ring_buffer(output, time, FP16), stack_trace),
             jnp.arange(time, dtype=jnp.int32),
             "rnn_forward",
         )
@@ -65,19 +60,19 @@ def backward(
     stack: stacks.Stack | None,
     trace: Trace,
     d_outputs: Float[Array, "time batch hidden"],
-    d_stack: Float[Array, "batch places"] | None,
-) -> Derivatives:
-    """The derivatives; `d_stack` is of the last stack."""
+    d_stack: Float[Array, "batch entries"] | None,
+) -> Gradients:
+    """The gradients; `d_stack` is that of the last stack."""
     time, batch, hidden = d_outputs.shape
-    tiles = _BACKWARD.fitting(batch, hidden, hidden)
-    transposed, d_stack_trace = stacks.backward_parts(stack, time, hidden // tiles.units, d_stack)
-    return Derivatives(
+    tiles = _TILES.fitting(batch, hidden, hidden)
+    transposed, gradients = stacks.backward_buffers(stack, time, hidden // tiles.units, d_stack)
+    return Gradients(
         *run_steps(
-            partial(_backward_step, tiles=tiles, count=time),
+            _backward_step,
             tiles,
             (batch // tiles.rows, hidden // tiles.units),
-            (_from_others(weight).T.astype(WIDE), jnp.diag(weight), transposed, trace, d_outputs),
-            (unwritten(weight, (time, batch, hidden), WIDE, "sums"), d_stack_trace),
+            (_off_diagonal(weight).T.astype(BF16), jnp.diag(weight), transposed, trace, d_outputs),
+            (empty(weight, (time, batch, hidden), BF16, "preactivations"), gradients),
             jnp.arange(time - 1, -1, -1, dtype=jnp.int32),
             "rnn_backward",
         )
@@ -85,50 +80,46 @@ def backward(
 
 
 def _forward_step(
-    time: Any,
+    context: TileContext,
     tokens: Any,
     table: Any,
     weight: Any,
-    kept: Any,
+    diagonal: Any,
     stack: Any,
     outputs: Any,
-    stack_trace: Any,
-    *,
-    tiles: Tiles,
-    count: int,
+    trace: Any,
 ) -> None:
-    part = part_of(time, count, tiles)
-    (total,) = sums_before(part, [part.own], tokens, table, weight, stack, outputs, stack_trace)
-    total += outputs[part.previous, part.rows, part.own] * kept[part.own][None, :]
-    output = jnp.maximum(total, 0).astype(NARROW)
-    outputs[part.t, part.rows, part.own] = output
+    t, rows, units = context.t, context.rows, context.units
+    (total,) = stacks.preactivations(context, [units], tokens, table, weight, stack, outputs, trace)
+    total += outputs[context.previous, rows, units] * diagonal[units][None, :]
+    output = jnp.maximum(total, 0).astype(FP16)
+    outputs[t, rows, units] = output
     if stack is not None:
-        stacks.store_share(part, stack_trace.written, dot(output, stack.write[part.own, :]))
+        stacks.store_partial(context, trace.written, dot(output, stack.write[units, :]))
 
 
 def _backward_step(
-    time: Any,
+    context: TileContext,
     weight: Any,
-    kept: Any,
+    diagonal: Any,
     stack: Any,
     trace: Trace,
     d_outputs: Any,
-    d_sums: Any,
-    d_stack_trace: Any,
-    *,
-    tiles: Tiles,
-    count: int,
+    d_preactivations: Any,
+    gradients: Any,
 ) -> None:
-    part = part_of(time, count, tiles)
-    (d_output,) = said_by_next(part, [part.own], weight, stack, trace.stack, d_sums, d_stack_trace)
-    own = d_sums[part.t, part.rows, part.own] * kept[part.own][None, :]
-    d_output += jnp.where(part.last, 0.0, own) + d_outputs[part.t, part.rows, part.own]
-    active = trace.outputs[part.t, part.rows, part.own] > 0
-    d_sum = jnp.where(active, d_output, 0.0).astype(WIDE)
-    d_sums[part.previous, part.rows, part.own] = d_sum
+    t, rows, units = context.t, context.rows, context.units
+    (d_output,) = stacks.grad_from_next_step(
+        context, [units], weight, stack, trace.stack, d_preactivations, gradients
+    )
+    from_itself = d_preactivations[t, rows, units] * diagonal[units][None, :]
+    d_output += jnp.where(context.last, 0.0, from_itself) + d_outputs[t, rows, units]
+    active = trace.outputs[t, rows, units] > 0
+    d_preactivation = jnp.where(active, d_output, 0.0).astype(BF16)
+    d_preactivations[context.previous, rows, units] = d_preactivation
     if stack is not None:
-        stacks.store_share(part, d_stack_trace.tops, dot(d_sum, stack.read[part.own, :]))
+        stacks.store_partial(context, gradients.tops, dot(d_preactivation, stack.read[units, :]))
 
 
-def _from_others(weight: Float[Array, "hidden hidden"]) -> Float[Array, "hidden hidden"]:
+def _off_diagonal(weight: Float[Array, "hidden hidden"]) -> Float[Array, "hidden hidden"]:
     return weight - jnp.diag(jnp.diag(weight))

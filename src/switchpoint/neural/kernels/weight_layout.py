@@ -1,8 +1,8 @@
-"""The weights of a Transformer's layers as the kernels want them.
+"""The weights of a Transformer's layers in the layout of the kernels.
 
-A head's queries, keys and values have 8 columns, and tiles have 16: see `attention` for what lies
-beside what. Layer norm's own weights are folded into those that follow them, scores come out in
-units of log 2. All of it is plain JAX, which knows the derivatives.
+A head's queries, keys and values have 8 columns, and tiles have 16: see `attention` for how they
+are combined. Layer norm's scale and shift are folded into the weights that follow them, and scores
+come out in units of log 2. All of it is plain JAX, which knows the gradients.
 """
 
 import math
@@ -12,51 +12,49 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from switchpoint.neural.blocks import HEADS, SIZE, WIDTH, Block
-from switchpoint.neural.kernels.attention import Scope
-from switchpoint.neural.kernels.call import NARROW
-from switchpoint.neural.kernels.feed_forward import FeedForward
-from switchpoint.neural.kernels.places import Asking
-from switchpoint.neural.kernels.projection import Projection
-from switchpoint.neural.kernels.waves import waves
+from switchpoint.neural.kernels.attention import AttentionSpec
+from switchpoint.neural.kernels.common import FP16
+from switchpoint.neural.kernels.relative_positions import RelPosWeights, lowrank_sinusoids
+from switchpoint.neural.kernels.token_wise import MLPWeights, QKVWeights
 
 
 class Weights(NamedTuple):
-    """Those of each kind of kernel, each of all layers."""
+    """Those of each kind of kernel, for all layers."""
 
-    project: Projection
-    asking: Asking | None
-    feed: FeedForward
+    qkv: QKVWeights
+    rel_pos: RelPosWeights | None
+    mlp: MLPWeights
 
 
-def packed(blocks: Block, scope: Scope) -> Weights:
-    """What the kernels of all layers multiply."""
+def weight_layout(blocks: Block, spec: AttentionSpec) -> Weights:
+    """The weights of all layers as the kernels multiply them."""
     unit = SIZE**-0.5 * math.log2(math.e)
     layers = len(blocks.mixing)
     norm = blocks.before_attention
     split = blocks.projections.reshape(layers, WIDTH, 3, HEADS, SIZE)
     query, key, value = jnp.moveaxis(norm.scale[:, :, None, None, None] * split, 2, 0)
     shifts = jnp.einsum("lw,lwthn->tlhn", norm.shift, split)
-    query_bias, asking = shifts[0], None
+    query_bias, rel_pos = shifts[0], None
     if blocks.relative is not None:
         query_bias = query_bias + blocks.relative.content_bias
         differs = blocks.relative.position_bias - blocks.relative.content_bias
-        at_query = waves(scope.time, WIDTH).at_query()
+        at_query = lowrank_sinusoids(spec.time, WIDTH).at_query()
         matrix = jnp.einsum("lhws,twc->lthsc", blocks.relative.projection, at_query)
-        asking = Asking(_with_zeros(differs * unit, -1), _with_zeros(matrix, -2))
-    project = Projection(
+        rel_pos = RelPosWeights(_with_zeros(differs * unit, -1), _with_zeros(matrix, -2))
+    qkv = QKVWeights(
         _with_zeros(query * unit, -1).reshape(layers, WIDTH, -1),
         _with_zeros(query_bias * unit, -1).reshape(layers, -1),
         jnp.concatenate([key, value], axis=-1).reshape(layers, WIDTH, -1),
         jnp.concatenate([shifts[1], shifts[2]], axis=-1).reshape(layers, -1),
     )
-    return Weights(project, asking, _feed_forward(blocks))
+    return Weights(qkv, rel_pos, _mlp(blocks))
 
 
-def _feed_forward(blocks: Block) -> FeedForward:
+def _mlp(blocks: Block) -> MLPWeights:
     layers = len(blocks.mixing)
     norm, widening, narrowing = blocks.before_widening, blocks.widening, blocks.narrowing
     mixing = blocks.mixing.reshape(layers, HEADS, SIZE, WIDTH)
-    return FeedForward(
+    return MLPWeights(
         jnp.concatenate([jnp.zeros_like(mixing), mixing], axis=2).reshape(layers, -1, WIDTH),
         norm.scale[:, :, None] * widening.weight,
         widening.bias + jnp.einsum("lw,lwn->ln", norm.shift, widening.weight),
@@ -66,17 +64,17 @@ def _feed_forward(blocks: Block) -> FeedForward:
 
 
 def _with_zeros(array: Array, axis: int) -> Array:
-    """Twice as long along an axis, zeros last."""
+    """Twice as long along an axis, padded with zeros."""
     return jnp.concatenate([array, jnp.zeros_like(array)], axis=axis)
 
 
-def narrowed(weights: Weights) -> Weights:
-    """Matrices in few bits, biases as they are."""
+def to_fp16(weights: Weights) -> Weights:
+    """Matrices in float16, biases as they are."""
 
-    def of(part: Any) -> Any:
+    def cast(part: Any) -> Any:
         if part is None:
             return None
         fields = part._asdict().items()
-        return type(part)(*(v if "bias" in k else v.astype(NARROW) for k, v in fields))
+        return type(part)(*(v if "bias" in k else v.astype(FP16) for k, v in fields))
 
-    return Weights(*map(of, weights))
+    return Weights(*map(cast, weights))

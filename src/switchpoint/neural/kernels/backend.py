@@ -1,0 +1,37 @@
+"""The backend of a network: fused kernels, or plain JAX, which defines what they compute."""
+
+import copy
+from typing import Literal, TypeVar, get_args
+
+import jax
+
+Backend = Literal["auto", "fused", "plain"]
+BACKENDS: tuple[str, ...] = get_args(Backend)
+"""`auto` is `fused` on a GPU and `plain` elsewhere."""
+
+Network = TypeVar("Network")
+
+
+def check_backend(backend: str) -> str:
+    """`backend`, if there is one of that name."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    return backend
+
+
+def copy_with_backend(network: Network, backend: str) -> Network:
+    """A copy of a network whose static field `backend` is another."""
+    network = copy.copy(network)
+    object.__setattr__(network, "backend", check_backend(backend))  # modules are frozen
+    return network
+
+
+def is_fused(backend: Backend) -> bool:
+    """Whether this backend uses the kernels of a network that has some; asked when it is traced."""
+    return backend == "fused" or (backend == "auto" and on_gpu())
+
+
+def on_gpu() -> bool:
+    """Whether kernels are compiled; elsewhere they are interpreted, which is slow."""
+    device = getattr(jax.config, "jax_default_device", None)  # a device, or the name of a platform
+    return (getattr(device, "platform", device) or jax.default_backend()) == "gpu"

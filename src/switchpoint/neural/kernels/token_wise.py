@@ -1,0 +1,309 @@
+"""The kernels of a layer that treat each token by itself, forward and backward.
+
+They are the first and the last of a layer: layer norm with the projections to queries, keys and
+values; and the projection of the attention's output, layer norm and the MLP.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jaxtyping import Array, Float, Int
+
+from switchpoint.neural.kernels.common import FP16, call, dot, weight_gradient
+
+ROWS = 64
+"""How many tokens a program takes."""
+UNITS = 64
+"""How many hidden units of the MLP at a time."""
+
+
+class Layer(NamedTuple):
+    """Which layer a kernel is for; each is an array of one number."""
+
+    number: Int[Array, "1"]
+    """Where its weights are."""
+    slot: Int[Array, "1"]
+    """Where its activations are stored."""
+    previous: Int[Array, "1"]
+    """Where the activations of the layer before are."""
+
+
+class Activations(NamedTuple):
+    """What layers compute and the backward pass needs, of all layers or of the last alone."""
+
+    tokens: Float[Array, "layers rows width"]
+    """The outputs of the layers."""
+    query: Float[Array, "layers rows heads_columns"]
+    kv: Float[Array, "layers rows heads_columns"]
+    rel_query: Float[Array, "layers rows heads_rank"] | None
+    attn_out: Float[Array, "layers rows heads_columns"]
+    lse: Float[Array, "layers heads rows"]
+    """The log-sum-exp of the scores of each query."""
+
+
+class QKVWeights(NamedTuple):
+    """The projections of all layers, with layer norm's scale and shift folded in."""
+
+    query: Float[Array, "layers width heads_columns"]
+    query_bias: Float[Array, "layers heads_columns"]
+    kv: Float[Array, "layers width heads_columns"]
+    kv_bias: Float[Array, "layers heads_columns"]
+
+
+class MLPWeights(NamedTuple):
+    """The output projections and MLPs of all layers, layer norm's scale and shift folded in."""
+
+    out_proj: Float[Array, "layers heads_columns width"]
+    mlp_in: Float[Array, "layers width wide"]
+    mlp_in_bias: Float[Array, "layers wide"]
+    mlp_out: Float[Array, "layers wide width"]
+    mlp_out_bias: Float[Array, "layers width"]
+
+
+def layer_input(layer: Layer, embedded: Any, tokens: Any, rows: Any) -> Any:
+    """The input of a layer: the embedded tokens, or the output of the layer before."""
+    previous = tokens[layer.previous[0], rows, :]
+    return jnp.where(layer.number[0] == 0, embedded[rows, :], previous)
+
+
+def layer_norm(x: Any) -> tuple[Any, Any]:
+    """Rows with mean 0 and variance 1, and the factor that made them so."""
+    centred = x - _mean(x)
+    scale = lax.rsqrt(_mean(centred * centred) + 1e-5)
+    return centred * scale, scale
+
+
+def layer_norm_backward(normal: Any, scale: Any, d_normal: Any) -> Any:
+    """The gradient of the rows from the gradient of the normalised ones."""
+    return scale * (d_normal - _mean(d_normal) - normal * _mean(d_normal * normal))
+
+
+def _mean(x: Any) -> Any:
+    return (jnp.sum(x, axis=1) / x.shape[1])[:, None]
+
+
+def qkv_forward(
+    layer: Layer,
+    embedded: Float[Array, "rows width"],
+    saved: Activations,
+    weights: QKVWeights,
+    time: int,
+) -> Activations:
+    """The activations with this layer's queries, keys and values."""
+    size = min(ROWS, time)
+    query, kv = call(
+        partial(_qkv_forward, size=size),
+        "qkv",
+        (len(embedded) // size,),
+        (layer, embedded, saved.tokens, weights),
+        (saved.query, saved.kv),
+    )
+    return saved._replace(query=query, kv=kv)
+
+
+def _qkv_forward(
+    layer: Layer, embedded: Any, tokens: Any, weights: Any, query: Any, kv: Any, *, size: int
+) -> None:
+    index, slot = layer.number[0], layer.slot[0]
+    rows = pl.ds(pl.program_id(0) * size, size)
+    normal = layer_norm(layer_input(layer, embedded, tokens, rows))[0].astype(FP16)
+    projected = dot(normal, weights.query[index]) + weights.query_bias[index, :][None, :]
+    query[slot, rows, :] = projected.astype(FP16)
+    projected = dot(normal, weights.kv[index]) + weights.kv_bias[index, :][None, :]
+    kv[slot, rows, :] = projected.astype(FP16)
+
+
+def qkv_backward(
+    layer: Layer,
+    embedded: Float[Array, "rows width"],
+    saved: Activations,
+    weights: QKVWeights,
+    d_residual: Float[Array, "rows width"],
+    d_query: Float[Array, "rows heads_columns"],
+    d_kv: Float[Array, "rows heads_columns"],
+    time: int,
+) -> tuple[Float[Array, "rows width"], QKVWeights]:
+    """The gradients of the layer's input and of the weights.
+
+    `d_residual` is what the residual connection around the attention passes back.
+    """
+    rows, width = embedded.shape
+    columns = d_query.shape[1]
+    size = min(ROWS, time)
+    grid = rows // size
+    d_input, normal, d_query_bias, d_kv_bias = call(
+        partial(_qkv_backward, size=size),
+        "qkv_backward",
+        (grid,),
+        (layer, embedded, saved.tokens, weights.query, weights.kv, d_residual, d_query, d_kv),
+        outputs=[
+            ((rows, width), jnp.float32),
+            ((rows, width), FP16),
+            ((grid, columns), jnp.float32),
+            ((grid, columns), jnp.float32),
+        ],
+    )
+    return d_input, QKVWeights(
+        weight_gradient(normal, d_query),
+        d_query_bias.sum(0),
+        weight_gradient(normal, d_kv),
+        d_kv_bias.sum(0),
+    )
+
+
+def _qkv_backward(
+    layer: Layer,
+    embedded: Any,
+    tokens: Any,
+    query: Any,
+    kv: Any,
+    d_residual: Any,
+    d_query: Any,
+    d_kv: Any,
+    *outputs: Any,
+    size: int,
+) -> None:
+    d_input, normals, d_query_bias, d_kv_bias = outputs
+    block, index = pl.program_id(0), layer.number[0]
+    rows = pl.ds(block * size, size)
+    exact, scale = layer_norm(layer_input(layer, embedded, tokens, rows))
+    normals[rows, :] = exact.astype(FP16)
+    gradient = d_query[rows, :]
+    d_query_bias[block, :] = jnp.sum(gradient.astype(jnp.float32), axis=0)
+    d_normal = dot(gradient, query[index].T)
+    gradient = d_kv[rows, :]
+    d_kv_bias[block, :] = jnp.sum(gradient.astype(jnp.float32), axis=0)
+    d_normal += dot(gradient, kv[index].T)
+    d_input[rows, :] = d_residual[rows, :] + layer_norm_backward(exact, scale, d_normal)
+
+
+def mlp_forward(
+    layer: Layer,
+    embedded: Float[Array, "rows width"],
+    saved: Activations,
+    weights: MLPWeights,
+    time: int,
+) -> Activations:
+    """The activations with this layer's output."""
+    size = min(ROWS, time)
+    (tokens,) = call(
+        partial(_mlp_forward, size=size),
+        "mlp",
+        (len(embedded) // size,),
+        (layer, embedded, saved.attn_out, weights),
+        (saved.tokens,),
+    )
+    return saved._replace(tokens=tokens)
+
+
+def _mlp_forward(
+    layer: Layer, embedded: Any, attn_out: Any, weights: Any, tokens: Any, *, size: int
+) -> None:
+    index, slot = layer.number[0], layer.slot[0]
+    rows = pl.ds(pl.program_id(0) * size, size)
+    residual = layer_input(layer, embedded, tokens, rows)
+    residual += dot(attn_out[slot, rows, :], weights.out_proj[index])
+    normal = layer_norm(residual)[0].astype(FP16)
+
+    def add(part: Any, total: Any) -> Any:
+        units = pl.ds(part * UNITS, UNITS)
+        wide = dot(normal, weights.mlp_in[index, :, units])
+        wide += weights.mlp_in_bias[index, units][None, :]
+        active = jnp.maximum(wide, 0).astype(FP16)
+        return total + dot(active, weights.mlp_out[index, units, :])
+
+    start = residual + weights.mlp_out_bias[index, :][None, :]
+    parts = weights.mlp_in.shape[-1] // UNITS
+    tokens[slot, rows, :] = lax.fori_loop(0, parts, add, start)
+
+
+def mlp_backward(
+    layer: Layer,
+    embedded: Float[Array, "rows width"],
+    saved: Activations,
+    weights: MLPWeights,
+    d_tokens: Float[Array, "rows width"],
+    time: int,
+) -> tuple[Float[Array, "rows width"], Float[Array, "rows heads_columns"], MLPWeights]:
+    """The gradients of the residual stream before the MLP, of the attention, of the weights.
+
+    `d_tokens` is the gradient of the layer's output.
+    """
+    rows, width = d_tokens.shape
+    size = min(ROWS, time)
+    grid = rows // size
+    wide = weights.mlp_in.shape[-1]
+    d_residual, d_attn_out, normal, active, d_wide, d_narrow, total, d_bias, d_wide_bias = call(
+        partial(_mlp_backward, size=size),
+        "mlp_backward",
+        (grid,),
+        (layer, embedded, saved.tokens, saved.attn_out, weights[:-1], d_tokens),
+        outputs=[
+            ((rows, width), jnp.float32),
+            ((rows, saved.attn_out.shape[-1]), FP16),
+            ((rows, width), FP16),
+            ((rows, wide), FP16),
+            ((rows, wide), FP16),
+            ((rows, width), FP16),
+            ((rows, width), FP16),
+            ((grid, width), jnp.float32),
+            ((grid, wide), jnp.float32),
+        ],
+    )
+    attended = lax.dynamic_index_in_dim(saved.attn_out, layer.slot[0], keepdims=False)
+    gradients = MLPWeights(
+        weight_gradient(attended, total),
+        weight_gradient(normal, d_wide),
+        d_wide_bias.sum(0),
+        weight_gradient(active, d_narrow),
+        d_bias.sum(0),
+    )
+    return d_residual, d_attn_out, gradients
+
+
+def _mlp_backward(
+    layer: Layer,
+    embedded: Any,
+    tokens: Any,
+    attn_out: Any,
+    weights: tuple[Any, Any, Any, Any],
+    d_tokens: Any,
+    *outputs: Any,
+    size: int,
+) -> None:
+    d_residual, d_attn_out, normals, actives, d_wides, d_narrows, totals, *d_biases = outputs
+    d_bias, d_wide_bias = d_biases
+    index, block = layer.number[0], pl.program_id(0)
+    rows = pl.ds(block * size, size)
+    out_proj, mlp_in, mlp_in_bias, mlp_out = weights
+    attended = attn_out[layer.slot[0], rows, :]
+    residual = layer_input(layer, embedded, tokens, rows) + dot(attended, out_proj[index])
+    exact, scale = layer_norm(residual)
+    normal = exact.astype(FP16)
+    normals[rows, :] = normal
+    gradient = d_tokens[rows, :]
+    d_bias[block, :] = jnp.sum(gradient, axis=0)
+    narrow = gradient.astype(FP16)
+    d_narrows[rows, :] = narrow
+
+    def add(part: Any, d_normal: Any) -> Any:
+        units = pl.ds(part * UNITS, UNITS)
+        wide = dot(normal, mlp_in[index, :, units]) + mlp_in_bias[index, units][None, :]
+        actives[rows, units] = jnp.maximum(wide, 0).astype(FP16)
+        d_active = dot(narrow, mlp_out[index, units, :].T)
+        d_wide = jnp.where(wide > 0, d_active, 0.0)
+        d_wide_bias[block, units] = jnp.sum(d_wide, axis=0)
+        short = d_wide.astype(FP16)
+        d_wides[rows, units] = short
+        return d_normal + dot(short, mlp_in[index, :, units].T)
+
+    zero = jnp.zeros((size, embedded.shape[1]), jnp.float32)
+    d_normal = lax.fori_loop(0, mlp_in.shape[-1] // UNITS, add, zero)
+    total = gradient + layer_norm_backward(exact, scale, d_normal)
+    d_residual[rows, :] = total
+    narrow = total.astype(FP16)
+    totals[rows, :] = narrow
+    d_attn_out[rows, :] = dot(narrow, out_proj[index].T).astype(FP16)
