@@ -79,8 +79,8 @@ def imports(module):
 def test_every_subpackage_is_in_a_layer():
     found = {layer_of(module) for module in MODULES if module not in ENTRY_POINTS}
     assert found == set(LAYERS)
-    assert layer_of("switchpoint.neural.kernels.call") == "neural"
-    assert "switchpoint.neural.kernels.call" in MODULES
+    assert layer_of("switchpoint.neural.kernels.attention") == "neural"
+    assert "switchpoint.neural.kernels.attention" in MODULES
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -113,7 +113,7 @@ else:
     from switchpoint.figures import style
 def late():
     with open("x"):
-        from .kernels import call
+        from .kernels import attention
         from ..priors.base import Prior
         from switchpoint import Prior
 """
@@ -123,7 +123,7 @@ def late():
         "switchpoint.exact",
         "switchpoint.exact.ptw",
         "switchpoint.figures.style",
-        "switchpoint.neural.kernels.call",
+        "switchpoint.neural.kernels.attention",
         "switchpoint.priors.base",
         "switchpoint.Prior",  # no module: the package's own names are for its users
     }
