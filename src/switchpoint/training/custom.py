@@ -15,7 +15,7 @@ from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.sources import Source
 from switchpoint.training.config import TrainConfig
-from switchpoint.training.optimiser import has_matrices
+from switchpoint.training.optimizer import has_matrices
 
 MakeNetwork = Callable[[PRNGKeyArray], Network]
 

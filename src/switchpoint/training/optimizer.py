@@ -1,4 +1,4 @@
-"""The optimisers, and how their rate changes over a run."""
+"""The optimizers, and how their rate changes over a run."""
 
 import math
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ import pytest
 from switchpoint.neural import MODEL_OPTIONS, network_from_name
 from switchpoint.neural.storage import named_leaves
 from switchpoint.training import TrainConfig
-from switchpoint.training.optimiser import declared_matrices, muon, optimiser_of, with_muon
+from switchpoint.training.optimizer import declared_matrices, muon, optimiser_of, with_muon
 from switchpoint.training.program import Program
 
 # With these options every matrix is known by its name, and the number of matrices in it.
