@@ -42,7 +42,7 @@ from switchpoint.neural.names import MODEL_OPTIONS
 from switchpoint.training import TrainConfig
 from switchpoint.training.ensemble import over_members
 from switchpoint.training.loss import loss_and_gradient
-from switchpoint.training.optimiser import with_muon
+from switchpoint.training.optimizer import with_muon
 from switchpoint.training.recipes import RECIPES
 
 SETTINGS: dict[str, float] = {  # what may differ between members; NaN is the recipe's value

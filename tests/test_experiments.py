@@ -16,7 +16,7 @@ from switchpoint.exact.windows import window_regret
 from switchpoint.experiments import SCALES, STUDIES, Watcher, findings
 from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.plans import ablation_runs, length_runs, main_runs, memory_runs
-from switchpoint.experiments.runs import Ensemble, Runs
+from switchpoint.experiments.runs import Ensemble, Runs, TrainingRun, is_complete
 from switchpoint.experiments.scales import SETTINGS, Scale, Trial, changed
 from switchpoint.experiments.summaries import of_seeds, regret_and_excess
 from switchpoint.experiments.work import Work
@@ -253,3 +253,14 @@ def test_a_finding_holds_only_beyond_its_error(growth, error, holds):
     assert longer.holds is holds
     assert "64" in longer.evidence
     assert all("has not been run" in each.evidence for each in judged if each is not longer)
+
+
+def test_a_run_whose_weights_are_damaged_is_not_complete(tmp_path):
+    config = sp.TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)
+    sp.train(config, tmp_path / "run")
+    assert is_complete(tmp_path, TrainingRun("run", config))
+    path = tmp_path / "run" / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert not is_complete(tmp_path, TrainingRun("run", config))

@@ -1,5 +1,9 @@
 """Recurrent networks and those that forget, against slow and direct computations."""
 
+import json
+import os
+import tracemalloc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -278,6 +282,39 @@ class TestStorage:
             path.write_bytes(damaged)
             with pytest.raises(ValueError, match=f"no network of switchpoint: .*{message}"):
                 sp.load(path)
+
+    def test_a_card_is_read_without_the_weights(self, tmp_path):
+        path = tmp_path / "large.safetensors"
+        size = 2**29
+        card = {"kind": "network", "model": "memoryless", "alphabet": 2, "length": 2**26}
+        card |= {"options": {}, "members": [{"excess": 0.5}], "sha256": "unknown"}
+        table = {"dtype": "F32", "shape": [1, 2**26, 2], "data_offsets": [0, size]}
+        header = json.dumps({"__metadata__": {"switchpoint": json.dumps(card)}, "table": table})
+        with path.open("wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header.encode())
+            file.truncate(file.tell() + size)
+        tracemalloc.start()
+        try:
+            assert sp.neural.read_card(path)["members"] == [{"excess": 0.5}]
+            assert sp.neural.count_parameters(path) == 2**27
+            assert tracemalloc.get_traced_memory()[1] < 2**20
+        finally:
+            tracemalloc.stop()
+        os.truncate(path, size)
+        with pytest.raises(ValueError, match=r"large\.safetensors is no network .*truncated"):
+            sp.neural.read_card(path)
+
+    def test_weights_that_changed_are_refused_beside_a_card_that_did_not(self, tmp_path):
+        path = saved(tmp_path / "model.safetensors", [small("lstm")])
+        card, (network,) = sp.neural.load_with_card(tmp_path)
+        assert sp.neural.count_parameters(path) == sum(x.size for x in jax.tree.leaves(network))
+        data = bytearray(path.read_bytes())
+        data[-2] ^= 1
+        path.write_bytes(data)
+        assert sp.neural.read_card(path) == card
+        for read in (sp.neural.load_with_card, sp.load, sp.load_members):
+            with pytest.raises(ValueError, match="checksum"):
+                read(path)
 
     @pytest.mark.parametrize(
         ("changes", "message"),

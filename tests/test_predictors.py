@@ -1,5 +1,7 @@
 """What every predictor promises, and how the exact ones agree with each other."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,8 +15,9 @@ from switchpoint.exact.recursion import _few_letters
 from switchpoint.neural import Memoryless, network_from_name, save_networks
 
 LENGTH = 16
-SWITCHES = np.zeros(LENGTH, bool)
-SWITCHES[[5, 6, 11]] = True
+LONG = 100  # beyond what streams have room for at first
+SWITCHES = np.zeros(LONG, bool)
+SWITCHES[[5, 6, 11, 70]] = True
 
 
 def predictor_of(prior, segment, **options):
@@ -35,29 +38,35 @@ NETWORKS = [
 ]
 
 
-def network_of(name, alphabet, options):
-    return network_from_name(name, alphabet, LENGTH, jax.random.key(0), **options)
+def network_of(name, alphabet, options, length=LENGTH):
+    return network_from_name(name, alphabet, length, jax.random.key(0), **options)
 
 
-PREDICTORS = [
-    predictor_of(sp.PTW(5, split=0.3), sp.Bernoulli()),
-    predictor_of(sp.PTW(40), sp.Categorical(12)),
-    predictor_of(sp.LIN(), sp.Categorical(4)),
-    predictor_of(sp.LIN(), sp.Bernoulli(), max_hypotheses=5),
-    predictor_of(sp.RegularPeriodic(3), sp.Bernoulli()),
-    predictor_of(sp.RandomUniform(4), sp.Bernoulli(0.7, 2.0)),
-    predictor_of(sp.Geometric(0.2), sp.Bernoulli()),
-    predictor_of(sp.Geometric(1.0), sp.Bernoulli()),
-    predictor_of(sp.Renewal([0.1, 0.0, 0.5, 0.4]), sp.Bernoulli()),
-    sp.KT(sp.Categorical(5)),
-    sp.KTOracle(SWITCHES),
-    *(network_of(*network) for network in NETWORKS),
-]
-conformance = pytest.mark.parametrize("predictor", PREDICTORS, ids=name)
+@functools.cache
+def predictors_for(length):
+    return [
+        predictor_of(sp.PTW(length.bit_length(), split=0.3), sp.Bernoulli()),
+        predictor_of(sp.PTW(40), sp.Categorical(12)),
+        predictor_of(sp.LIN(), sp.Categorical(4)),
+        predictor_of(sp.LIN(), sp.Bernoulli(), max_hypotheses=5),
+        predictor_of(sp.RegularPeriodic(3), sp.Bernoulli()),
+        predictor_of(sp.RandomUniform(4), sp.Bernoulli(0.7, 2.0)),
+        predictor_of(sp.Geometric(0.2), sp.Bernoulli()),
+        predictor_of(sp.Geometric(1.0), sp.Bernoulli()),
+        predictor_of(sp.Renewal([0.1, 0.0, 0.5, 0.4]), sp.Bernoulli()),
+        sp.KT(sp.Categorical(5)),
+        sp.KTOracle(SWITCHES[:length]),
+        *(network_of(*network, length) for network in NETWORKS),
+    ]
 
 
-def sequences(predictor, batch=3):
-    return np.random.default_rng(1).integers(0, predictor.alphabet, (batch, LENGTH))
+def conformance(*lengths):
+    pairs = [(each, length) for length in lengths for each in predictors_for(length)]
+    return pytest.mark.parametrize(("predictor", "length"), pairs, ids=name)
+
+
+def sequences(predictor, length, batch=3):
+    return np.random.default_rng(1).integers(0, predictor.alphabet, (batch, length))
 
 
 def one_at_a_time(predictor, symbols):
@@ -68,24 +77,24 @@ def one_at_a_time(predictor, symbols):
     return jnp.stack(rows)
 
 
-@conformance
-def test_probabilities_are_normalised_and_positive(predictor):
-    log_probs = predictor.log_probs(sequences(predictor))
-    assert log_probs.shape == (3, LENGTH, predictor.alphabet)
+@conformance(LENGTH, LONG)
+def test_probabilities_are_normalised_and_positive(predictor, length):
+    log_probs = predictor.log_probs(sequences(predictor, length))
+    assert log_probs.shape == (3, length, predictor.alphabet)
     assert np.all(np.isfinite(log_probs))
     np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1, atol=1e-6)
 
 
-@conformance
-def test_prediction_is_causal(predictor):
-    symbols = sequences(predictor)
+@conformance(LENGTH, LONG)
+def test_prediction_is_causal(predictor, length):
+    symbols = sequences(predictor, length)
     log_probs = np.asarray(predictor.log_probs(symbols))
-    for time in (0, 7, LENGTH - 1):
+    for time in (0, 7, length - 7, length - 1):
         changed = symbols.copy()
         changed[:, time:] = (changed[:, time:] + 1) % predictor.alphabet
         again = np.asarray(predictor.log_probs(changed))
         np.testing.assert_allclose(again[:, : time + 1], log_probs[:, : time + 1], atol=1e-6)
-        if time + 2 < LENGTH and not forgets(predictor):
+        if time + 2 < length and not forgets(predictor):
             assert np.abs(again - log_probs)[:, time + 1 :].max() > 1e-3  # but not deaf
 
 
@@ -94,41 +103,46 @@ def forgets(predictor):
     return repr(sp.Geometric(1.0)) in repr(predictor) or isinstance(predictor, Memoryless)
 
 
-@conformance
-def test_streaming_is_the_whole_sequence(predictor):
-    symbols = sequences(predictor)[0]
-    np.testing.assert_allclose(
-        one_at_a_time(predictor, symbols), predictor.log_probs(symbols), atol=1e-5
-    )
+@conformance(LENGTH, LONG)
+def test_streaming_is_the_whole_sequence(predictor, length):
+    symbols = sequences(predictor, length)
+    whole = predictor.log_probs(symbols)[0]
+    np.testing.assert_allclose(one_at_a_time(predictor, symbols[0]), whole, atol=1e-5)
 
 
-@conformance
-def test_batch_shape_is_free(predictor):
-    symbols = sequences(predictor, 4)
+@conformance(LONG)
+def test_streaming_inside_jit_is_the_whole_sequence(predictor, length):
+    @jax.jit
+    def stream(symbols):
+        def step(state, symbol):
+            return predictor.update(state, symbol), predictor.predict(state)
+
+        return jax.lax.scan(step, predictor.init(length=length), symbols)[1]
+
+    symbols = jnp.asarray(sequences(predictor, length))
+    whole = predictor.log_probs(symbols)[0]
+    np.testing.assert_allclose(stream(symbols[0]), whole, atol=1e-5)
+
+
+@conformance(LENGTH)
+def test_batch_shape_is_free(predictor, length):
+    symbols = sequences(predictor, length, 4)
     flat = predictor.log_probs(symbols)
-    square = predictor.log_probs(symbols.reshape(2, 2, LENGTH))
+    square = predictor.log_probs(symbols.reshape(2, 2, length))
     np.testing.assert_array_equal(np.reshape(square, flat.shape), flat)
     np.testing.assert_allclose(predictor.log_probs(symbols[0]), flat[0], atol=1e-6)
 
 
-@conformance
-def test_jit_is_eager(predictor):
-    symbols = jnp.asarray(sequences(predictor))
+@conformance(LENGTH)
+def test_jit_is_eager(predictor, length):
+    symbols = jnp.asarray(sequences(predictor, length))
     jitted = eqx.filter_jit(predictor.log_probs)(symbols)
     np.testing.assert_allclose(jitted, predictor.log_probs(symbols), atol=1e-6)
 
-    @jax.jit
-    def two(symbol):
-        state = predictor.update(predictor.init(length=2), symbol)
-        return predictor.predict(predictor.update(state, symbol))
 
-    state = predictor.update(predictor.update(predictor.init(), 1), 1)
-    np.testing.assert_allclose(two(jnp.asarray(1)), predictor.predict(state), atol=1e-6)
-
-
-@conformance
-def test_a_second_call_does_not_compile(predictor):
-    symbols = jnp.asarray(sequences(predictor))
+@conformance(LENGTH)
+def test_a_second_call_does_not_compile(predictor, length):
+    symbols = jnp.asarray(sequences(predictor, length))
     predictor.log_probs(symbols)
     state = predictor.update(predictor.init(), 0)
     predictor.predict(state)
@@ -155,8 +169,28 @@ def test_save_then_load_is_identical(model, alphabet, options, tmp_path):
     save_networks(tmp_path / "a.safetensors", [network], {**card, "members": [{}]})
     loaded = sp.load(tmp_path / "a.safetensors")
     assert jax.tree.structure(loaded) == jax.tree.structure(network)
-    symbols = sequences(network)
+    symbols = sequences(network, LENGTH)
     np.testing.assert_array_equal(loaded.log_probs(symbols), network.log_probs(symbols))
+
+
+@pytest.mark.parametrize("most", [None, 3], ids=["tree", "recursion"])
+def test_exact_predictors_check_symbols_alike(most):
+    predictor = sp.bayes_optimal(sp.Source(sp.PTW(2)), max_hypotheses=most)
+    assert isinstance(predictor, sp.ExactPredictor)
+    for method in (predictor.log_probs, predictor.posterior):
+        for wrong, message in (
+            ([0, 2], "from 0 to 1, got 2"),
+            ([], "at least one"),
+            ([0] * 5, "at most 4 .* got 5"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                method(wrong)
+
+
+def test_only_what_has_a_posterior_is_an_exact_predictor():
+    assert not isinstance(sp.KT(), sp.ExactPredictor)
+    with pytest.raises(TypeError, match="abstract"):
+        sp.ExactPredictor()
 
 
 @pytest.mark.usefixtures("float64")
@@ -272,21 +306,6 @@ class TestStreaming:
         np.testing.assert_allclose(
             one_at_a_time(predictor, symbols), predictor.log_probs(symbols), atol=1e-5
         )
-
-    def test_inside_jit_with_a_known_length(self, key):
-        predictor = sp.bayes_optimal(sp.Source(sp.LIN()))
-        symbols = sp.Source(sp.LIN()).sample(key, 1, 100).symbols[0]
-
-        @jax.jit
-        def run(symbols):
-            def step(state, symbol):
-                return predictor.update(state, symbol), predictor.predict(state)
-
-            return jax.lax.scan(step, predictor.init(length=100), symbols)
-
-        state, log_probs = run(symbols)
-        assert predictor.pruning_error(state) == 0
-        np.testing.assert_allclose(log_probs, predictor.log_probs(symbols), atol=1e-5)
 
     def test_many_streams_by_vmap(self, key):
         predictor = sp.bayes_optimal(sp.Source(sp.PTW(40)))

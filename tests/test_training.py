@@ -23,7 +23,7 @@ from switchpoint._tensors import read_tensors, write_tensors
 from switchpoint.neural import network_from_name
 from switchpoint.training import TrainConfig, read_reports, train
 from switchpoint.training.loss import loss_and_gradient
-from switchpoint.training.optimiser import rate_at
+from switchpoint.training.optimizer import rate_at
 from switchpoint.training.program import Program
 from switchpoint.training.progress import PlainProgress, SilentProgress
 

@@ -174,6 +174,15 @@ def test_runs_without_a_network_of_the_zoo_are_refused(runs, tmp_path):
         build([tmp_path / "x.safetensors"], Zoo(tmp_path / "zoo"))
 
 
+def test_a_damaged_run_is_refused_before_its_numbers_are_compared(runs, tmp_path):
+    path = tmp_path / "x.safetensors"
+    data = bytearray((runs[0] / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"x\.safetensors .*checksum"):
+        candidates([runs[0], path])
+
+
 def test_weights_of_fewer_bits_are_read_as_the_networks_own(built, tmp_path):
     network = built.network("lstm-ptw")
     half = jax.tree.map(lambda leaf: np.asarray(leaf, np.float16), network)
@@ -220,14 +229,18 @@ def test_the_zoo_wins_over_a_path_of_the_same_name(built, tmp_path):
 
 
 @pytest.mark.parametrize("where", [0.1, 0.5, 0.99])
-def test_a_damaged_file_is_refused(copy, where):
+def test_a_damaged_file_is_refused(copy, where, capsys):
     path = copy / "lstm-ptw.safetensors"
     data = bytearray(path.read_bytes())
     data[int(where * len(data))] ^= 1
     path.write_bytes(bytes(data))
-    with pytest.raises(ValueError, match="damaged: its SHA-256"):
-        Zoo(copy).network("lstm-ptw")
-    Zoo(copy).network("lstm-lin")
+    for read in (Zoo(copy).network, Zoo(copy).card, Zoo(copy).parameters):
+        with pytest.raises(ValueError, match="damaged: its SHA-256"):
+            read("lstm-ptw")
+        read("lstm-lin")
+    status, out, err = run(capsys, "zoo", "--zoo", copy)
+    assert (status, out) == (2, "")
+    assert "lstm-ptw.safetensors is damaged" in err
 
 
 def test_a_missing_file_and_a_bad_manifest_are_named(copy):

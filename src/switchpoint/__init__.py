@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from switchpoint.evaluation.evaluate import evaluate
     from switchpoint.exact import (
         KT,
+        ExactPredictor,
         ForwardPredictor,
         KTOracle,
         Posterior,
@@ -46,6 +47,7 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "Draw",
+    "ExactPredictor",
     "ForwardPredictor",
     "Geometric",
     "KTOracle",
@@ -85,7 +87,15 @@ _MODULES = {
         "regret",
         "summarise",
     ),
-    "exact": ("KT", "ForwardPredictor", "KTOracle", "PTWPredictor", "Posterior", "bayes_optimal"),
+    "exact": (
+        "KT",
+        "ExactPredictor",
+        "ForwardPredictor",
+        "KTOracle",
+        "PTWPredictor",
+        "Posterior",
+        "bayes_optimal",
+    ),
     "neural": (),
     "predictor": ("Predictor",),
     "priors": (

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from switchpoint.cli.check_cost import NETWORK_BLOCK
 from switchpoint.cli.subjects import Subject
 from switchpoint.evaluation import code_length
-from switchpoint.exact import KT, ForwardPredictor, Posterior, PTWPredictor, SwitchInterval
+from switchpoint.exact import KT, ExactPredictor, Posterior, SwitchInterval
 from switchpoint.neural import Network
 
 _MOST_SWITCHES = 100
@@ -87,7 +87,7 @@ def analyse(subject: Subject, symbols: Int[np.ndarray, " time"]) -> Analysis:
     probs = np.exp(np.asarray(log_probs))
     _check_numbers(probs)
     switching = None
-    if isinstance(predictor, PTWPredictor | ForwardPredictor):
+    if isinstance(predictor, ExactPredictor):
         switching = _on_host(predictor.posterior(symbols))
     return Analysis(
         subject=subject,

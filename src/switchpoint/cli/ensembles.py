@@ -64,7 +64,7 @@ def split_label(text: str) -> tuple[str, str]:
 
 def ensembles_of(label: str, path: str) -> list[Ensemble]:
     """The networks in a file or in the directory of a run, by the prior they were trained on."""
-    card, networks = neural.read_card(path), neural.load_members(path)
+    card, networks = neural.load_with_card(path)
     members = card["members"]
     priors = dict.fromkeys(member.get("prior") for member in members)
     alone = label in NAMES and len(priors) == 1  # the name says it already

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from switchpoint.evaluation import code_length
-from switchpoint.exact import KT, bayes_optimal
+from switchpoint.exact import KT, ExactPredictor, bayes_optimal
 from switchpoint.priors import PTW, Geometric, Renewal, prior_from_name
 from switchpoint.segments import Segment
 from switchpoint.sources import Source
@@ -85,4 +85,4 @@ def _total(symbols: Int[np.ndarray, " time"], log_probs: Float[Array, "time alph
 
 def is_dyadic(predictor: object) -> bool:
     """Whether a predictor expects switches only at the midpoints of a binary tree."""
-    return isinstance(getattr(predictor, "prior", None), PTW)
+    return isinstance(predictor, ExactPredictor) and isinstance(predictor.prior, PTW)

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import typer
 from rich import box
 from rich.console import Console
@@ -49,11 +48,10 @@ def zoo(directory: Directory = None) -> None:
     for name in names:
         card = found.card(name)
         test, size = card["test"], found.entries[name].size
-        parameters = sum(leaf.size for leaf in jax.tree.leaves(found.network(name)))
         table.add_row(
             Text(name),
             Text(_source(source_of(card).prior)),
-            f"{parameters:,}",
+            f"{found.parameters(name):,}",
             _with_error(test["excess"], test["excess_error"]),
             f"{size / 2**20:.2f}",
         )

@@ -1,5 +1,6 @@
 """Exact Bayes-optimal prediction, and the posterior over switching points."""
 
+from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.forward import ForwardPredictor, ForwardState
 from switchpoint.exact.kt import KT, KTOracle
 from switchpoint.exact.optimal import bayes_optimal
@@ -8,6 +9,7 @@ from switchpoint.exact.ptw import PTWPredictor, PTWState
 
 __all__ = [
     "KT",
+    "ExactPredictor",
     "ForwardPredictor",
     "ForwardState",
     "KTOracle",

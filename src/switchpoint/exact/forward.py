@@ -10,11 +10,12 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
+from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.clock import Clock, count_symbol
 from switchpoint.exact.posterior import Posterior
 from switchpoint.exact.recursion import forward
 from switchpoint.exact.start_posterior import start_posterior
-from switchpoint.predictor import Predictor, check_capacity, check_state
+from switchpoint.predictor import check_capacity, check_state
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 
@@ -57,11 +58,12 @@ class ForwardState(eqx.Module):
     """Whether a longer stream needs more places than there are."""
 
 
-class ForwardPredictor(Predictor[ForwardState]):
+class ForwardPredictor(ExactPredictor[ForwardState]):
     """The Bayes optimum of a source with any prior: O(n) state, O(n) work per symbol.
 
     With `max_hypotheses` only that many starts are kept: the lightest goes when there is one
-    too many, the others are renormalised, and `pruning_error` estimates what that costs.
+    too many, the others are renormalised, and `pruning_error` estimates what that costs. The
+    posterior keeps all of them.
     """
 
     prior: Prior
@@ -74,10 +76,6 @@ class ForwardPredictor(Predictor[ForwardState]):
         if max_hypotheses is not None:
             max_hypotheses = _checks.positive_int("max_hypotheses", max_hypotheses)
         self.max_hypotheses = max_hypotheses
-
-    @property
-    def alphabet(self) -> int:
-        return self.segment.alphabet
 
     def init(self, length: int | None = None) -> ForwardState:
         if length is not None:
@@ -114,11 +112,6 @@ class ForwardPredictor(Predictor[ForwardState]):
             state = self._with_capacity(state, time + 2)
         return self._update(state, symbol)
 
-    def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
-        symbols = _checks.symbols(symbols, self.alphabet)
-        self.prior.check_length(symbols.shape[-1])
-        return self._log_probs(symbols)
-
     @jax.jit
     def pruning_error(self, state: ForwardState) -> Float[Array, ""]:
         """An estimate of how far `predict(state)` is from exact, in total variation.
@@ -134,18 +127,7 @@ class ForwardPredictor(Predictor[ForwardState]):
 
     def pruning_errors(self, symbols: Any) -> Float[Array, "*batch time"]:
         """What `pruning_error` says when x_t is predicted, for every t."""
-        symbols = _checks.symbols(symbols, self.alphabet)
-        self.prior.check_length(symbols.shape[-1])
-        return self._kept(symbols)[1]
-
-    def posterior(self, symbols: Any) -> Posterior:
-        """The exact posterior over switching points of a sequence, or of a batch of them.
-
-        It keeps all hypotheses, whatever `max_hypotheses` says of prediction.
-        """
-        symbols = _checks.symbols(symbols, self.alphabet)
-        self.prior.check_length(symbols.shape[-1])
-        return start_posterior(self.prior, self.segment, symbols)
+        return self._kept(self._checked(symbols))[1]
 
     def _most_needed(self) -> int | None:
         """The most hypotheses there are ever places for; None where that has no bound."""
@@ -243,6 +225,9 @@ class ForwardPredictor(Predictor[ForwardState]):
             lambda rows: forward(self.prior, self.segment, rows).probs, rows, self.alphabet // 2
         )
         return jnp.log(probs).reshape(*batch, *probs.shape[1:])
+
+    def _posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
+        return start_posterior(self.prior, self.segment, symbols)
 
     @jax.jit
     def _kept(

@@ -1,14 +1,15 @@
 """The Bayes-optimal predictor of a source."""
 
+from typing import Any
+
+from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.forward import ForwardPredictor
 from switchpoint.exact.ptw import PTWPredictor
 from switchpoint.priors import PTW
 from switchpoint.sources import Source
 
 
-def bayes_optimal(
-    source: Source, max_hypotheses: int | None = None
-) -> PTWPredictor | ForwardPredictor:
+def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
     """The exact Bayes optimum for data of `source`: no predictor has lower expected regret.
 
     It may be run on data of any other source too. For PTW it needs O(depth) state and work

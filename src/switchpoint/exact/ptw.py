@@ -10,11 +10,12 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
+from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.clock import Clock, count_symbol
 from switchpoint.exact.posterior import Posterior
 from switchpoint.exact.tree import climb, stop_log_odds
 from switchpoint.exact.tree_posterior import tree_posterior
-from switchpoint.predictor import Predictor, check_state
+from switchpoint.predictor import check_state
 from switchpoint.priors import PTW
 from switchpoint.segments import Segment
 
@@ -32,15 +33,11 @@ class PTWState(eqx.Module):
     """ln P(the node does not split | its symbols so far) / P(it splits | its symbols so far)."""
 
 
-class PTWPredictor(Predictor[PTWState]):
+class PTWPredictor(ExactPredictor[PTWState]):
     """Partition Tree Weighting (Veness et al., 2013), the Bayes optimum of a PTW source."""
 
     prior: PTW
     segment: Segment
-
-    @property
-    def alphabet(self) -> int:
-        return self.segment.alphabet
 
     def init(self, length: int | None = None) -> PTWState:
         del length  # the depth of the tree says all
@@ -61,17 +58,6 @@ class PTWPredictor(Predictor[PTWState]):
         if not isinstance(state.time.low, jax.core.Tracer):
             self.prior.check_length(int(state.time) + 1)
         return self._update(state, symbol)
-
-    def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
-        symbols = _checks.symbols(symbols, self.alphabet)
-        self.prior.check_length(symbols.shape[-1])
-        return self._log_probs(symbols)
-
-    def posterior(self, symbols: Any) -> Posterior:
-        """The posterior over switching points of a sequence, or of a batch of them."""
-        symbols = _checks.symbols(symbols, self.alphabet)
-        self.prior.check_length(symbols.shape[-1])
-        return tree_posterior(self.prior, self.segment, symbols)
 
     @jax.jit
     def _update(self, state: PTWState, symbol: Int[ArrayLike, ""]) -> PTWState:
@@ -95,6 +81,9 @@ class PTWPredictor(Predictor[PTWState]):
             return jnp.log(root.probs()[:, : rows.shape[1]])
 
         return in_chunks(log_probs, rows).reshape(*batch, symbols.shape[-1], self.alphabet)
+
+    def _posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
+        return tree_posterior(self.prior, self.segment, symbols)
 
     def _mixtures(
         self, state: PTWState

@@ -14,7 +14,7 @@ from switchpoint.experiments.plans import main_runs
 from switchpoint.experiments.runs import Ensemble, Networks, TrainingRun
 from switchpoint.experiments.scales import Scale
 from switchpoint.experiments.studies import Study
-from switchpoint.neural import Network, load_members, read_card
+from switchpoint.neural import Network, load_with_card
 
 
 class Pieces(Networks):
@@ -79,9 +79,8 @@ class Pieces(Networks):
         networks: dict[tuple[str, int], tuple[Network, dict[str, Any]]] = {}
         for path in dict.fromkeys(p for prior in run.config.prior for p, _ in self._of(run, prior)):
             for file in sorted(path.parent.glob(f"{path.stem}.*.safetensors")):
-                for network, member in zip(
-                    load_members(file), read_card(file)["members"], strict=True
-                ):
+                card, members = load_with_card(file)
+                for network, member in zip(members, card["members"], strict=True):
                     networks[member["prior"], member["seed"]] = network, member
         pairs = []
         for prior in run.config.prior:

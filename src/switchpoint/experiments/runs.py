@@ -10,7 +10,7 @@ from typing import Any
 import xarray as xr
 
 from switchpoint.experiments.watching import WatchedTraining, Watcher
-from switchpoint.neural import Network, best_member, load_members, read_card
+from switchpoint.neural import Network, best_member, load_with_card
 from switchpoint.training import TrainConfig, train
 
 
@@ -105,8 +105,8 @@ class Runs(Networks):
         if run.name not in self._loaded:
             if not is_complete(self._directory, run):
                 self._train(run)
-            path = self._directory / run.name
-            self._loaded[run.name] = Ensemble(load_members(path), read_card(path))
+            card, networks = load_with_card(self._directory / run.name)
+            self._loaded[run.name] = Ensemble(networks, card)
         return self._loaded[run.name]
 
     def _train(self, run: TrainingRun) -> None:
@@ -124,7 +124,7 @@ class Runs(Networks):
 def is_complete(directory: Path, run: TrainingRun) -> bool:
     """Whether the networks of a run are there, trained as its configuration says."""
     try:
-        card = read_card(directory / run.name)
+        card, _ = load_with_card(directory / run.name)
     except ValueError:
         return False
     return card.get("config") == run.config.to_dict() and card.get("steps") == run.config.steps

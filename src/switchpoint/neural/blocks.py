@@ -1,6 +1,8 @@
 """One layer of a Transformer."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -60,6 +62,8 @@ class LayerNorm(eqx.Module):
 
 class Block(eqx.Module):
     """One layer: attention and a feed-forward network, each added to what it is given."""
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"projections": 3, "mixing": 1}
 
     before_attention: LayerNorm
     projections: Float[Array, "*layers width three_widths"]

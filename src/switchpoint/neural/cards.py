@@ -10,20 +10,24 @@ import numpy as np
 from switchpoint._tensors import DamagedError
 
 
-def check_network(card: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise a `DamagedError` where a card says what it cannot, or weights are no real numbers.
-
-    Whether the arrays are those of the network is not looked at here.
-    """
+def check_card(card: Mapping[str, Any], arrays: int) -> None:
+    """Raise a `DamagedError` where the card of a file with so many arrays says what it cannot."""
+    lacking = sorted({"model", "alphabet", "length", "members"} - set(card))
+    if lacking:
+        raise DamagedError(f"its card does not say {', '.join(lacking)}")
     _check_fields(card, _CARD, "its card")
     for index, member in enumerate(card.get("members", [])):
         _check_fields(member, _MEMBER, f"its card, for member {index},")
     _check_fields(card.get("test", {}), _TEST, "its card, for the test,")
     for name in ("layers", "readout"):
         count = card.get("options", {}).get(name, 0)
-        if type(count) is int and count > len(arrays):  # each layer has arrays of its own
+        if type(count) is int and count > arrays:  # each layer has arrays of its own
             raise DamagedError(f"its card says that {name} is {count}, it has fewer arrays")
-    for name, array in arrays.items() if "options" in card else ():  # not a class of the user's
+
+
+def check_weights(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise a `DamagedError` where weights are no real numbers."""
+    for name, array in arrays.items():
         if not jnp.issubdtype(array.dtype, jnp.floating):
             raise DamagedError(f"its array {name} must be of floats, got {array.dtype}")
 

@@ -6,7 +6,8 @@ of every weight (see `recurrence`).
 """
 
 from abc import abstractmethod
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -83,6 +84,8 @@ class RNNCell(Cell[Float[Array, "batch hidden"]]):
     Random weights alone would forget everything in a few steps.
     """
 
+    muon_matrices: ClassVar[Mapping[str, int]] = {"weight": 1}
+
     hidden: int = eqx.field(static=True)
     weight: Float[Array, "hidden hidden"]
 
@@ -130,6 +133,8 @@ class LSTMCarry(eqx.Module):
 
 class LSTMCell(Cell[LSTMCarry]):
     """Hochreiter and Schmidhuber's cell, with a forget gate that is open at first."""
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"weight": 4}  # one for each gate
 
     hidden: int = eqx.field(static=True)
     weight: Float[Array, "hidden gates"]

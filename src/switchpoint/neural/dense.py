@@ -1,5 +1,8 @@
 """Dense layers, and the read-out made of them."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,8 @@ WIDTH = 128
 
 class Dense(eqx.Module):
     """x W + b."""
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"weight": 1}
 
     weight: Float[Array, "inputs outputs"]
     bias: Float[Array, " outputs"]

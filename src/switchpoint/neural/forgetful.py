@@ -1,5 +1,8 @@
 """Networks that remember too little, which Theorem 4.2 says must fail."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,6 +18,8 @@ class Memoryless(Network[Int[Array, ""]]):
 
     Its memory is the number of tokens read. Beyond its length it repeats the last position.
     """
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"table": 0}  # logits, not a map
 
     alphabet_size: int = eqx.field(static=True)
     length: int = eqx.field(static=True)

@@ -2,7 +2,8 @@
 
 import functools
 from abc import abstractmethod
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -37,6 +38,15 @@ class Network(Predictor[Stream[Memory]], Generic[Memory]):
     """
 
     alphabet_size: eqx.AbstractVar[int]
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {}
+    """Which leaves are weight matrices, for Muon, and how many lie side by side in each.
+
+    Such as {"weight": 4} for the gates of an LSTM; 0 leaves a matrix to Adam, like all leaves that
+    are not named. Every module inside a network may declare its own in this way, and a network may
+    declare those of modules that do not: {"output.weight": 1} where `output` is a layer of
+    Equinox.
+    """
 
     @property
     def alphabet(self) -> int:

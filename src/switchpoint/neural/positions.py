@@ -1,6 +1,8 @@
 """How a Transformer knows where a token is: sinusoids, ALiBi's slopes, relative positions."""
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -52,6 +54,8 @@ class RelativePositions(eqx.Module):
     is a product of something at i and something at j: longer queries and keys hold them, and no
     table of all pairs is needed.
     """
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"projection": 0}  # of narrow heads
 
     content_bias: Float[Array, "*layers heads size"]
     """u"""

@@ -1,6 +1,7 @@
 """A cell with a soft stack, after Joulin and Mikolov (2015)."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -20,6 +21,8 @@ class StackCarry(eqx.Module):
 
 class StackCell(Cell[StackCarry]):
     """A cell with a stack: it reads the top, then pushes, pops or leaves it, softly."""
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"read": 0, "write": 0}  # narrow, as a rule
 
     hidden: int = eqx.field(static=True)
     depth: int = eqx.field(static=True)

@@ -1,6 +1,8 @@
 """Networks in files: safetensors, with a card that says what they are and how they came about."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from switchpoint._tensors import DamagedError, read_tensors, write_tensors
-from switchpoint.neural.cards import check_network
+from switchpoint._tensors import DamagedError, read_header, read_tensors, write_tensors
+from switchpoint.neural.cards import check_card, check_weights
 from switchpoint.neural.names import CUSTOM, network_from_name
 from switchpoint.neural.network import Network
 
@@ -20,6 +22,7 @@ MODEL_FILE = "model.safetensors"
 """The file in a run's directory that has its networks."""
 
 _KIND = "network"
+_FAULT = "is no network of switchpoint"
 
 Like = Network | Callable[[PRNGKeyArray], Network] | None
 """A network, or the function of a key that makes one, whose class and shapes are taken."""
@@ -51,7 +54,7 @@ def load(
     best of those that were trained on `prior` (see `best_member`). A custom network needs `like`,
     the function of a key that makes one, or any network of its class and shapes.
     """
-    card, networks = _read_networks(path, like)
+    card, networks = load_with_card(path, like)
     if member is None:
         return networks[best_member(card, prior)]
     if prior is not None:
@@ -63,12 +66,43 @@ def load(
 
 def load_members(path: str | PathLike[str], like: Like = None) -> list[Network]:
     """All networks of a file or of the directory of a run; see `load` for `like`."""
-    return _read_networks(path, like)[1]
+    return load_with_card(path, like)[1]
+
+
+def load_with_card(
+    path: str | PathLike[str], like: Like = None
+) -> tuple[dict[str, Any], list[Network]]:
+    """The card and all networks of a file or of the directory of a run, proved whole."""
+    file = _file(path)
+    with _named(file):
+        card, arrays = read_tensors(file, _KIND)
+        check_card(card, len(arrays))
+        if "options" in card:  # not a class of the user's
+            check_weights(arrays)
+    if like is None and card["model"] == CUSTOM:
+        raise ValueError(
+            f"{file} holds a custom network, {card.get('network')}, whose class switchpoint does "
+            f"not know: load it in Python with switchpoint.load({str(path)!r}, like=make_network), "
+            "where make_network is the function of a key that makes such a network"
+        )
+    with _named(file, _FAULT if like is None else "does not fit like"):
+        shapes = _shapes_in(card) if like is None else network_shapes(like)
+        return card, _networks(len(card["members"]), arrays, shapes)
 
 
 def read_card(path: str | PathLike[str]) -> dict[str, Any]:
-    """What a file of networks says about itself: architecture, sources, members, versions."""
-    return _read(path)[1]
+    """What a file of networks says about itself: architecture, sources, members, versions.
+
+    Only the header is read, however large the networks are. The file's checksum covers the card
+    and the arrays together, so that a card read in this way is not proved whole: where that
+    matters, take `load_with_card`.
+    """
+    return _header(path)[0]
+
+
+def count_parameters(path: str | PathLike[str]) -> int:
+    """How many weights each network of a file has, from the header alone."""
+    return sum(math.prod(shape[1:]) for shape in _header(path)[1].values())
 
 
 def best_member(card: Mapping[str, Any], prior: str | None = None) -> int:
@@ -92,8 +126,8 @@ def best_member(card: Mapping[str, Any], prior: str | None = None) -> int:
     return min(wanted, key=rank)
 
 
-def _read(path: str | PathLike[str]) -> tuple[Path, dict[str, Any], dict[str, np.ndarray]]:
-    """The file of the networks at a path, and what is in it."""
+def _file(path: str | PathLike[str]) -> Path:
+    """The file of the networks at a path."""
     file = Path(path)
     if file.is_dir():
         file = file / MODEL_FILE
@@ -101,30 +135,24 @@ def _read(path: str | PathLike[str]) -> tuple[Path, dict[str, Any], dict[str, np
             raise ValueError(f"{path} holds no trained network ({MODEL_FILE}); has the run ended?")
     if not file.exists():
         raise ValueError(f"there is no file or directory {path} to load a network from")
-    try:
-        card, arrays = read_tensors(file, _KIND)
-        lacking = sorted({"model", "alphabet", "length", "members"} - set(card))
-        if lacking:
-            raise DamagedError(f"its card does not say {', '.join(lacking)}")
-        check_network(card, arrays)
-    except DamagedError as error:
-        raise ValueError(f"{file} is no network of switchpoint: {error}") from error
-    return file, card, arrays
+    return file
 
 
-def _read_networks(path: str | PathLike[str], like: Like) -> tuple[dict[str, Any], list[Network]]:
-    file, card, arrays = _read(path)
-    if like is None and card["model"] == CUSTOM:
-        raise ValueError(
-            f"{file} holds a custom network, {card.get('network')}, whose class switchpoint does "
-            f"not know: load it in Python with switchpoint.load({str(path)!r}, like=make_network), "
-            "where make_network is the function of a key that makes such a network"
-        )
+def _header(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """The card and the shapes of the arrays."""
+    file = _file(path)
+    with _named(file):
+        card, shapes = read_header(file, _KIND)
+        check_card(card, len(shapes))
+    return card, shapes
+
+
+@contextlib.contextmanager
+def _named(file: Path, fault: str = _FAULT) -> Iterator[None]:
+    """Say of which file something is wrong."""
     try:
-        shapes = _shapes_in(card) if like is None else network_shapes(like)
-        return card, _networks(len(card["members"]), arrays, shapes)
+        yield
     except DamagedError as error:
-        fault = "is no network of switchpoint" if like is None else "does not fit like"
         raise ValueError(f"{file} {fault}: {error}") from error
 
 

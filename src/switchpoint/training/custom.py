@@ -15,7 +15,7 @@ from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.sources import Source
 from switchpoint.training.config import TrainConfig
-from switchpoint.training.optimiser import has_matrices
+from switchpoint.training.optimizer import has_matrices
 
 MakeNetwork = Callable[[PRNGKeyArray], Network]
 
@@ -113,8 +113,8 @@ def _described(network: MakeNetwork, config: TrainConfig) -> dict[str, Any]:
             )
     if config.optimiser == "muon" and not has_matrices(shapes):
         raise ValueError(
-            f"optimiser 'muon' knows matrices by the name `weight`, and {name} has none of at "
-            "least 16 x 16; take 'adam'"
+            f"optimiser 'muon' is for weight matrices that a network declares, and {name} has none "
+            "of at least 16 x 16: name its own in muon_matrices, or take 'adam'"
         )
     described = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves.items()}
     return {"network": name, "leaves": described}

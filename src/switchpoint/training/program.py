@@ -19,7 +19,7 @@ from switchpoint.neural import Network
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.ensemble import over_members
 from switchpoint.training.loss import loss_and_gradient
-from switchpoint.training.optimiser import optimiser_of, rate_at
+from switchpoint.training.optimizer import optimiser_of, rate_at
 
 
 class TrainState(eqx.Module):

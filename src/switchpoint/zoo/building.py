@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from switchpoint._provenance import made_with
-from switchpoint.neural import Network, load_members, read_card, save_networks
+from switchpoint.neural import Network, load_with_card, save_networks
 from switchpoint.zoo.collection import Zoo
 from switchpoint.zoo.names import NAMES, name_of
 from switchpoint.zoo.scoring import Score, score, source_of
@@ -45,7 +45,7 @@ def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]
     """All networks of these runs whose training came to its end, by their name in a zoo."""
     found: dict[str, list[Candidate]] = {}
     for run in runs:
-        card = read_card(run)
+        card, _ = load_with_card(run)  # proved whole: its numbers decide
         for index, member in enumerate(card["members"]):
             name = name_of(card["model"], member["prior"])
             if name in NAMES and not member["frozen"] and member["excess"] is not None:
@@ -84,8 +84,8 @@ def build(
         raise ValueError(f"these runs hold no network that the zoo could take: {', '.join(NAMES)}")
     for name, rivals in found.items():
         best = best_of(rivals)
-        network = load_members(best.path)[best.member]
-        card = _card_of_one(best, len(rivals))
+        card, networks = load_with_card(best.path)
+        card, network = _card_of_one(card, best, len(rivals)), networks[best.member]
         known = _known(zoo, name, network, sequences)
         if known is None:
 
@@ -107,9 +107,8 @@ def build(
     return list(found)
 
 
-def _card_of_one(best: Candidate, rivals: int) -> dict[str, Any]:
+def _card_of_one(card: dict[str, Any], best: Candidate, rivals: int) -> dict[str, Any]:
     """The card of the run, as if it had trained this network alone."""
-    card = read_card(best.path)
     member = card["members"][best.member]
     return {
         **card,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from switchpoint._files import read_json, write_json
-from switchpoint.neural import Network, read_card
+from switchpoint.neural import Network, count_parameters, read_card
 from switchpoint.neural import load as load_network
 from switchpoint.zoo.names import NAMES, nearest
 
@@ -60,13 +60,17 @@ class Zoo:
         return path
 
     def card(self, name: str) -> dict[str, Any]:
-        """What a network's file says about it."""
+        """What a network's file says about it; the manifest's SHA-256 proves it whole."""
         path = self.path(name)
         card = read_card(path)
         lacking = [key for key in ("name", "test", "sources", "config") if key not in card]
         if lacking:
             raise ValueError(f"{path} has no card of a zoo: it does not say {', '.join(lacking)}")
         return card
+
+    def parameters(self, name: str) -> int:
+        """How many weights a network has."""
+        return count_parameters(self.path(name))
 
     def network(self, name: str) -> Network:
         """A network, ready to predict."""

@@ -1,8 +1,10 @@
-"""The optimisers, and how their rate changes over a run."""
+"""The optimizers, and how their rate changes over a run."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -10,10 +12,6 @@ from jaxtyping import Array, Float, Int
 
 from switchpoint.training.config import TrainConfig
 
-# Square matrices side by side, each of which does something else: an LSTM's gates; the queries,
-# keys and values of a Transformer.
-_SIDE_BY_SIDE = (".cell.weight", ".cell.inner.weight", ".blocks.projections")
-_ALONE = (".weight", ".mixing")
 _LEAST = 16  # rows and columns
 _RMS = 0.2  # the usual size of Adam's steps, so that both take the same rate
 _AXES = optax.contrib.MuonDimensionNumbers(reduction_axis=-3, output_axis=-1)
@@ -42,7 +40,8 @@ def muon() -> optax.GradientTransformation:
     """For matrices: the orthogonal one near the mean gradient, with entries like Adam's.
 
     All directions of a matrix move at the same pace, also those that gradients seldom point in
-    (Jordan et al., 2024). Matrices that lie side by side are taken one by one.
+    (Jordan et al., 2024). Matrices that lie side by side are taken one by one; how many there are
+    in a leaf is what the module that has it declares (see `Network.muon_matrices`).
     """
     whole = optax.contrib.scale_by_muon(
         weight_dimension_numbers=lambda tree: jax.tree.map(lambda _: _AXES, tree)
@@ -73,12 +72,37 @@ def rate_at(config: TrainConfig, step: Int[Array, ""]) -> Float[Array, ""]:
     return rise * 0.5 * (1 + jnp.cos(jnp.pi * done))
 
 
+def declared_matrices(network: Any) -> dict[str, int]:
+    """What the modules of a network declare, by the names of leaves such as `cell.weight`.
+
+    Where two modules declare the same leaf, the one that contains the other counts.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(network, is_leaf=_is_absent)
+    names = {_name(path): leaf for path, leaf in leaves}
+    found: dict[str, int] = {}
+    for prefix, module in _modules(network, ""):
+        for field, count in getattr(module, "muon_matrices", {}).items():
+            name, owner = f"{prefix}{field}", type(module).__name__
+            if name not in names:
+                raise ValueError(
+                    f"muon_matrices of {owner} names {field!r}, which it does not have"
+                )
+            shape = getattr(names[name], "shape", (0, 0))
+            if count and (len(shape) < 2 or shape[-1] % count):
+                raise ValueError(
+                    f"muon_matrices of {owner} says that {field!r} is {count} matrices side by "
+                    f"side, which its shape {shape} cannot be"
+                )
+            found[name] = count
+    return found
+
+
 def _labels(network: Any) -> Any:
     """Which leaves are matrices; those with a short side are not."""
+    declared = declared_matrices(network)
 
     def label(path: Any, leaf: Any) -> str:
-        name = jax.tree_util.keystr(path)
-        known = name.endswith((*_SIDE_BY_SIDE, *_ALONE)) and leaf.ndim >= 2
+        known = declared.get(_name(path), 0) > 0
         return "muon" if known and min(leaf.shape[-2:]) >= _LEAST else "others"
 
     return jax.tree_util.tree_map_with_path(label, network)
@@ -86,13 +110,31 @@ def _labels(network: Any) -> Any:
 
 def _apart(network: Any) -> Any:
     """Every leaf with an axis more, of the matrices that lie side by side in it."""
+    declared = declared_matrices(network)
 
     def split(path: Any, leaf: Float[Array, "*layers rows columns"]) -> Array:
-        rows, columns = leaf.shape[-2:]
-        together = jax.tree_util.keystr(path).endswith(_SIDE_BY_SIDE) and columns % rows == 0
-        return leaf.reshape(*leaf.shape[:-1], columns // rows if together else 1, -1)
+        return leaf.reshape(*leaf.shape[:-1], declared.get(_name(path), 1), -1)
 
     return jax.tree_util.tree_map_with_path(split, network)
+
+
+def _modules(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """The modules of a tree with the prefix of their leaves' names, from the inside out."""
+    inner = jax.tree_util.tree_leaves_with_path(
+        module, is_leaf=lambda node: node is not module and isinstance(node, eqx.Module)
+    )
+    for path, node in inner:
+        if isinstance(node, eqx.Module):
+            yield from _modules(node, f"{prefix}{_name(path)}.")
+    yield prefix, module
+
+
+def _is_absent(leaf: Any) -> bool:
+    return leaf is None or isinstance(leaf, optax.MaskedNode)
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def _scaled(way: Float[Array, "*layers rows matrices columns"]) -> Array:

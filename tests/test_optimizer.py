@@ -1,14 +1,18 @@
 """Muon: matrices turn into orthogonal ones, all else is left to Adam."""
 
+import functools
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from switchpoint.neural import network_from_name
+from switchpoint.neural import MODEL_OPTIONS, network_from_name
+from switchpoint.neural.storage import named_leaves
 from switchpoint.training import TrainConfig
-from switchpoint.training.optimiser import muon, optimiser_of, with_muon
+from switchpoint.training.optimizer import declared_matrices, muon, optimiser_of, with_muon
 from switchpoint.training.program import Program
 
 # With these options every matrix is known by its name, and the number of matrices in it.
@@ -23,12 +27,32 @@ MATRICES = {
         ".blocks.widening.weight": 1,
         ".blocks.narrowing.weight": 1,
     },
+    "markov": {".perceptron.layers[0].weight": 1, ".perceptron.layers[1].weight": 1},
+    "memoryless": {},
+}
+# With these every leaf of two axes has at least 16 rows and columns.
+RECURRENT, STACK = {"hidden": 32, "readout": 1}, {"stack_width": 16}
+WIDE = {
+    "rnn": RECURRENT,
+    "lstm": RECURRENT,
+    "stack-rnn": {**RECURRENT, **STACK},
+    "stack-lstm": {**RECURRENT, **STACK},
+    "transformer": {"layers": 1, "width": 32, "heads": 2},
+    "markov": {},
+    "memoryless": {},
+}
+BY_ADAM = {
+    "stack-rnn": {"cell.read", "cell.write"},
+    "stack-lstm": {"cell.read", "cell.write"},
+    "transformer": {"embedding", "blocks.relative.projection"},
+    "memoryless": {"table"},
 }
 
 
 def network_of(model):
     # 16 layers, so that vectors of all layers look like a matrix
-    options = {"layers": 16} if model == "transformer" else {"hidden": 32, "readout": 1}
+    options = {"transformer": {"layers": 16}, "markov": {}, "memoryless": {}}
+    options = options.get(model, RECURRENT)
     return network_from_name(model, 2, 32, jax.random.key(0), **options)
 
 
@@ -112,6 +136,64 @@ def test_one_step_of_a_program(optimiser):
             lengths = np.linalg.svd(gate, compute_uv=False) / (0.1 * 0.2 * 16**0.5)
             assert lengths.max() < 1.3
             assert np.median(lengths) > 0.5
+
+
+@pytest.mark.parametrize("model", MODEL_OPTIONS)
+def test_every_matrix_is_declared(model):
+    make = functools.partial(network_from_name, model, 20, 32, **WIDE[model])
+    network = eqx.filter_eval_shape(make, key=jax.random.key(0))
+    matrices = {
+        name
+        for name, leaf in named_leaves(network).items()
+        if leaf.ndim >= 2 and min(leaf.shape[-2:]) >= 16
+    }
+    declared = declared_matrices(network)
+    left_out = matrices - declared.keys() - {"embedding"}
+    assert not left_out, f"neither Muon's nor, as 0, left to Adam on purpose: {left_out}"
+    for_muon = {name for name, count in declared.items() if count}
+    assert for_muon == matrices - BY_ADAM.get(model, set())
+
+
+class Layer(eqx.Module):
+    muon_matrices = {"inner": 2}  # noqa: RUF012
+    inner: jax.Array
+    other: jax.Array
+
+
+class Own(eqx.Module):
+    """As a user may write it: modules in tuples, and layers that declare nothing."""
+
+    muon_matrices = {"linear.weight": 1, "layers.1.inner": 0}  # noqa: RUF012
+    layers: tuple[Layer, Layer]
+    linear: eqx.nn.Linear
+
+
+def test_modules_declare_their_own_matrices_and_those_of_others():
+    layer = Layer(jnp.ones((16, 32)), jnp.ones((16, 16)))
+    network = Own((layer, layer), eqx.nn.Linear(16, 16, key=jax.random.key(0)))
+    declared = {"layers.0.inner": 2, "layers.1.inner": 0, "linear.weight": 1}
+    assert declared_matrices(network) == declared
+    optimiser = with_muon(optax.set_to_zero())
+    ways, _ = optimiser.update(gradient_of(network, 1), optimiser.init(network))
+    moved = {name for name, way in by_name(ways).items() if way.any()}
+    assert moved == {".layers[0].inner", ".linear.weight"}
+    for half in np.split(np.asarray(ways.layers[0].inner), 2, -1):
+        lengths = np.linalg.svd(half, compute_uv=False) / (0.2 * 16**0.5)
+        assert 0.5 < lengths.max() < 1.3
+
+
+@pytest.mark.parametrize(
+    ("matrices", "message"),
+    [
+        ({"inne": 1}, "Layer names 'inne'"),
+        ({"inner": 3}, r"'inner' is 3 matrices .* shape \(16, 32\)"),
+        ({"other": 1}, r"'other' is 1 matrices .* shape \(16,\)"),
+    ],
+)
+def test_a_declaration_that_does_not_fit_is_refused(matrices, message, monkeypatch):
+    monkeypatch.setattr(Layer, "muon_matrices", matrices)
+    with pytest.raises(ValueError, match=message):
+        with_muon(optax.set_to_zero()).init(Layer(jnp.ones((16, 32)), jnp.ones(16)))
 
 
 def test_networks_of_few_units_have_adam_alone():
