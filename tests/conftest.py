@@ -49,7 +49,7 @@ SLOW = {
     "test_fuzz_cli",
     "test_kernels",
     "test_learning",
-    "test_optimiser",
+    "test_optimizer",
     "test_packaged_zoo",
     "test_parameters",
     "test_pieces",
