@@ -42,7 +42,7 @@ from switchpoint.neural.names import MODEL_OPTIONS
 from switchpoint.training import TrainConfig
 from switchpoint.training.ensemble import over_members
 from switchpoint.training.loss import loss_and_gradient
-from switchpoint.training.optimizer import with_muon
+from switchpoint.training.optimizer import is_matrix, with_muon
 from switchpoint.training.recipes import RECIPES
 
 SETTINGS: dict[str, float] = {  # what may differ between members; NaN is the recipe's value
@@ -57,6 +57,7 @@ SETTINGS: dict[str, float] = {  # what may differ between members; NaN is the re
     "tail": 0.2,  # shape 2: the share of the steps after the warm-up in which the rate falls
     "final": 0,  # the share of the peak rate at the end
     "weight_decay": 0,  # decoupled, of all weights
+    "matrix_decay": 0,  # decoupled, of the matrices that Muon trains
     "average": 0,  # the decay of the moving average of the weights; 0 is the last weights
 }
 COLUMNS = ("excess", "error", "averaged", "averaged_error", "loss")
@@ -155,6 +156,7 @@ def optimisers_with(settings: dict[str, Any]) -> tuple[optax.GradientTransformat
             optax.clip_by_global_norm(settings["clip"]),
             optimiser,
             optax.add_decayed_weights(settings["weight_decay"]),
+            optax.add_decayed_weights(settings["matrix_decay"], is_matrix),
         )
         for optimiser in (adam, with_muon(adam))
     )

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from switchpoint.training.config import TrainConfig
 
+_MUON = "muon"
 _LEAST = 16  # rows and columns
 _RMS = 0.2  # the usual size of Adam's steps, so that both take the same rate
 _AXES = optax.contrib.MuonDimensionNumbers(reduction_axis=-3, output_axis=-1)
@@ -28,12 +29,12 @@ def optimiser_of(config: TrainConfig) -> optax.GradientTransformation:
 
 def with_muon(others: optax.GradientTransformation) -> optax.GradientTransformation:
     """Muon for the matrices of a network, and what is given for all other leaves."""
-    return optax.partition({"muon": muon(), "others": others}, _labels)
+    return optax.partition({_MUON: muon(), "others": others}, _labels)
 
 
 def has_matrices(network: Any) -> bool:
     """Whether there is a leaf that Muon would take."""
-    return "muon" in jax.tree.leaves(_labels(network))
+    return any(jax.tree.leaves(is_matrix(network)))
 
 
 def muon() -> optax.GradientTransformation:
@@ -97,13 +98,18 @@ def declared_matrices(network: Any) -> dict[str, int]:
     return found
 
 
+def is_matrix(network: Any) -> Any:
+    """For each leaf, whether Muon trains it."""
+    return jax.tree.map(lambda label: label == _MUON, _labels(network))
+
+
 def _labels(network: Any) -> Any:
     """Which leaves are matrices; those with a short side are not."""
     declared = declared_matrices(network)
 
     def label(path: Any, leaf: Any) -> str:
         known = declared.get(_name(path), 0) > 0
-        return "muon" if known and min(leaf.shape[-2:]) >= _LEAST else "others"
+        return _MUON if known and min(leaf.shape[-2:]) >= _LEAST else "others"
 
     return jax.tree_util.tree_map_with_path(label, network)
 
