@@ -40,7 +40,7 @@ def log_marginal(predictor, symbols):
 @pytest.mark.parametrize(
     ("prior", "segment", "tolerance"),
     [pytest.param(*case.values, 1e-12, id=case.id) for case in CASES]
-    + [pytest.param(*case.values, 1e-6, id=f"{case.id}-single") for case in CASES[::2]],
+    + [pytest.param(*case.values, 1e-6, id=f"{case.id}-single") for case in CASES[::4]],
 )
 def test_posterior_is_that_of_the_enumeration(prior, segment, tolerance):
     with jax.enable_x64(tolerance < 1e-6):

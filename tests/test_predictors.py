@@ -77,7 +77,7 @@ def one_at_a_time(predictor, symbols):
     return jnp.stack(rows)
 
 
-@conformance(LENGTH, LONG)
+@conformance(LENGTH)
 def test_probabilities_are_normalised_and_positive(predictor, length):
     log_probs = predictor.log_probs(sequences(predictor, length))
     assert log_probs.shape == (3, length, predictor.alphabet)
@@ -85,7 +85,7 @@ def test_probabilities_are_normalised_and_positive(predictor, length):
     np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1, atol=1e-6)
 
 
-@conformance(LENGTH, LONG)
+@conformance(LENGTH)
 def test_prediction_is_causal(predictor, length):
     symbols = sequences(predictor, length)
     log_probs = np.asarray(predictor.log_probs(symbols))
@@ -103,7 +103,7 @@ def forgets(predictor):
     return repr(sp.Geometric(1.0)) in repr(predictor) or isinstance(predictor, Memoryless)
 
 
-@conformance(LENGTH, LONG)
+@conformance(LONG)
 def test_streaming_is_the_whole_sequence(predictor, length):
     symbols = sequences(predictor, length)
     whole = predictor.log_probs(symbols)[0]
