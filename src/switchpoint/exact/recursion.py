@@ -26,7 +26,7 @@ from switchpoint.segments import Segment
 
 _MANY = 256  # sequences
 _LANES = 64  # neighbouring starts
-_LITTLE = 2**26  # steps of all starts, which take a tenth of a second
+_LITTLE = 2**25  # steps of all starts, which take a twentieth of a second
 
 
 class _Carry(NamedTuple):
