@@ -61,7 +61,7 @@ def reproduce(
     fewer sequences, beside the recorded results of all seeds, and trains nothing; studies that
     have no recorded results are not run. `quick` trains small networks, on any machine with two
     cores; `full` is the paper's setting from scratch, for a GPU. What is done already is left as
-    it is: the same command goes on where an earlier one was stopped.
+    it is: the same command resumes where an earlier one was stopped.
 
     For example:
 

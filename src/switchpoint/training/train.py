@@ -75,7 +75,7 @@ def train(
 ) -> TrainedEnsemble:
     """Train the ensemble that `config` describes, on data drawn as it goes.
 
-    With a directory `out`, the run survives being killed: the same call goes on from the last
+    With a directory `out`, the run survives being killed: the same call resumes from the last
     checkpoint, and ends with the same networks and metrics as if nothing had happened.
 
     `source`, any source or several by name, replaces the prior and the segment of `config`.
@@ -84,7 +84,7 @@ def train(
     networks back.
 
     `minutes` is a budget of time for this call. When it is spent, the run stops after the step in
-    hand, is measured and saved, and the networks as they are come back; the same call goes on. The
+    hand, is measured and saved, and the networks as they are come back; the same call resumes. The
     learning rate follows the schedule of all `config.steps` nevertheless.
 
     `progress` shows how the run goes: by default on a terminal and in a notebook, with True
