@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from truth import Enumeration, name
+from reference import Enumeration, name
 
 import switchpoint as sp
 
@@ -110,7 +110,7 @@ def test_posterior_samples_have_the_posterior_law(prior, key):
     codes = samples @ (1 << np.arange(6))
     expected = {
         int(np.array(p) @ (1 << np.arange(6))): w * draws
-        for p, w in zip(truth.partitions, truth.weights, strict=True)
+        for p, w in zip(reference.partitions, truth.weights, strict=True)
     }
     assert set(codes) <= {code for code, count in expected.items() if count > 0}
     likely = {code: count for code, count in expected.items() if count > 10}
