@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402
 
+import contextlib
 import mmap
 import os
 import random
@@ -47,6 +48,7 @@ install_import_hook("switchpoint", "typechecking.check")
 import jax
 import pytest
 from hypothesis import settings
+from jax._src import compiler
 
 settings.register_profile("switchpoint", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("switchpoint")
@@ -65,6 +67,25 @@ def key(request):
     seed = random.Random(request.node.nodeid).randrange(2**31)
     print(f"key seed: {seed}")
     return jax.random.key(seed)
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """A context that yields a list, which gets an entry for each program that is compiled."""
+
+    @contextlib.contextmanager
+    def record():
+        compiled, compile_ = [], compiler.compile_or_get_cached
+
+        def compile_and_count(*args, **options):
+            compiled.append(1)
+            return compile_(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(compiler, "compile_or_get_cached", compile_and_count)
+            yield compiled
+
+    return record
 
 
 SLOW = {
