@@ -12,7 +12,7 @@ import reference
 import xarray as xr
 
 import switchpoint as sp
-from switchpoint.exact.windows import window_regret
+from switchpoint.exact.markov_bound import markov_bound
 from switchpoint.experiments import SCALES, STUDIES, Watcher, findings
 from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.plans import ablation_runs, length_runs, main_runs, memory_runs
@@ -74,7 +74,7 @@ def test_window_regret_is_that_of_enumeration(prior, segment):
     entropy = entropy_of_segment(segment)
     for order in (0, 1, 3, length - 1):
         expected = [entropy_given_window(law, t, order) - entropy for t in range(length)]
-        measured = window_regret(sp.Source(prior, segment), length, order)
+        measured = markov_bound(sp.Source(prior, segment), length, order)
         np.testing.assert_allclose(measured, expected, atol=1e-8)
 
 
@@ -82,21 +82,21 @@ def test_with_full_memory_the_bound_is_the_regret_of_the_optimum():
     source, length = sp.Source(sp.LIN()), 8
     found = sp.evaluate({"optimum": sp.bayes_optimal(source)}, source, length, 4000)
     regret = found["regret"].values.ravel()
-    bound = window_regret(source, length, 100).sum()
+    bound = markov_bound(source, length, 100).sum()
     assert abs(regret.mean() - bound) < 4 * regret.std() / len(regret) ** 0.5
 
 
 def test_more_memory_never_costs_regret():
-    regrets = [window_regret(sp.Source(sp.PTW(3)), 8, order).sum() for order in range(8)]
+    regrets = [markov_bound(sp.Source(sp.PTW(3)), 8, order).sum() for order in range(8)]
     assert all(np.diff(regrets) < 1e-12)
     assert regrets[0] > 1.5 * regrets[-1]
 
 
 def test_too_long_a_memory_is_refused():
     with pytest.raises(ValueError, match="order"):
-        window_regret(sp.Source(sp.PTW(8)), 256, 40)
+        markov_bound(sp.Source(sp.PTW(8)), 256, 40)
     with pytest.raises(ValueError, match="length"):
-        window_regret(sp.Source(sp.PTW(2)), 16, 1)
+        markov_bound(sp.Source(sp.PTW(2)), 16, 1)
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
@@ -144,7 +144,7 @@ def test_seeds_are_labelled_as_they_are(tmp_path):
     assert {run.config.first_seed for run in runs} == {100}
     run = memory_runs(scale)[0]
     networks = [run.config.network(jax.random.key(seed)) for seed in (0, 1)]
-    members = [{"prior": "lin", "frozen": False}] * 2
+    members = [{"prior": "lin", "diverged": False}] * 2
 
     class Untrained(Runs):
         def ensemble(self, _):

@@ -10,8 +10,7 @@ import pytest
 from reference import name, pmf, ptw_marginal
 
 import switchpoint as sp
-from switchpoint.exact.many_letters import many_letters
-from switchpoint.exact.recursion import _few_letters
+from switchpoint.exact.recursion import _few_symbols, _many_symbols
 from switchpoint.neural import network_from_name, save_networks
 
 LENGTH = 100  # one for all, so that each program is compiled once; longer than a new stream's state
@@ -240,8 +239,8 @@ def test_many_sequences_are_laid_out_otherwise_and_give_the_same():
 def test_large_alphabets_are_the_same_recursion(prior):
     segment = sp.Categorical(5, 0.7)
     rows = jnp.asarray(random_symbols(5, 2, 300))
-    many = jax.jit(jax.vmap(lambda row: many_letters(prior, segment, row)))(rows)
-    few = jax.jit(lambda rows: _few_letters(prior, segment, rows))(rows)
+    many = jax.jit(jax.vmap(lambda row: _many_symbols(prior, segment, row)))(rows)
+    few = jax.jit(lambda rows: _few_symbols(prior, segment, rows))(rows)
     for slow, fast in zip(jax.tree.leaves(few), jax.tree.leaves(many), strict=True):
         np.testing.assert_allclose(slow, fast, atol=1e-10)
 

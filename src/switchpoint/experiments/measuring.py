@@ -41,6 +41,6 @@ def regrets(
 @eqx.filter_jit
 def _bits(networks: Network, draw: Draw) -> Float[Array, "member batch time"]:
     def of_one(network: Network) -> Float[Array, "batch time"]:
-        return regret(draw, network.log_probs_of_known(draw.symbols))
+        return regret(draw, network.log_probs_unchecked(draw.symbols))
 
     return over_members(of_one, networks)

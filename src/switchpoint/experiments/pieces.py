@@ -16,8 +16,8 @@ import numpy as np
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._files import replacing
-from switchpoint._provenance import made_with
+from switchpoint._files import atomic_write
+from switchpoint._provenance import environment_info
 from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.measuring import regrets
 from switchpoint.experiments.plans import trials_of
@@ -75,14 +75,14 @@ def carry_out(
     training = Stopwatch(directory / "training_seconds", watcher)
     ensemble = Runs(work, training).ensemble(piece)
     about: dict[str, Any] = {
-        **made_with(),
+        **environment_info(),
         "training_seconds": round(training.stop(), 1),
         "members": len(piece.config.members()),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     }
     paths = _write_networks(ensemble, out, piece.name, about)
     reports = out / f"{piece.name}.jsonl"
-    with replacing(reports) as file:
+    with atomic_write(reports) as file:
         file.write((directory / "metrics.jsonl").read_bytes())
     measuring = Stopwatch(directory / "measuring_seconds", watcher)
     measured = _measured(scale, run, piece, ensemble, directory / "measured", measuring)

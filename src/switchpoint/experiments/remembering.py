@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from switchpoint.exact import bayes_optimal
-from switchpoint.exact.windows import window_regret
+from switchpoint.exact.markov_bound import markov_bound
 from switchpoint.experiments.plans import memory_run
 from switchpoint.experiments.scales import SOURCES
 from switchpoint.experiments.summaries import regret_and_excess, stacked, with_error
@@ -24,7 +24,7 @@ def memory(work: Work) -> xr.Dataset:
     )
     orders = range(scale.bound_order + 1)
     bounds = [
-        [window_regret(scale.source(name), scale.length, order).sum() for order in orders]
+        [markov_bound(scale.source(name), scale.length, order).sum() for order in orders]
         for name in SOURCES
     ]
     return xr.Dataset(

@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._provenance import made_with
+from switchpoint._provenance import environment_info
 from switchpoint.experiments.scales import Scale
 from switchpoint.experiments.studies import Study, tested_sequences
 
@@ -88,7 +88,7 @@ def save_result(out: Path, study: Study, scale: Scale, result: xr.Dataset, effor
 
 def _provenance(scale: Scale, effort: Effort) -> dict[str, Any]:
     return {
-        **made_with(),
+        **environment_info(),
         "seed": scale.seed,
         "wall_seconds": round(effort.seconds, 3),
         "training_seconds": round(effort.training_seconds, 3),

@@ -37,7 +37,7 @@ class Ensemble:
     def of(self, prior: str) -> list[Network | None]:
         """The networks trained on `prior`, one for each seed; None where training failed."""
         return [
-            None if member["frozen"] else network
+            None if member["diverged"] else network
             for network, member in zip(self.networks, self.card["members"], strict=True)
             if member["prior"] == prior
         ]

@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._files import digest_of, read_json, replacing, write_json
+from switchpoint._files import atomic_write, digest_of, read_json, write_json
 from switchpoint.experiments.runs import Ensemble, Networks, TrainingRun
 from switchpoint.zoo import Zoo
 from switchpoint.zoo.collection import PACKAGED
@@ -24,7 +24,7 @@ _MANIFEST = "manifest.json"
 def record(result: Path, recorded: Path) -> None:
     """Copy the file of a result into a directory, and enter its SHA-256 in the manifest there."""
     digests = _recorded_digests(recorded) or {}
-    with replacing(recorded / result.name) as file:
+    with atomic_write(recorded / result.name) as file:
         file.write(result.read_bytes())
     digests[result.name] = digest_of(recorded / result.name)
     write_json(recorded / _MANIFEST, {"results": dict(sorted(digests.items()))}, "manifest")

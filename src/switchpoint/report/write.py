@@ -6,7 +6,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint.experiments import load_result, result_path
 from switchpoint.figures.studies import STUDIES
 from switchpoint.report.answer import answer_table, found, lead
@@ -42,7 +42,7 @@ def write_report(directory: Path) -> Path:
             del results[name]
             damaged[name] = f"{path} lacks what is shown of {name} ({error!r})"
     path = directory / "index.html"
-    with replacing(path, "report") as file:
+    with atomic_write(path, "report") as file:
         file.write(_page(results, _body(directory, results, damaged)).encode())
     return path
 

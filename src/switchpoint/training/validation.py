@@ -64,7 +64,7 @@ def _excess(
     networks: Network, draw: Draw, optimum: Float[Array, "sequence time alphabet"]
 ) -> Float[Array, "replica sequence"]:
     def of_one(network: Network) -> Float[Array, " sequence"]:
-        log_probs = network.log_probs_of_known(draw.symbols)
+        log_probs = network.log_probs_unchecked(draw.symbols)
         return jnp.sum(excess_regret(draw, log_probs, optimum), axis=-1)
 
     return over_members(of_one, networks)
