@@ -14,9 +14,9 @@ from test_reproduce import CELL, TINY, same
 
 import switchpoint as sp
 from switchpoint import evaluation
+from switchpoint.evaluation import regrets
 from switchpoint.experiments import STUDIES, Watcher, load_result, reproduce
 from switchpoint.experiments.assembled import Pieces
-from switchpoint.experiments.measuring import regrets
 from switchpoint.experiments.pieces import carry_out, piece_of
 from switchpoint.experiments.plans import ablation_run, length_runs, main_run
 from switchpoint.experiments.scales import SOURCES, Ablation

@@ -20,7 +20,7 @@ from switchpoint.cli.config_options import PRIOR, SEGMENT, prior_of, segment_mod
 from switchpoint.cli.ensembles import Ensemble, ensembles_of, split_label
 from switchpoint.cli.files import check_output
 from switchpoint.cli.regret_table import print_regrets
-from switchpoint.evaluation.members import Entry
+from switchpoint.evaluation.evaluate import Entry
 from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
 from switchpoint.sources import Source

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from switchpoint.evaluation.members import Member
+from switchpoint.evaluation.measure import Member
 from switchpoint.experiments.plans import main_run
 from switchpoint.experiments.summaries import with_error
 from switchpoint.experiments.work import Work, exact_predictor

@@ -18,8 +18,8 @@ import xarray as xr
 from switchpoint import evaluation
 from switchpoint._files import replacing
 from switchpoint._provenance import made_with
+from switchpoint.evaluation import regrets
 from switchpoint.experiments.kept import Kept
-from switchpoint.experiments.measuring import regrets
 from switchpoint.experiments.plans import trials_of
 from switchpoint.experiments.runs import Ensemble, Runs, TrainingRun
 from switchpoint.experiments.scales import Scale, Trial
@@ -137,7 +137,7 @@ def _regret(
             trial.length,
             trial.sequences,
             scale.seed,
-            lambda done, total: watcher.doing(f"measuring {name}", done / total),
+            progress=lambda done, total: watcher.doing(f"measuring {name}", done / total),
         )
     return xr.DataArray(bits, dims=("seed", "sequence"), attrs={"units": "bits"})
 

@@ -7,7 +7,8 @@ import numpy as np
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint.evaluation.members import Entry, Member
+from switchpoint.evaluation.evaluate import Entry
+from switchpoint.evaluation.measure import Member
 from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.runs import Networks, TrainingRun
