@@ -1,17 +1,40 @@
 """Strict tests: shapes are checked at run time, warnings are errors, seeds are shown."""
 
+# ruff: noqa: E402
+
+import mmap
 import os
 import random
 import tempfile
+from pathlib import Path
 
-# Most of a test is compilation: little effort for each program, and one cache for all processes.
-os.environ["XLA_FLAGS"] = " ".join(
-    [
-        os.environ.get("XLA_FLAGS", ""),
-        "--xla_backend_optimization_level=0",
-        "--xla_llvm_disable_expensive_passes=true",
-    ]
-)
+import jaxlib
+
+# Most of a test is compilation, so compile with little effort. Turning the fusion emitters off
+# saves most; XLA aborts on a flag it does not know, and versions of jaxlib differ.
+FAST_COMPILE = {
+    "xla_backend_optimization_level": "0",
+    "xla_llvm_disable_expensive_passes": "true",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+}
+
+
+def known_flags(flags):
+    """The options for those flags that this jaxlib knows."""
+    for library in Path(jaxlib.__file__).parent.glob("*jax_common.*"):
+        with (
+            library.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as code,
+        ):
+            known = [flag for flag in flags if code.find(flag.encode()) >= 0]
+        return [f"--{flag}={flags[flag]}" for flag in known]
+    return []
+
+
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers and programs inherit the environment
+    flags = [os.environ.get("XLA_FLAGS", ""), *known_flags(FAST_COMPILE)]
+    os.environ["XLA_FLAGS"] = " ".join(flags)
 if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="switchpoint-tests-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
@@ -21,9 +44,9 @@ from jaxtyping import install_import_hook
 
 install_import_hook("switchpoint", "typechecking.check")
 
-import jax  # noqa: E402
-import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import jax
+import pytest
+from hypothesis import settings
 
 settings.register_profile("switchpoint", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("switchpoint")

@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-import truth
+import reference
 import xarray as xr
 
 import switchpoint as sp
@@ -30,14 +30,14 @@ def law_of_sequences(prior, segment, length):
     law = {}
     for symbols in sequences:
         law[symbols] = math.fsum(
-            truth.prior_of_partition(prior, switches)
+            reference.prior_of_partition(prior, switches)
             * math.exp(
                 sum(
-                    truth.log_marginal_of_segment(segment, symbols[a:b])
-                    for a, b in truth.bounds(switches)
+                    reference.log_marginal_of_segment(segment, symbols[a:b])
+                    for a, b in reference.bounds(switches)
                 )
             )
-            for switches in truth.partitions(length)
+            for switches in reference.partitions(length)
         )
     return law
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from truth import name, ptw_marginal
+from reference import name, ptw_marginal
 
 import switchpoint as sp
 from switchpoint.exact.many_letters import many_letters

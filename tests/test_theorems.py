@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from truth import bounds, log_marginal_of_segment
+from reference import bounds, log_marginal_of_segment
 
 import switchpoint as sp
 

@@ -4,6 +4,8 @@ None of this uses the library's inference: partitions are enumerated, laws are w
 again from the paper, marginals come from log-gamma functions.
 """
 
+import copy
+import functools
 import itertools
 import math
 
@@ -56,31 +58,61 @@ def bounds(switches):
     return list(itertools.pairwise(edges))
 
 
+@functools.cache
 def partitions(length):
     """All partitions of a sequence, as rows of switches: False at 0."""
     return [(False, *rest) for rest in itertools.product([False, True], repeat=length - 1)]
 
 
+@functools.cache
+def all_bounds(length):
+    """The segments of each of the partitions."""
+    return [bounds(switches) for switches in partitions(length)]
+
+
 def prior_of_partition(prior, switches):
-    """P(partition): the last segment may go on after the end."""
+    """P(partition): the last segment may continue beyond the end."""
     *done, (last, end) = bounds(switches)
     chances = [pmf(prior, a, b - a) for a, b in done]
     return math.prod(chances) * survival(prior, last, end - last - 1)
 
 
 class Enumeration:
-    """The posterior of one sequence, by going through all of its partitions."""
+    """The posterior of one sequence, by enumerating its partitions."""
 
     def __init__(self, prior, segment, symbols):
         self.segment, self.symbols = segment, symbols
-        self.partitions = partitions(len(symbols))
+        pseudo = np.asarray(segment.pseudo_counts)
+        # For each segment from a up to b: P(it ends at b), P(it ends at b or later), P(symbols).
+        self.ends, self.lasts, self.data, self.means = {}, {}, {}, {}
+        for a in range(len(symbols)):
+            survives = 1.0
+            for b in range(a + 1, len(symbols) + 1):
+                counts = np.bincount(symbols[a:b], minlength=segment.alphabet) + pseudo
+                self.ends[a, b] = pmf(prior, a, b - a)
+                self.lasts[a, b] = survives
+                self.data[a, b] = log_marginal_of_segment(segment, symbols[a:b])
+                self.means[a, b] = counts / counts.sum()
+                survives = max(0.0, survives - self.ends[a, b])
+        self._sum_up(len(symbols))
+
+    def _sum_up(self, length):
+        self.length = length
+        self.partitions, self.bounds = partitions(length), all_bounds(length)
         logs = []
-        for switches in self.partitions:
-            chance = prior_of_partition(prior, switches)
-            data = sum(log_marginal_of_segment(segment, symbols[a:b]) for a, b in bounds(switches))
+        for segments in self.bounds:
+            *done, last = segments
+            chance = math.prod(self.ends[each] for each in done) * self.lasts[last]
+            data = math.fsum(self.data[each] for each in segments)
             logs.append(math.log(chance) + data if chance > 0 else -math.inf)
         self.log_marginal = float(np.logaddexp.reduce(logs))
         self.weights = np.exp(np.asarray(logs) - self.log_marginal)
+
+    def of_first(self, length):
+        """The posterior given the first symbols only."""
+        shorter = copy.copy(self)
+        shorter._sum_up(length)
+        return shorter
 
     def switch_probability(self):
         return self.weights @ np.asarray(self.partitions, float)
@@ -88,7 +120,7 @@ class Enumeration:
     def switch_count_pmf(self):
         """P(k switches), k = 0..length-1."""
         counts = np.asarray(self.partitions).sum(-1)
-        return np.bincount(counts, self.weights, minlength=len(self.symbols))
+        return np.bincount(counts, self.weights, minlength=self.length)
 
     def switch_within(self, begin, end):
         """P(at least one switch at begin..end, both included)."""
@@ -97,18 +129,15 @@ class Enumeration:
 
     def probs(self):
         """The posterior mean of the distribution at each time."""
-        mean = np.zeros((len(self.symbols), self.segment.alphabet))
-        for weight, switches in zip(self.weights, self.partitions, strict=True):
-            for a, b in bounds(switches):
-                counts = np.bincount(self.symbols[a:b], minlength=self.segment.alphabet)
-                counts = counts + np.asarray(self.segment.pseudo_counts)
-                mean[a:b] += weight * counts / counts.sum()
+        mean = np.zeros((self.length, self.segment.alphabet))
+        for weight, segments in zip(self.weights, self.bounds, strict=True):
+            for a, b in segments:
+                mean[a:b] += weight * self.means[a, b]
         return mean
 
     def run_length_mean(self):
         """The mean length of the last segment."""
-        lengths = [bounds(switches)[-1] for switches in self.partitions]
-        return float(self.weights @ np.asarray([b - a for a, b in lengths]))
+        return float(self.weights @ [b - a for *_, (a, b) in self.bounds])
 
     def weight_of(self, switches):
         return self.weights[self.partitions.index(tuple(bool(s) for s in switches))]
