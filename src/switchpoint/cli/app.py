@@ -21,8 +21,12 @@ COMMANDS = {
     "prior": "prior",
     "reproduce": "reproduce",
     "figure": "reproduce",
+    "report": "reproduce",
     "zoo": "zoo",
     "verify": "zoo",
+    "shard": "shards",
+    "merge": "shards",
+    "build-zoo": "shards",
 }
 """The commands, in the order of the help, with the module of each."""
 
@@ -62,7 +66,9 @@ class _Delayed(TyperCommand):
 def load_command(name: str) -> Any:
     """The command called `name`, as Typer makes it of a function."""
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
-    alone.command(name)(getattr(import_module(f"switchpoint.cli.{COMMANDS[name]}"), name))
+    alone.command(name)(
+        getattr(import_module(f"switchpoint.cli.{COMMANDS[name]}"), name.replace("-", "_"))
+    )
     return typer.main.get_command(alone)
 
 
@@ -71,7 +77,7 @@ def _docstring(command: str) -> str | None:
     module = find_spec(f"switchpoint.cli.{COMMANDS[command]}")
     source: str = module.loader.get_source(module.name) or ""  # type: ignore[union-attr]
     for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef) and node.name == command:
+        if isinstance(node, ast.FunctionDef) and node.name == command.replace("-", "_"):
             return ast.get_docstring(node)
     return None
 
