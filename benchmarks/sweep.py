@@ -31,7 +31,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 import switchpoint
-from switchpoint._files import check_writable, replacing
+from switchpoint._files import atomic_write, check_writable
 from switchpoint._random import key_for
 from switchpoint.evaluation import excess_regret
 from switchpoint.evaluation.measure import over_members
@@ -39,7 +39,7 @@ from switchpoint.evaluation.metrics import BITS_PER_NAT
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
 from switchpoint.neural.kernels.backend import BACKENDS
-from switchpoint.neural.names import MODEL_OPTIONS
+from switchpoint.neural.registry import MODEL_OPTIONS
 from switchpoint.training import TrainConfig
 from switchpoint.training.loss import loss_and_gradient
 from switchpoint.training.optimizer import is_matrix, with_muon
@@ -285,7 +285,7 @@ def show(report: dict[str, Any], members: list[dict[str, Any]]) -> None:
 def save(path: Path, result: dict[str, Any]) -> None:
     """JSON, where null is a number that is not finite."""
     strict = json.loads(json.dumps(result), parse_constant=lambda _: None)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(json.dumps(strict, indent=1).encode())
 
 

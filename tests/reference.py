@@ -23,7 +23,7 @@ def pmf(prior, start, length):
     match prior:
         case sp.RegularPeriodic(period=period):
             return float(length == period)
-        case sp.RandomUniform(longest=longest):
+        case sp.RandomUniform(max_length=longest):
             return 1 / longest if length <= longest else 0.0
         case sp.Geometric(hazard=hazard):
             return hazard * (1 - hazard) ** (length - 1)

@@ -30,7 +30,7 @@ def card(alphabet=2, members=5):
         "options": OPTIONS,
         "sources": SOURCES,
         "members": [
-            {"prior": prior, "seed": index, "excess": excess, "frozen": frozen}
+            {"prior": prior, "seed": index, "excess": excess, "diverged": frozen}
             for index, (prior, excess, frozen) in enumerate(
                 zip(PRIORS, EXCESS, FROZEN, strict=True)
             )
@@ -374,7 +374,7 @@ def test_bad_input_is_one_line_and_status_two(run_directory, tmp_path, capsys, a
     whole = (run_directory / "model.safetensors").read_bytes()
     (tmp_path / "cut.safetensors").write_bytes(whole[:-9])
     (tmp_path / "letters.txt").write_text("0210")
-    frozen = card(members=1) | {"members": [{"prior": "ptw", "frozen": True}]}
+    frozen = card(members=1) | {"members": [{"prior": "ptw", "diverged": True}]}
     neural.save_networks("frozen.safetensors", networks_of(frozen), frozen)
     status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")

@@ -14,7 +14,7 @@ from switchpoint.evaluation import evaluate, load, regrets, save, summarise
 from switchpoint.evaluation import measure as measure_module
 from switchpoint.evaluation.evaluate import Moments
 from switchpoint.evaluation.measure import chunks
-from switchpoint.neural.names import network_from_name
+from switchpoint.neural.registry import network_from_name
 
 LENGTH = 32
 CHUNK = 40

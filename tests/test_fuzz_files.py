@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-
-from switchpoint import evaluation
-from switchpoint._files import read_json, write_json
-from switchpoint._tensors import write_tensors
 from switchpoint.experiments import Watcher, result_path
 from switchpoint.experiments.drawn import Drawn
 from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.shipped import RECORDED, Shipped, record
 from switchpoint.experiments.stopwatch import Stopwatch
+
+from switchpoint import evaluation
+from switchpoint._files import read_json, write_json
+from switchpoint._tensors import write_tensors
 from switchpoint.neural import load_members, read_card, save_networks
-from switchpoint.neural.names import network_from_name
+from switchpoint.neural.registry import network_from_name
 from switchpoint.training import TrainConfig, train
 from switchpoint.training.checkpoints import Checkpoints
 from switchpoint.training.metrics import MetricsFile, read_reports
@@ -246,7 +246,7 @@ def test_a_damaged_file_without_a_checksum_has_no_other_error(study, count, tmp_
         {"members": [1]},
         {"members": [{"excess": "low"}]},
         {"members": [{"excess": math.nan}]},
-        {"members": [{"frozen": "no"}]},
+        {"members": [{"diverged": "no"}]},
         {"members": [{"prior": 7}]},
         {"options": "many"},
         {"options": {"hidden": 4}},

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from switchpoint.neural import network_from_name
+from switchpoint.neural.attention import sinusoids
 from switchpoint.neural.dense import Perceptron
 from switchpoint.neural.kernels import readout, steps
 from switchpoint.neural.kernels.backend import is_fused
 from switchpoint.neural.kernels.recurrence import can_fuse
 from switchpoint.neural.kernels.relative_positions import lowrank_sinusoids
-from switchpoint.neural.positions import sinusoids
 from switchpoint.training import TrainConfig, train
 from switchpoint.training.program import Program
 from switchpoint.training.validation import Validation

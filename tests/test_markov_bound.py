@@ -8,7 +8,7 @@ import pytest
 import reference
 
 import switchpoint as sp
-from switchpoint.exact.windows import window_regret
+from switchpoint.exact.markov_bound import markov_bound
 
 SEGMENTS = [sp.Bernoulli(), sp.Bernoulli(1.5, 0.5)]
 
@@ -56,14 +56,14 @@ def entropy_of_segment(segment):
 
 @pytest.mark.parametrize("prior", [sp.PTW(3), sp.LIN(), sp.RegularPeriodic(3), sp.RandomUniform(7)])
 @pytest.mark.parametrize("segment", SEGMENTS, ids=repr)
-def test_window_regret_is_that_of_enumeration(prior, segment):
+def test_markov_bound_is_that_of_enumeration(prior, segment):
     length = 6
     law = law_of_sequences(prior, segment, length)
     assert math.fsum(law.values()) == pytest.approx(1)
     entropy = entropy_of_segment(segment)
     for order in (0, 1, 3, length - 1):
         expected = [entropy_given_window(law, t, order) - entropy for t in range(length)]
-        measured = window_regret(sp.Source(prior, segment), length, order)
+        measured = markov_bound(sp.Source(prior, segment), length, order)
         np.testing.assert_allclose(measured, expected, atol=1e-8)
 
 
@@ -71,18 +71,18 @@ def test_with_full_memory_the_bound_is_the_regret_of_the_optimum():
     source, length = sp.Source(sp.LIN()), 8
     found = sp.evaluate({"optimum": sp.bayes_optimal(source)}, source, length, 4000)
     regret = found["regret"].values.ravel()
-    bound = window_regret(source, length, 100).sum()
+    bound = markov_bound(source, length, 100).sum()
     assert abs(regret.mean() - bound) < 4 * regret.std() / len(regret) ** 0.5
 
 
 def test_more_memory_never_costs_regret():
-    regrets = [window_regret(sp.Source(sp.PTW(3)), 8, order).sum() for order in range(8)]
+    regrets = [markov_bound(sp.Source(sp.PTW(3)), 8, order).sum() for order in range(8)]
     assert all(np.diff(regrets) < 1e-12)
     assert regrets[0] > 1.5 * regrets[-1]
 
 
 def test_too_long_a_memory_is_refused():
     with pytest.raises(ValueError, match="order"):
-        window_regret(sp.Source(sp.PTW(8)), 256, 40)
+        markov_bound(sp.Source(sp.PTW(8)), 256, 40)
     with pytest.raises(ValueError, match="length"):
-        window_regret(sp.Source(sp.PTW(2)), 16, 1)
+        markov_bound(sp.Source(sp.PTW(2)), 16, 1)

@@ -10,8 +10,7 @@ import pytest
 from reference import name, ptw_marginal
 
 import switchpoint as sp
-from switchpoint.exact.many_letters import many_letters
-from switchpoint.exact.recursion import _few_letters
+from switchpoint.exact.recursion import _few_symbols, _many_symbols
 from switchpoint.neural import Memoryless, network_from_name, save_networks
 
 LENGTH = 16
@@ -268,9 +267,9 @@ def test_any_batch_gives_the_same(batch, key):
 def test_large_alphabets_are_the_same_recursion(prior):
     segment = sp.Categorical(5, 0.7)
     rows = jnp.asarray(np.random.default_rng(0).integers(0, 5, (2, 300)))
-    many = jax.vmap(lambda row: many_letters(prior, segment, row))(rows)
+    many = jax.vmap(lambda row: _many_symbols(prior, segment, row))(rows)
     for slow, fast in zip(
-        jax.tree.leaves(_few_letters(prior, segment, rows)), jax.tree.leaves(many), strict=True
+        jax.tree.leaves(_few_symbols(prior, segment, rows)), jax.tree.leaves(many), strict=True
     ):
         np.testing.assert_allclose(slow, fast, atol=1e-10)
 

@@ -14,9 +14,9 @@ from switchpoint import _checks
 from switchpoint._text import name_of, read_text
 from switchpoint.cli.check_cost import check_alphabet, check_depth
 from switchpoint.cli.sequence_io import parse_number
-from switchpoint.neural.names import MODEL_OPTIONS
+from switchpoint.neural.registry import MODEL_OPTIONS
 from switchpoint.priors import Prior, prior_from_name
-from switchpoint.segments import Segment, segment_of
+from switchpoint.segments import Segment, make_segment
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.recipes import Recipe
 
@@ -66,7 +66,7 @@ def segment_model(options: Mapping[str, Any], alphabet: int | None = None) -> Se
     alphabet = options["alphabet"] if alphabet is None else alphabet
     check_alphabet(2 if alphabet is None else alphabet)
     parameters = (options[name] for name in SEGMENT[1:])
-    return segment_of(2 if alphabet is None else alphabet, *parameters)
+    return make_segment(2 if alphabet is None else alphabet, *parameters)
 
 
 def given_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

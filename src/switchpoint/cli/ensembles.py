@@ -93,7 +93,7 @@ def _ensemble(
     networks: Sequence[Network],
     members: Sequence[int],
 ) -> Ensemble:
-    trained = [index for index in members if not card["members"][index].get("frozen", False)]
+    trained = [index for index in members if not card["members"][index].get("diverged", False)]
     if not trained:
         raise ValueError(
             f"{label}: all members in {printable(path)} diverged in training, none can be evaluated"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,5 +16,5 @@ PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 
 def write_picture(path: Path, figure: Figure) -> None:
     """Write a figure in the format of the path's suffix."""
-    with replacing(path, "plot") as file:
+    with atomic_write(path, "plot") as file:
         figure.savefig(file, format=path.suffix.lower().removeprefix("."))

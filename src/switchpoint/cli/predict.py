@@ -11,7 +11,7 @@ import typer
 from jaxtyping import Int
 from rich.console import Console
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint._text import printable
 from switchpoint.cli import options
 from switchpoint.cli.analysis import Analysis, analyse
@@ -112,7 +112,7 @@ def predict(
     analysis = analyse(_with_labels(subject, read), read.symbols)
     lines = FORMATS[write_as](analysis, read.labels)
     if out is not None:
-        with replacing(out) as target:
+        with atomic_write(out) as target:
             target.writelines(line.encode() for line in lines)
     if plot is not None:
         _draw(plot, analysis, read.labels)

@@ -44,7 +44,7 @@ def prior(
     if not 0 <= start < length:
         raise ValueError(f"start must be from 0 to {length - 1}, got {start}")
     check_output(plot, "plot", PICTURE_SUFFIXES)
-    counts = law.switch_count_law(length)
+    counts = law.switch_count_pmf(length)
     if plot is not None:
         _draw(plot, law, length, start, counts)
     console = Console(file=sys.stdout, highlight=False)

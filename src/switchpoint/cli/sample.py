@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from switchpoint import __version__, _checks
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint._text import printable
 from switchpoint.cli import options
 from switchpoint.cli.check_cost import PIECE, check_sample, rows_at_once
@@ -85,7 +85,7 @@ def sample(
         }
         _write_npz(out, list(pieces), json.dumps(description))
     else:
-        with replacing(out) as file:
+        with atomic_write(out) as file:
             file.writelines(line.encode() for line in _csv_lines(pieces, alphabet))
     Console(file=sys.stdout, highlight=False, soft_wrap=True).print(
         f"{printable(str(out))}: {batch} x {length} symbols from {law!r}, {segment!r}, seed {seed}",
@@ -109,7 +109,7 @@ def _drawn(source: Source, seed: int, batch: int, length: int) -> Iterator[_Piec
 
 
 def _write_npz(path: Path, pieces: Sequence[_Piece], description: str) -> None:
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         np.savez_compressed(
             file,
             symbols=np.concatenate([piece.symbols for piece in pieces]),

@@ -8,7 +8,7 @@ from switchpoint import neural
 from switchpoint.cli.cards import network_name, trained_length, trained_on
 from switchpoint.exact import bayes_optimal
 from switchpoint.predictor import Predictor
-from switchpoint.segments import Segment, segment_of
+from switchpoint.segments import Segment, make_segment
 from switchpoint.sources import Source
 from switchpoint.zoo import path_of
 
@@ -56,7 +56,7 @@ def trained_network(model: str, member: int | None) -> Subject:
     lines["trained on"] = f"{source}, {trained_length(card)}"
     return Subject(
         predictor=network,
-        segment=segment_of(network.alphabet),
+        segment=make_segment(network.alphabet),
         title=f"{name}, trained on {source}",
         lines=lines,
         fields={

@@ -143,7 +143,7 @@ def _source(prior: Prior) -> str:
         case RegularPeriodic():
             return f"Regular({prior.period})"
         case RandomUniform():
-            return f"Random Uniform({prior.longest})"
+            return f"Random Uniform({prior.max_length})"
     return "LIN" if isinstance(prior, LIN) else repr(prior)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 
 _MARK = "switchpoint_evaluation_2"
 _MARK_WITHOUT_CHECKSUM = "switchpoint_evaluation"  # of the first format
@@ -35,7 +35,7 @@ def save(dataset: xr.Dataset, path: str | PathLike[str]) -> None:
     # As one text, since the format has no whole numbers above 2^31.
     marked.attrs = {_CHECKSUM: _BLANK.decode(), _MARK: json.dumps(dataset.attrs)}
     data = bytes(marked.to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
-    with replacing(Path(path), "path") as file:
+    with atomic_write(Path(path), "path") as file:
         file.write(_with_seal(data, hashlib.sha256(data).hexdigest().encode()))
 
 

@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 BLUE = "#0072B2"
@@ -141,7 +141,7 @@ def write_figure(figure: Figure, directory: Path, name: str) -> list[Path]:
     paths = []
     for kind, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):
         path = directory / f"{name}.{kind}"
-        with styled(), replacing(path, "figure") as file:
+        with styled(), atomic_write(path, "figure") as file:
             figure.savefig(file, format=kind, metadata=metadata)
         figure.set_layout_engine("none")  # laid out once: the costly half of drawing
         paths.append(path)

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint._numbers import bits, duration, join_and, percent, plus_minus
 from switchpoint.figures.labels import display_name, source_label, with_subscripts
 from switchpoint.figures.seeds import one_network
@@ -68,7 +68,7 @@ def write_report(directory: Path) -> Path:
         made=_provenance(results),
     )
     path = directory / "index.html"
-    with replacing(path, "report") as file:
+    with atomic_write(path, "report") as file:
         file.write(page.encode())
     return path
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from switchpoint._numbers import bits
-from switchpoint.exact.windows import window_regret
+from switchpoint.exact.markov_bound import markov_bound
 from switchpoint.figures.annotations import panels, plain_numbers
 from switchpoint.figures.labels import source_label
 from switchpoint.figures.style import BLUE, ORANGE, line_of, styled
@@ -59,7 +59,7 @@ def _analyse(context: StudyContext) -> xr.Dataset:
     scale, optimum = context.scale, context.regret["optimum"]
     orders = range(scale.bound_order + 1)
     bounds = [
-        [window_regret(scale.source(name), scale.length, order).sum() for order in orders]
+        [markov_bound(scale.source(name), scale.length, order).sum() for order in orders]
         for name in SOURCES
     ]
     return xr.Dataset(

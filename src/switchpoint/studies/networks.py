@@ -52,7 +52,7 @@ class Networks:
         for seed in run.seeds:
             if (key := (run.name, trained_on, seed)) in self._members:
                 card = self._members[key][2]
-                found[seed] = None if card["frozen"] else self._network(key)
+                found[seed] = None if card["diverged"] else self._network(key)
         return found
 
     def best(self, run: Run, trained_on: str) -> Network:
@@ -95,7 +95,7 @@ class Networks:
     def _add(self, run: str, name: str, path: Path) -> None:
         card = read_card(path)
         made = card.get("provenance") or {}
-        made = made["training"] if "training" in made else made  # a zoo adds what measured them
+        made = made.get("training", made)  # a zoo adds what measured them
         self._provenance[name] = {"run": run, "provenance": made}
         for index, member in enumerate(card["members"]):
             self._members[run, member["prior"], member["seed"]] = path, index, member

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from switchpoint._files import digest_of, json_digest, read_json, replacing, write_json
+from switchpoint._files import digest_of, json_digest, read_json, write_json
 from switchpoint.studies.base import Study
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.networks import (
@@ -99,7 +99,7 @@ def reproduce(
                     reporter.end(study.name, clock.seconds + clock.training_seconds)
             if recorded is not None and (local is None or "seed" in local.dims):
                 recorded_path(out, study.name).parent.mkdir(exist_ok=True)
-                with replacing(recorded_path(out, study.name)) as file:
+                with atomic_write(recorded_path(out, study.name)) as file:
                     file.write(recorded.read_bytes())
             elif local is None:
                 continue

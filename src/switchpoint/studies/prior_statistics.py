@@ -40,7 +40,7 @@ def _analyse(context: StudyContext) -> xr.Dataset:
             "switch_probability": (by_place, [p.switch_probability(scale.length) for p in priors]),
             "switch_frequency": (by_place, places),
             "switch_frequency_error": (by_place, _error(places, scale.prior_sequences)),
-            "count_law": (by_count, [p.switch_count_law(scale.length) for p in priors]),
+            "count_law": (by_count, [p.switch_count_pmf(scale.length) for p in priors]),
             "count_frequency": (by_count, counts),
             "count_frequency_error": (by_count, _error(counts, scale.prior_sequences)),
             **_ptw_counts(scale),
@@ -59,7 +59,7 @@ def _ptw_counts(scale: Scale) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     """The number of switching points under PTW of every depth, in theory and in batches."""
     depths, most = range(scale.max_depth + 1), scale.max_switches
     sequences = scale.prior_sequences // _BATCHES * _BATCHES
-    laws = np.stack([statistics.ptw_switch_count_law(depth, most=most) for depth in depths])
+    laws = np.stack([statistics.ptw_switch_count_pmf(depth, most=most) for depth in depths])
     batches = np.zeros((_BATCHES, len(depths), most + 1))
     batches[:, 0, 0] = 1  # a sequence of one symbol has no switch
     for depth in depths[1:]:

@@ -9,9 +9,9 @@ from typing import Any
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._files import digest_of, read_json, replacing, write_json
+from switchpoint._files import digest_of, read_json, write_json
 from switchpoint._formats import upgrade
-from switchpoint._provenance import made_with
+from switchpoint._provenance import environment_info
 from switchpoint.studies.base import Study
 from switchpoint.studies.scale import Scale, ablation_plan
 from switchpoint.training import TrainConfig
@@ -169,7 +169,7 @@ def save_result(
         "labels": scale.labels(),
         "plan": dict(plan),
         "provenance": {
-            **made_with(),
+            **environment_info(),
             "seed": scale.seed,
             "wall_seconds": round(cost.seconds, 3),
             "training_seconds": round(cost.training_seconds, 3),
@@ -189,7 +189,7 @@ def record(result: Path, recorded: Path) -> None:
     """Copy a result file into a directory of recorded ones, with its SHA-256 in the manifest."""
     digests = _digests(recorded) or {}
     recorded.mkdir(parents=True, exist_ok=True)
-    with replacing(recorded / result.name) as file:
+    with atomic_write(recorded / result.name) as file:
         file.write(result.read_bytes())
     digests[result.name] = digest_of(recorded / result.name)
     content = {"format": 1, "results": dict(sorted(digests.items()))}

@@ -13,8 +13,8 @@ from typing import Any
 
 import jax
 
-from switchpoint._files import replacing
-from switchpoint._provenance import made_with
+from switchpoint._files import atomic_write
+from switchpoint._provenance import environment_info
 from switchpoint.neural import load_with_card, save_networks
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.studies.base import Measurement, Run
@@ -85,14 +85,14 @@ def train_shard(
     networks.prepare(part)
     training.save()
     about: dict[str, Any] = {
-        **made_with(),
+        **environment_info(),
         "training_seconds": round(training.seconds, 1),
         "members": len(part.config.members()),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     }
     paths = _write_networks(directory, out, run.name, part.name, about)
     records = out / f"{part.name}.jsonl"
-    with replacing(records) as file:
+    with atomic_write(records) as file:
         file.write((directory / "metrics.jsonl").read_bytes())
     measuring = Stopwatch(directory / "measuring_seconds.json", reporter)
     store = MeasurementStore(directory / "measurements", reporter.note)

@@ -7,7 +7,7 @@ import equinox
 import jax
 import optax
 
-from switchpoint.neural.names import CUSTOM
+from switchpoint.neural.registry import CUSTOM
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.report import Report
 
@@ -37,7 +37,7 @@ def card_of(config: TrainConfig, report: Report) -> dict[str, Any]:
                 "learning_rate": member.learning_rate,
                 "excess": _finite(report.excess[member.index]),
                 "excess_error": _finite(report.excess_error[member.index]),
-                "frozen": member.index in report.frozen,
+                "diverged": member.index in report.frozen,
             }
             for member in config.members()
         ],

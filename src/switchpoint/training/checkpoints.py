@@ -16,7 +16,7 @@ from switchpoint._tensors import DamagedError, read_tensors, write_tensors
 
 _KIND = "checkpoint"
 _NAME = re.compile(r"step-(\d{9,})\.safetensors")
-_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # as `_files.replacing` names them
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # as `_files.atomic_write` names them
 # What safetensors both writes and reads back as NumPy arrays.
 _DTYPES = frozenset(
     ["bool", "bfloat16", "float16", "float32", "float64", "complex64"]

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint.training.report import Report
 
 
@@ -67,7 +67,7 @@ class MetricsFile:
         """Let the file hold `content` and nothing else."""
         self.content = content
         if self._read() != content:
-            with replacing(self.path, "metrics") as file:
+            with atomic_write(self.path, "metrics") as file:
                 file.write(content)
 
     def _read(self) -> bytes:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from switchpoint import _checks
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint._tensors import DamagedError
 from switchpoint.neural import Network, best_member, save_networks
 from switchpoint.neural.blocks import HEADS, WIDTH
@@ -243,7 +243,7 @@ class _RunDirectory:
         except (OSError, ValueError):
             there = False
         if not there:
-            with replacing(self._config_path, "out") as file:
+            with atomic_write(self._config_path, "out") as file:
                 file.write((json.dumps(settings, indent=2) + "\n").encode())
         return not there
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from switchpoint._provenance import made_with
+from switchpoint._provenance import environment_info
 from switchpoint.neural import Network, load_with_card, save_networks
 from switchpoint.zoo.collection import Zoo
 from switchpoint.zoo.names import NAMES, name_of
@@ -48,7 +48,7 @@ def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]
         card, _ = load_with_card(run)  # proved whole: its numbers decide
         for index, member in enumerate(card["members"]):
             name = name_of(card["model"], member["prior"])
-            if name in NAMES and not member["frozen"] and member["excess"] is not None:
+            if name in NAMES and not member["diverged"] and member["excess"] is not None:
                 source, length = card["sources"][member["prior"]], card["length"]
                 judged_on = (source, length, card["config"]["validation"])
                 each = Candidate(name, Path(run), index, member["excess"], judged_on)
@@ -128,7 +128,7 @@ def _measured(name: str, card: dict[str, Any], found: Score) -> dict[str, Any]:
     return {
         "name": name,
         "test": {**found.fields(), "tolerance": _TOLERANCE},
-        "provenance": {"training": card.get("provenance"), "measuring": made_with()},
+        "provenance": {"training": card.get("provenance"), "measuring": environment_info()},
     }
 
 

@@ -8,13 +8,20 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from switchpoint.neural.cells import Cell, LSTMCarry, LSTMCell, RNNCell
+from switchpoint.neural.cells import (
+    Cell,
+    LSTMCarry,
+    LSTMCell,
+    RNNCell,
+    StackCarry,
+    StackCell,
+    stack_update,
+)
 from switchpoint.neural.dense import Perceptron
 from switchpoint.neural.kernels import lstm, rnn
 from switchpoint.neural.kernels import readout as readouts
 from switchpoint.neural.kernels.common import BF16, weight_gradient
 from switchpoint.neural.kernels.stack import COLUMNS, MAX_WIDTH, Stack, padded, value_first
-from switchpoint.neural.stack import StackCarry, StackCell, stack_update
 
 _MAX_TOKENS = 16  # the kernels look at every row of the table
 _MAX_DEPTH = 16  # and at every entry of the stack
@@ -46,7 +53,7 @@ def fused_recurrence(
     if not isinstance(cell, StackCell):
         last, _, logits = _fused(cell, readout, carry, table, None, tokens)
         return last, logits
-    for_inner, for_stack = jnp.split(table, [cell.inner.drive_width], axis=-1)
+    for_inner, for_stack = jnp.split(table, [cell.inner.input_width], axis=-1)
     stack = Stack(
         padded(carry.stack).reshape(len(carry.stack), -1),
         padded(cell.read.T).T,

@@ -14,10 +14,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
+from switchpoint.neural.attention import frequencies
 from switchpoint.neural.kernels.attention import HEAD, AttentionSpec
 from switchpoint.neural.kernels.common import FP16, call, dot, largest_divisor
 from switchpoint.neural.kernels.token_wise import Activations, Layer
-from switchpoint.neural.positions import frequencies
 
 SEQUENCES = 128
 """How many sequences a program takes."""

@@ -29,9 +29,9 @@ class Weights(NamedTuple):
 def weight_layout(blocks: Block, spec: AttentionSpec) -> Weights:
     """The weights of all layers as the kernels multiply them."""
     unit = SIZE**-0.5 * math.log2(math.e)
-    layers = len(blocks.mixing)
-    norm = blocks.before_attention
-    split = blocks.projections.reshape(layers, WIDTH, 3, HEADS, SIZE)
+    layers = len(blocks.out_proj)
+    norm = blocks.ln1
+    split = blocks.qkv.reshape(layers, WIDTH, 3, HEADS, SIZE)
     query, key, value = jnp.moveaxis(norm.scale[:, :, None, None, None] * split, 2, 0)
     shifts = jnp.einsum("lw,lwthn->tlhn", norm.shift, split)
     query_bias, rel_pos = shifts[0], None
@@ -51,15 +51,15 @@ def weight_layout(blocks: Block, spec: AttentionSpec) -> Weights:
 
 
 def _mlp(blocks: Block) -> MLPWeights:
-    layers = len(blocks.mixing)
-    norm, widening, narrowing = blocks.before_widening, blocks.widening, blocks.narrowing
-    mixing = blocks.mixing.reshape(layers, HEADS, SIZE, WIDTH)
+    layers = len(blocks.out_proj)
+    norm, mlp_in, mlp_out = blocks.ln2, blocks.mlp_in, blocks.mlp_out
+    out_proj = blocks.out_proj.reshape(layers, HEADS, SIZE, WIDTH)
     return MLPWeights(
-        jnp.concatenate([jnp.zeros_like(mixing), mixing], axis=2).reshape(layers, -1, WIDTH),
-        norm.scale[:, :, None] * widening.weight,
-        widening.bias + jnp.einsum("lw,lwn->ln", norm.shift, widening.weight),
-        narrowing.weight,
-        narrowing.bias,
+        jnp.concatenate([jnp.zeros_like(out_proj), out_proj], axis=2).reshape(layers, -1, WIDTH),
+        norm.scale[:, :, None] * mlp_in.weight,
+        mlp_in.bias + jnp.einsum("lw,lwn->ln", norm.shift, mlp_in.weight),
+        mlp_out.weight,
+        mlp_out.bias,
     )
 
 

@@ -1,4 +1,4 @@
-"""Networks that remember too little, which Theorem 4.2 says must fail."""
+"""Baselines with too little memory, which by Theorem 4.2 cannot be optimal."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -14,12 +14,12 @@ from switchpoint.neural.network import Network
 
 
 class Memoryless(Network[Int[Array, ""]]):
-    """A distribution for each position, whatever came before: the paper's Definition 4.1.
+    """One distribution for each position, independent of the past: the paper's Definition 4.1.
 
     Its memory is the number of tokens read. Beyond its length it repeats the last position.
     """
 
-    muon_matrices: ClassVar[Mapping[str, int]] = {"table": 0}  # logits, not a map
+    muon_matrices: ClassVar[Mapping[str, int]] = {"table": 0}  # logits, not a linear map
 
     alphabet_size: int = eqx.field(static=True)
     length: int = eqx.field(static=True)
@@ -30,8 +30,8 @@ class Memoryless(Network[Int[Array, ""]]):
         self.length = _checks.positive_int("length", length)
         self.table = jnp.zeros((self.length, alphabet))
 
-    def memory(self, batch: int, room: int) -> Int[Array, ""]:
-        del batch, room
+    def memory(self, batch: int, capacity: int) -> Int[Array, ""]:
+        del batch, capacity
         return jnp.zeros((), jnp.int32)
 
     def read(
@@ -44,7 +44,7 @@ class Memoryless(Network[Int[Array, ""]]):
 
 
 class Markov(Network[Int[Array, "batch order"]]):
-    """A perceptron of the last `order` symbols; its memory is the tokens it will still see."""
+    """A perceptron applied to the last `order` symbols, which are its memory."""
 
     alphabet_size: int = eqx.field(static=True)
     order: int = eqx.field(static=True)
@@ -55,9 +55,9 @@ class Markov(Network[Int[Array, "batch order"]]):
         self.order = _checks.positive_int("order", order)
         self.perceptron = Perceptron(self.order * (alphabet + 1), 2, alphabet, key)
 
-    def memory(self, batch: int, room: int) -> Int[Array, "batch order"]:
-        del room
-        return jnp.full((batch, self.order), self.alphabet, jnp.int32)  # all of them start tokens
+    def memory(self, batch: int, capacity: int) -> Int[Array, "batch order"]:
+        del capacity
+        return jnp.full((batch, self.order), self.alphabet, jnp.int32)  # all are start tokens
 
     def read(
         self, memory: Int[Array, "batch order"], tokens: Int[Array, "batch time"]

@@ -1,6 +1,6 @@
-"""The least regret with a short memory: what the position and the last few symbols allow.
+"""A lower bound on the regret of predictors that see only the last few symbols.
 
-Everything here is float64 on the host, whatever JAX's default precision is.
+Computed in float64 on the host, regardless of JAX's default precision.
 """
 
 import itertools
@@ -18,15 +18,15 @@ from switchpoint.sources import Source
 _MOST_WINDOWS = 2**17
 
 
-def window_regret(source: Source, length: int, order: int) -> Float[np.ndarray, " time"]:
-    """The expected regret in bits, at each position, of the best predictor with a short memory.
+def markov_bound(source: Source, length: int, order: int) -> Float[np.ndarray, " time"]:
+    """The expected regret in bits, at each position, of the best Markov predictor of an order.
 
-    It knows the source, the position and the last `order` symbols, and nothing before them; an
-    order of 0 is the memoryless predictor of the paper's Definition 4.1, and one of length - 1
-    the Bayes optimum. No predictor that sees no more has less regret, trained or not.
+    That predictor knows the source, the position and the last `order` symbols. Order 0 is the
+    memoryless predictor of the paper's Definition 4.1, and order length - 1 is the Bayes optimum.
+    No predictor that sees no more than this has lower regret, trained or not.
 
-    The law of the last symbols is summed over the switching points among them; those before
-    count only through where the oldest segment may end.
+    The distribution of the last symbols is summed over the switching points among them; earlier
+    ones matter only through the end of the oldest segment in the window.
     """
     length = _checks.positive_int("length", length)
     order = _checks.whole_number("order", order)
@@ -42,11 +42,11 @@ def window_regret(source: Source, length: int, order: int) -> Float[np.ndarray, 
     regret = np.empty(length)
     for time in range(length):
         first = max(0, time - order)
-        if time <= order:  # once the window is full, its marginals stay the same
+        if time <= order:  # once the window is full, its marginals no longer change
             marginals = _marginals(source.segment, time - first + 1)
         oldest = starts[: first + 1] @ table[: first + 1, first : time + 1]
-        law = _window_law(oldest, table[first : time + 1, first : time + 1], marginals)
-        regret[time] = _conditional_entropy(law, source.segment.alphabet) - truth
+        probs = _window_probs(oldest, table[first : time + 1, first : time + 1], marginals)
+        regret[time] = _conditional_entropy(probs, source.segment.alphabet) - truth
     return regret
 
 
@@ -73,23 +73,23 @@ def _marginals(segment: Segment, size: int) -> Float[np.ndarray, "start end wind
     return marginals
 
 
-def _window_law(
+def _window_probs(
     oldest: Float[np.ndarray, " size"],
     table: Float[np.ndarray, "size size"],
     marginals: Float[np.ndarray, "start end window"],
 ) -> Float[np.ndarray, " window"]:
-    """P(window), for each of them, by recursion from its end.
+    """P(window), for every window, by recursion from its end.
 
-    `oldest[i]` is the probability that the segment at the window's start is followed by one
-    that starts at i; `table[i, j]` the same of a segment that starts at i.
+    `oldest[i]` is the probability that the segment at the start of the window is followed by one
+    that starts at i; `table[i, j]` is the same for a segment that starts at i and one at j.
     """
     size = len(oldest)
     rest = np.zeros((size, marginals.shape[-1]))  # P(symbols from i on | a segment starts at i)
 
-    def from_start(start: int, law: Float[np.ndarray, " size"]) -> Float[np.ndarray, " window"]:
+    def from_start(start: int, probs: Float[np.ndarray, " size"]) -> Float[np.ndarray, " window"]:
         ends = slice(start + 1, size)
-        lasting = 1 - law[ends].sum()
-        switching = np.einsum("j,jw,jw->w", law[ends], marginals[start, ends], rest[ends])
+        lasting = 1 - probs[ends].sum()
+        switching = np.einsum("j,jw,jw->w", probs[ends], marginals[start, ends], rest[ends])
         return lasting * marginals[start, size] + switching
 
     for start in range(size - 1, 0, -1):
@@ -97,7 +97,7 @@ def _window_law(
     return from_start(0, oldest)
 
 
-def _conditional_entropy(law: Float[np.ndarray, " window"], alphabet: int) -> float:
+def _conditional_entropy(probs: Float[np.ndarray, " window"], alphabet: int) -> float:
     """The entropy in bits of the last symbol of a window, given those before it."""
-    joint = law.reshape(-1, alphabet)
+    joint = probs.reshape(-1, alphabet)
     return float(-(joint * np.log2(joint / joint.sum(-1, keepdims=True))).sum())

@@ -1,4 +1,4 @@
-"""Networks by the short names that commands, configurations and files use."""
+"""Networks by the names that commands, configurations and files use."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,35 +6,36 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint.neural.attention import POSITIONS
+from switchpoint.neural.baselines import Markov, Memoryless
 from switchpoint.neural.blocks import HEADS, WIDTH, check_width
-from switchpoint.neural.forgetful import Markov, Memoryless
 from switchpoint.neural.network import Network
-from switchpoint.neural.positions import POSITIONS
 from switchpoint.neural.recurrent import Recurrent
 from switchpoint.neural.transformer import Transformer
 
 _RECURRENT = {"hidden": 256, "readout": 2}
 _STACK = {**_RECURRENT, "stack_depth": 8, "stack_width": 8}
+_TRANSFORMER = {
+    "layers": 16,
+    "positions": "relative",
+    "context": None,
+    "width": WIDTH,
+    "heads": HEADS,
+}
 
 MODEL_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "rnn": _RECURRENT,
     "lstm": _RECURRENT,
     "stack-rnn": _STACK,
     "stack-lstm": _STACK,
-    "transformer": {
-        "layers": 16,
-        "positions": "relative",
-        "context": None,
-        "width": WIDTH,
-        "heads": HEADS,
-    },
+    "transformer": _TRANSFORMER,
     "memoryless": {},
     "markov": {"order": 8},
 }
-"""The options of each network, and their defaults: the paper's choices."""
+"""The options of each network with their defaults, the paper's choices."""
 
 CUSTOM = "custom"
-"""The name of any other network: one that a user's own code makes."""
+"""The name of a network that the user's own code makes."""
 
 
 def network_from_name(
@@ -42,15 +43,15 @@ def network_from_name(
 ) -> Network:
     """A new network called `name`, to be trained on sequences of `length`.
 
-    Options that are not given have the paper's values; see `MODEL_OPTIONS`.
+    Options default to the paper's values; see `MODEL_OPTIONS`.
     """
     alphabet = _checks.positive_int("alphabet", alphabet)
     options = check_options(name, length, options)
     match name:
         case "custom":
             raise ValueError(
-                "model 'custom' is a network of your own: give train the function of a key that "
-                "makes it, as in switchpoint.train(config, network=make_network)"
+                "model 'custom' is a network of your own: pass the function of a key that makes "
+                "it, as in switchpoint.train(config, network=make_network)"
             )
         case "memoryless":
             return Memoryless(alphabet, length)
@@ -62,7 +63,7 @@ def network_from_name(
 
 
 def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of the network called `name`; those that are None are the defaults."""
+    """All options of the network called `name`, with defaults for those that are None."""
     if name not in (*MODEL_OPTIONS, CUSTOM):
         raise ValueError(f"model must be one of {', '.join(MODEL_OPTIONS)}, got {name!r}")
     known = MODEL_OPTIONS.get(name, {})
@@ -82,10 +83,9 @@ def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[st
         raise ValueError(
             f"stack_depth must be at most the length {length}, got {complete['stack_depth']}"
         )
-    if "positions" in complete and complete["positions"] not in POSITIONS:
-        raise ValueError(
-            f"positions must be one of {', '.join(POSITIONS)}, got {complete['positions']!r}"
-        )
-    if "width" in complete:
-        check_width(complete["width"], complete["heads"], complete["positions"])
+    if name == "transformer":
+        positions = complete["positions"]
+        if positions not in POSITIONS:
+            raise ValueError(f"positions must be one of {', '.join(POSITIONS)}, got {positions!r}")
+        check_width(complete["width"], complete["heads"], positions)
     return complete

@@ -1,37 +1,39 @@
-"""Priors by the short names that commands and configurations use."""
+"""Priors by the names that commands and configurations use."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from switchpoint import _checks
 from switchpoint.priors.base import Prior
-from switchpoint.priors.lin import LIN
 from switchpoint.priors.ptw import PTW
-from switchpoint.priors.renewal import Geometric, RandomUniform, RegularPeriodic, Renewal
+from switchpoint.priors.renewal import LIN, Geometric, RandomUniform, RegularPeriodic, Renewal
 
 _PRIORS: Mapping[str, tuple[Callable[..., Prior], tuple[str, ...]]] = {
     "ptw": (PTW, ("depth", "split")),
     "lin": (LIN, ()),
     "regular": (RegularPeriodic, ("period",)),
-    "uniform": (RandomUniform, ("longest",)),
+    "uniform": (lambda longest: RandomUniform(longest), ("longest",)),
     "geometric": (Geometric, ("hazard",)),
     "renewal": (Renewal, ("pmf",)),
 }
 
 PRIOR_NAMES: tuple[str, ...] = tuple(_PRIORS)
-"""The names `prior_from_name` knows."""
+"""The names that `prior_from_name` takes."""
 
 PARAMETER_OWNERS: Mapping[str, str] = {
     parameter: name for name, (_, known) in _PRIORS.items() for parameter in known
 }
-"""The name of the prior that takes each parameter."""
+"""The name of the prior to which each parameter belongs."""
+
+ATTRIBUTES: Mapping[str, str] = {"longest": "max_length"}
+"""The attribute of a prior for each parameter with another name."""
 
 
 def prior_from_name(name: str, length: int, **parameters: Any) -> Prior:
-    """The prior called `name`, for sequences of `length`; parameters that are None are left out.
+    """The prior called `name`, for sequences of `length`; parameters that are None are ignored.
 
-    Without a depth, `ptw` takes the smallest that fits the length; without `longest`,
-    `uniform` takes the length itself: the paper's choices.
+    As in the paper, the depth of `ptw` defaults to the smallest that fits the length, and the
+    `longest` segment of `uniform` to the length itself.
     """
     if name not in _PRIORS:
         raise ValueError(f"prior must be one of {', '.join(PRIOR_NAMES)}, got {name!r}")
