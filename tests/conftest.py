@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402
 
+import contextlib
 import mmap
 import os
 import random
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import jaxlib
 
-# Most of a test is compilation, so compile with little effort. Turning the fusion emitters off
-# saves most; XLA aborts on a flag it does not know, and versions of jaxlib differ.
+# Most of a test is compilation, so compile with little effort on a CPU. Turning the fusion emitters
+# off saves most; XLA aborts on a flag it does not know, and versions of jaxlib differ.
 FAST_COMPILE = {
     "xla_backend_optimization_level": "0",
     "xla_llvm_disable_expensive_passes": "true",
@@ -32,7 +33,8 @@ def known_flags(flags):
     return []
 
 
-if "PYTEST_XDIST_WORKER" not in os.environ:  # workers and programs inherit the environment
+HAS_GPU = Path("/proc/driver/nvidia").exists()
+if "PYTEST_XDIST_WORKER" not in os.environ and not HAS_GPU:  # workers inherit the environment
     flags = [os.environ.get("XLA_FLAGS", ""), *known_flags(FAST_COMPILE)]
     os.environ["XLA_FLAGS"] = " ".join(flags)
 if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -47,6 +49,7 @@ install_import_hook("switchpoint", "typechecking.check")
 import jax
 import pytest
 from hypothesis import settings
+from jax._src import compiler
 
 settings.register_profile("switchpoint", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("switchpoint")
@@ -65,6 +68,25 @@ def key(request):
     seed = random.Random(request.node.nodeid).randrange(2**31)
     print(f"key seed: {seed}")
     return jax.random.key(seed)
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """A context that yields a list, which gets an entry for each program that is compiled."""
+
+    @contextlib.contextmanager
+    def record():
+        compiled, compile_ = [], compiler.compile_or_get_cached
+
+        def compile_and_count(*args, **options):
+            compiled.append(1)
+            return compile_(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(compiler, "compile_or_get_cached", compile_and_count)
+            yield compiled
+
+    return record
 
 
 SLOW = {
@@ -91,6 +113,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.module.__name__ in SLOW:
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("gpu") and jax.default_backend() != "gpu":
+            item.add_marker(pytest.mark.skip(reason="needs a GPU"))
     if "fuzz" not in config.option.markexpr:
         marathon = [item for item in items if item.get_closest_marker("fuzz")]
         config.hook.pytest_deselected(items=marathon)
