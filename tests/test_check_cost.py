@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import switchpoint as sp
-from switchpoint.cli import analysis, check_cost, main
+from switchpoint.cli import check_cost, main, sequence_report
 from switchpoint.neural.recurrent import Recurrent
 from switchpoint.neural.transformer import Transformer
 
@@ -27,8 +27,8 @@ def folder(tmp_path, monkeypatch):
     [
         ("sample --batch 1000000000", ["1000000000 x 256", "at most 5000000000 symbols"]),
         ("sample --alphabet 100000 --length 64", ["alphabet must be at most 65536, got 100000"]),
-        ("sample --depth 100000000000", ["depth must be at most 1000, got 100000000000"]),
-        ("prior ptw --depth 100000000000", ["depth must be at most 1000"]),
+        ("sample --depth 100000000000", ["depth must be at most 62, got 100000000000"]),
+        ("prior ptw --depth 100000000000", ["depth must be at most 62"]),
         ("sample --length 1000000000", ["1 x 1000000000", "GiB of memory", "(4 GiB)"]),
         ("sample --batch 2000000 --out x.npz", ["2000000 x 256", ".npz", "GiB of memory"]),
         ("predict bits.txt --alphabet 1000000000", ["alphabet must be at most 65536"]),
@@ -101,6 +101,6 @@ def test_a_long_sequence_in_blocks_is_predicted_as_a_whole(kind, key, monkeypatc
         else Recurrent(2, "lstm", key=key, hidden=8)
     )
     symbols = np.asarray(jax.random.bernoulli(key, 0.3, (LENGTH,)), np.int32)
-    monkeypatch.setattr(analysis, "NETWORK_BLOCK", 12)
-    blocks = analysis._in_blocks(network, symbols)
+    monkeypatch.setattr(sequence_report, "NETWORK_BLOCK", 12)
+    blocks = sequence_report.log_probs_in_blocks(network, symbols)
     np.testing.assert_allclose(blocks, network.log_probs(symbols), atol=2e-5)

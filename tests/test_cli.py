@@ -20,8 +20,8 @@ import pytest
 import switchpoint as sp
 from switchpoint import _files
 from switchpoint.cli import check_cost, main
-from switchpoint.cli.config_options import pmf_numbers
-from switchpoint.cli.laws import densest, length_law
+from switchpoint.cli.config_options import read_pmf
+from switchpoint.cli.prior import length_law, likely_counts, shown_lengths
 from switchpoint.cli.sequence_io import read_symbols
 
 LENGTH = 32  # always the same, so that one compilation serves all tests
@@ -327,7 +327,7 @@ def test_prior_reads_a_pmf(folder, capsys):
 
 def test_a_pmf_is_taken_as_it_stands(folder):
     (folder / "pmf.txt").write_text("0.3333333 0.3333333; 0.3333333\n0")
-    assert pmf_numbers(folder / "pmf.txt") == (0.3333333,) * 3 + (0.0,)
+    assert read_pmf(folder / "pmf.txt") == (0.3333333,) * 3 + (0.0,)
 
 
 def test_length_law_of_a_start():
@@ -335,17 +335,17 @@ def test_length_law_of_a_start():
     np.testing.assert_allclose(law.pmf[[0, 1, 3, 7]], [1 / 8, 1 / 8, 1 / 4, 1 / 2], rtol=1e-6)
     np.testing.assert_allclose(law.pmf.sum(), 1, rtol=1e-6)
     assert law.at_least[0] == 1
-    assert law.telling_lengths() == list(range(1, 9))
-    assert length_law(sp.PTW(5), 0, LENGTH).telling_lengths() == [1, 2, 4, 8, 16, 32]
-    assert length_law(sp.RegularPeriodic(20), 0, LENGTH).telling_lengths() == [1, 2, 4, 8, 16, 20]
+    assert shown_lengths(law) == list(range(1, 9))
+    assert shown_lengths(length_law(sp.PTW(5), 0, LENGTH)) == [1, 2, 4, 8, 16, 32]
+    assert shown_lengths(length_law(sp.RegularPeriodic(20), 0, LENGTH)) == [1, 2, 4, 8, 16, 20]
 
 
 def test_the_densest_counts():
     law = np.zeros(100)
-    assert densest(np.where(np.arange(100) == 12, 1.0, law)).tolist() == [12]
+    assert likely_counts(np.where(np.arange(100) == 12, 1.0, law)).tolist() == [12]
     law[50:53] = [0.25, 0.5, 0.25]
-    assert densest(law).tolist() == [50, 51, 52]
-    assert densest(np.full(4, 0.25)).tolist() == [0, 1, 2, 3]
+    assert likely_counts(law).tolist() == [50, 51, 52]
+    assert likely_counts(np.full(4, 0.25)).tolist() == [0, 1, 2, 3]
 
 
 # --- bad input ------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ BAD = {
     "no cell": (("predict", "table.csv", "--column", "b"), "table.csv: line 3 has no value"),
     "column of an array": (("predict", "half.npy", "--column", "0"), "column is for tables"),
     "noise as npy": (("predict", "noise.npy"), "noise.npy is damaged, or not a NumPy file"),
-    "pickles": (("predict", "objects.npy"), "objects.npy must hold numbers or text"),
+    "pickles": (("predict", "objects.npy"), "not a NumPy file of numbers or text"),
     "no symbols": (("predict", "other.npz"), "no array `symbols`"),
     "cube": (("predict", "cube.npy"), "one or two dimensions"),
     "row too far": (("predict", "bits.txt", "--row", "1"), "row must be from 0 to 0"),

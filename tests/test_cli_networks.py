@@ -11,7 +11,7 @@ import pytest
 import switchpoint as sp
 from switchpoint import evaluation, neural
 from switchpoint.cli import main
-from switchpoint.cli.cards import network_name, trained_on
+from switchpoint.cli.loaded_predictor import network_name, trained_on
 
 LENGTH = 32  # always the same, so that one compilation serves all tests
 TRAINED = 16
@@ -139,7 +139,7 @@ def test_a_short_sequence_gets_no_note(run_directory, tmp_path, capsys):
 @pytest.mark.parametrize("alphabet", [2, 3])
 def test_a_picture_without_a_posterior(tmp_path, capsys, monkeypatch, alphabet):
     figures = []
-    monkeypatch.setattr("switchpoint.cli.predict.write_picture", lambda _, fig: figures.append(fig))
+    monkeypatch.setattr("switchpoint.cli.output.write_picture", lambda _, fig: figures.append(fig))
     about = card(alphabet, members=1)
     neural.save_networks("one.safetensors", networks_of(about), about)
     (tmp_path / "x.txt").write_text("01" * (LENGTH // 2))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import switchpoint as sp
-from switchpoint.cli import cache, main
+from switchpoint.cli import main, process
 from switchpoint.training.progress import SilentProgress
 
 BITS = "01101110000000010000111101111111"
@@ -239,7 +239,7 @@ def test_shells_complete_commands():
 
 def cache_used(**settings):
     """Where programs would be kept by a command with this environment."""
-    code = "import os; from switchpoint.cli.cache import use_compilation_cache as use; use(); " \
+    code = "import os; from switchpoint.cli.process import use_compilation_cache as use; use(); " \
         "print(os.environ.get('JAX_COMPILATION_CACHE_DIR', ''))"  # fmt: skip
     hidden = {"JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME"}
     environment = {name: value for name, value in ENVIRONMENT.items() if name not in hidden}
@@ -274,13 +274,13 @@ def test_the_cache_can_be_switched_off(monkeypatch, capsys):
 
 
 def test_the_cache_has_a_limit(folder, monkeypatch):
-    monkeypatch.setattr(cache, "MAX_BYTES", 25)
+    monkeypatch.setattr(process, "MAX_CACHE_BYTES", 25)
     for age, name in enumerate(("new", "middle", "old")):
         (folder / name).write_bytes(bytes(10))
         os.utime(folder / name, (1000 - age, 1000 - age))
     (folder / "empty").touch()
     (folder / "bits.txt").unlink()
-    cache._shrink(folder)
+    process.shrink_cache(folder)
     assert {path.name for path in folder.iterdir()} == {"new", "middle"}
 
 
