@@ -16,8 +16,8 @@ from switchpoint.cli import main, process
 from switchpoint.training.progress import SilentProgress
 
 BITS = "01101110000000010000111101111111"
-# What the console script does, which imports `re` and `sys` before it imports the package.
-BEGIN = "import re, sys; print('begun', flush=True); from switchpoint.cli import main; main()"
+# What the console script does; a signal before `main` is imported is Python's.
+BEGIN = "import re, sys; from switchpoint.cli import main; print('begun', flush=True); main()"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
 TRAIN = ["train", "--model", "memoryless", "--length", "8", "--batch", "2", "--validation", "2",
          "--report-every", "20"]  # fmt: skip
@@ -175,6 +175,7 @@ def test_a_reader_that_goes_away_does_not_lose_the_summary(capsys, monkeypatch):
         ("switchpoint perdict <&- >&-", 2, "perdict"),
         ("switchpoint predict none.txt <&- 2>&-", 2, ""),
         ("switchpoint --help > /dev/full", 2, "No space left"),
+        ("(switchpoint sample --batch 999; echo status $? >&2) | head -c 9", 0, "status 1"),
         ("(switchpoint --help; echo status $? >&2) | true", 0, "status 1"),
         ("(switchpoint perdict 2>&1 >/dev/null; echo status $? >&2) | true", 0, "status 2"),
     ],
@@ -208,7 +209,7 @@ def test_the_version_and_the_help_take_no_jax():
         "import sys; from switchpoint.cli import main; status = main(sys.argv[1:]); "
         "print(status, 'jax' in sys.modules, 'numpy' in sys.modules, file=sys.stderr)"
     )
-    for arguments, printed in (["--version"], sp.__version__), (["--help"], "how many switches"):
+    for arguments, printed in (["--version"], sp.__version__), (["--help"], "number of switches"):
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             env=ENVIRONMENT, text=True, capture_output=True, check=True,

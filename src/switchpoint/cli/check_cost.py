@@ -16,7 +16,6 @@ from switchpoint.priors import PTW, Prior
 
 MAX_BITS = 20_000
 """The longest binary sequence for priors whose posterior takes O(n^2) work: all but PTW."""
-_SYMBOLS_PER_BIT = 25  # that many more symbols in the alphabet double the work, as measured
 MAX_DRAWN = 10**10
 """How many probabilities a command may draw. About an hour."""
 PIECE = 2**26
@@ -25,19 +24,11 @@ NETWORK_BLOCK = 512
 """How many symbols of a long sequence a network predicts at a time."""
 MAX_ALPHABET = 2**16
 
+_SYMBOLS_PER_BIT = 25  # that many more symbols in the alphabet double the work, as measured
 _UNKNOWN_MEMORY = 2**33
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-# Bytes of memory, as measured.
-_PER_DRAWN = 25
-_PER_PREDICTED = 100
-_PER_EVALUATED = 40
-_PER_ATTENDED = 64
-
-
-def check_alphabet(alphabet: int) -> None:
-    """Raise a `ValueError` where an alphabet is too large."""
-    if alphabet > MAX_ALPHABET:
-        raise ValueError(f"alphabet must be at most {MAX_ALPHABET}, got {alphabet}")
+# Bytes per item, as measured.
+_PER_DRAWN, _PER_PREDICTED, _PER_EVALUATED, _PER_ATTENDED = 25, 100, 40, 64
 
 
 def max_quadratic(alphabet: int) -> int:
@@ -52,7 +43,6 @@ def piece_size(batch: int, length: int, alphabet: int) -> int:
 
 def check_sample(batch: int, length: int, alphabet: int, *, in_memory: bool) -> None:
     """Raise a `ValueError` where drawing costs too much; `in_memory` if all of it is held."""
-    check_alphabet(alphabet)
     what = f"{batch} x {length} symbols of an alphabet of {alphabet}"
     if batch * length * alphabet > MAX_DRAWN:
         most = MAX_DRAWN // alphabet
@@ -76,21 +66,23 @@ def check_exact(prior: Prior, length: int, alphabet: int) -> None:
 def check_network(network: Predictor[Any], length: int) -> None:
     """Raise a `ValueError` where the memory of a network would become too large."""
     if isinstance(network, Network) and length > NETWORK_BLOCK:
-        least, most = (
+        shapes = [
             eqx.filter_eval_shape(lambda network, n=n: network.memory(1, n), network)
             for n in (1, length)
+        ]
+        least, most = (
+            sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(each))
+            for each in shapes
         )
-        attended = _PER_ATTENDED * NETWORK_BLOCK * length if _bytes(most) > _bytes(least) else 0
-        _check_memory(f"{length} symbols for this network", 4 * _bytes(most) + attended)
+        attended = _PER_ATTENDED * NETWORK_BLOCK * length if most > least else 0
+        _check_memory(f"{length} symbols for this network", 4 * most + attended)
 
 
 def check_evaluation(predictors: int, length: int, alphabet: int, sequences: int) -> None:
     """Raise a `ValueError` where so many predictors on so many sequences take too much memory."""
-    check_alphabet(alphabet)
-    _check_memory(
-        f"{sequences} sequences of {length} symbols for {predictors} predictors",
-        CHUNK * length * alphabet * _PER_EVALUATED + 16 * predictors * sequences,
-    )
+    needed = CHUNK * length * alphabet * _PER_EVALUATED + 16 * predictors * sequences
+    what = f"{sequences} sequences of {length} symbols for {predictors} predictors"
+    _check_memory(what, needed)
 
 
 def memory_limit() -> int:
@@ -111,7 +103,3 @@ def _check_memory(what: str, needed: int) -> None:
             f"{what} would take about {needed / 2**30:.3g} GiB of memory; the limit is half of "
             f"this machine's memory ({limit / 2**30:.3g} GiB)"
         )
-
-
-def _bytes(shapes: Any) -> int:
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))

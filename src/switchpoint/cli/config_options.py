@@ -12,7 +12,7 @@ import typer
 
 from switchpoint import _checks
 from switchpoint._text import name_of, read_text
-from switchpoint.cli.check_cost import check_alphabet
+from switchpoint.cli.check_cost import MAX_ALPHABET
 from switchpoint.cli.sequence_io import parse_number
 from switchpoint.neural.names import MODEL_OPTIONS
 from switchpoint.priors import PRIOR_NAMES, Prior, prior_from_name
@@ -69,7 +69,8 @@ def segment_model(options: Mapping[str, Any], alphabet: int | None = None) -> Se
     """The segment model that the options describe; of 2 symbols unless they say otherwise."""
     alphabet = options["alphabet"] if alphabet is None else alphabet
     alphabet = 2 if alphabet is None else alphabet
-    check_alphabet(alphabet)
+    if alphabet > MAX_ALPHABET:
+        raise ValueError(f"alphabet must be at most {MAX_ALPHABET}, got {alphabet}")
     return segment_of(alphabet, *(options[name] for name in SEGMENT[1:]))
 
 

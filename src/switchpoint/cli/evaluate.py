@@ -93,14 +93,14 @@ def evaluate(
         dataset = evaluation.evaluate(
             predictors, source, length, sequences, seed, progress=progress
         )
-    dataset.attrs["networks"] = {each.label: dict(each.fields) for each in ensembles}
+    dataset.attrs["networks"] = {each.label: each.about for each in ensembles}
     screen = output.console()
     if out is not None:
         evaluation.save(dataset, out)
     screen.print(output.shortened(dataset.attrs["prior"]), style="bold")
     screen.print(_regret_table(dataset, reference), "")
     if ensembles:
-        screen.print(output.labelled((each.label, each.description) for each in ensembles))
+        screen.print(output.labelled((each.label, _describe(each)) for each in ensembles))
     if out is not None:
         screen.print(f"{printable(str(out))}: the regret of every sequence", soft_wrap=True)
     problems = list(_not_finite(dataset, ensembles))
@@ -119,7 +119,7 @@ def _load(names: Iterable[str]) -> dict[str, Ensemble | None]:
             continue
         for ensemble in load_ensembles(name):
             if ensemble.label in rows or ensemble.label in EXACT_NAMES:
-                path = printable(ensemble.path)
+                path = printable(ensemble.about["path"])
                 raise ValueError(
                     f"there is more than one predictor {ensemble.label}, give {path} another "
                     f"name: NAME={path}"
@@ -187,14 +187,22 @@ def _number(value: Any) -> str:
     return "-" if math.isnan(value) else f"{float(value):.3f}"
 
 
+def _describe(ensemble: Ensemble) -> str:
+    about = ensemble.about
+    trained = f"trained on {about['trained_on']}, length {about['trained_length']}"
+    diverged = f"; diverged in training, left out: {about['diverged']}" if about["diverged"] else ""
+    return f"{about['network']}; {trained}{diverged}"
+
+
 def _not_finite(dataset: xr.Dataset, ensembles: Sequence[Ensemble]) -> Iterable[str]:
     """A sentence for each ensemble with members whose regret is NaN or infinite."""
     for each in ensembles:
-        regret = dataset["regret"].sel(predictor=each.label).values
-        finite = np.isfinite(regret[: len(each.members)]).all(-1)
-        bad = [str(member) for member, fine in zip(each.members, finite, strict=True) if not fine]
+        members = each.about["members"]
+        regret = dataset["regret"].sel(predictor=each.label).values[: len(members)]
+        finite = np.isfinite(regret).all(-1)
+        bad = [str(member) for member, fine in zip(members, finite, strict=True) if not fine]
         if bad:
             yield (
                 f"{each.label}: the regret of {'member' if len(bad) == 1 else 'members'} "
-                f"{', '.join(bad)} of {printable(each.path)} is not a finite number"
+                f"{', '.join(bad)} of {printable(each.about['path'])} is not a finite number"
             )

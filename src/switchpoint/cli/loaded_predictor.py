@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from switchpoint.neural import Network
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.predictor import Predictor
 from switchpoint.priors import PRIOR_NAMES, Geometric, Prior, prior_from_name
-from switchpoint.segments import Segment, segment_of
+from switchpoint.segments import Segment
 from switchpoint.sources import Source
 from switchpoint.zoo import NAMES, near_names, path_of
 
@@ -28,26 +28,16 @@ EXACT_NAMES = (*PRIOR_NAMES, "kt", "oracle", "optimum")
 
 @dataclass(frozen=True)
 class LoadedPredictor:
-    """A predictor of one sequence, and its description."""
+    """A predictor of one sequence, and its description: texts and numbers by name."""
 
     predictor: Predictor[Any]
-    segment: Segment
-    """The segment model of plain KT, for comparison."""
-    title: str
-    """Its name in pictures."""
-    lines: Mapping[str, str]
-    """Its description by headings; the last says what a network was trained on."""
-    fields: Mapping[str, Any]
-    """The same for programs, ready for JSON."""
-    trained_length: int | None = None
-    """The length of the sequences that a network was trained on."""
+    about: Mapping[str, Any]
 
 
 def optimum_of(source: Source) -> LoadedPredictor:
     """The Bayes optimum of a source."""
-    prior = repr(source.prior)
-    fields = {"prior": prior, "segment": repr(source.segment)}
-    return LoadedPredictor(bayes_optimal(source), source.segment, prior, {"prior": prior}, fields)
+    about = {"prior": repr(source.prior), "segment": repr(source.segment)}
+    return LoadedPredictor(bayes_optimal(source), about)
 
 
 def fitted_optimum(segment: Segment, symbols: Int[np.ndarray, " time"]) -> LoadedPredictor:
@@ -57,32 +47,25 @@ def fitted_optimum(segment: Segment, symbols: Int[np.ndarray, " time"]) -> Loade
     one of the predictors that the code length is compared with.
     """
 
-    def bits(prior: Prior) -> float:
-        log_probs = bayes_optimal(Source(prior, segment)).log_probs(symbols)
-        return float(code_length(symbols, log_probs).sum())
+    def bits(predictor: Predictor[Any]) -> float:
+        return float(code_length(symbols, predictor.log_probs(symbols)).sum())
+
+    def bits_of(prior: Prior) -> float:
+        return bits(bayes_optimal(Source(prior, segment)))
 
     time = len(symbols)
     hazards = 2.0 ** -np.arange(1, max(4, time.bit_length() + 2))
-    coarse = min(hazards, key=lambda hazard: bits(Geometric(hazard)))
+    coarse = min(hazards, key=lambda hazard: bits_of(Geometric(hazard)))
     finer = np.clip(coarse * 2.0 ** np.linspace(-0.75, 0.75, 7), hazards[-1], 0.5)
-    hazard = min(finer, key=lambda hazard: bits(Geometric(hazard)))
+    hazard = min(finer, key=lambda hazard: bits_of(Geometric(hazard)))
     prior = Geometric(float(f"{hazard:.2g}"))  # the data determine no more than two digits
-    lengths = {
-        "geometric": bits(prior),
-        **{name: bits(prior_from_name(name, time)) for name in ("lin", "uniform", "ptw")},
-        "kt": float(code_length(symbols, KT(segment).log_probs(symbols)).sum()),
-    }
-    lengths = dict(sorted(lengths.items(), key=lambda item: item[1]))
-    compared = ", ".join(f"{name} {bits:.1f}" for name, bits in lengths.items())
+    rivals = {name: prior_from_name(name, time) for name in ("lin", "uniform", "ptw")}
+    lengths = {name: bits_of(each) for name, each in {"geometric": prior, **rivals}.items()}
+    lengths["kt"] = bits(KT(segment))
     optimum = optimum_of(Source(prior, segment))
-    return replace(
-        optimum,
-        lines={
-            "prior": f"{prior!r}, with the hazard of highest evidence",
-            "bits": f"{compared}; {next(iter(lengths))} is best",
-        },
-        fields={**optimum.fields, "bits_by_prior": lengths},
-    )
+    by_prior = dict(sorted(lengths.items(), key=lambda item: item[1]))
+    about = {**optimum.about, "chosen_by": "highest evidence", "bits_by_prior": by_prior}
+    return LoadedPredictor(optimum.predictor, about)
 
 
 def trained_network(model: str, member: int | None) -> LoadedPredictor:
@@ -91,49 +74,36 @@ def trained_network(model: str, member: int | None) -> LoadedPredictor:
     card = neural.read_card(path)
     index = neural.best_member(card) if member is None else member
     network = neural.load(path, index)
-    name, source, count = network_name(card), trained_on(card, index), len(card["members"])
-    lines = {"network": name}
-    if count > 1:
-        best = ", the best at the end of training" if member is None else ""
-        lines["member"] = f"{index} of 0..{count - 1}{best}"
-    done, planned = card.get("steps", 0), card.get("planned_steps", 0)
-    stopped = f", {done:,} of {planned:,} steps" if done < planned else ""
-    lines["trained on"] = f"{source}, length {card['length']}{stopped}"
-    return LoadedPredictor(
-        predictor=network,
-        segment=segment_of(network.alphabet),
-        title=f"{name}, trained on {source}",
-        lines=lines,
-        fields={"model": model, "member": index, **_training(card, index)},
-        trained_length=card["length"],
-    )
+    about: dict[str, Any] = {"model": model, "member": index}
+    if len(card["members"]) > 1:
+        about["members"] = len(card["members"])
+        about["chosen_by"] = "lowest excess after training" if member is None else "--member"
+    return LoadedPredictor(network, {**about, **_training(card, index)})
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Networks of one architecture that were trained on one prior."""
+    """Networks of one architecture that were trained on one prior, and their description."""
 
     label: str
     """Its name in the results, such as `lstm[ptw]`."""
     networks: Sequence[Network]
-    members: Sequence[int]
-    """The indices of these networks in the file: those whose training did not diverge."""
-    path: str
-    description: str
-    fields: Mapping[str, Any]
-    """What the networks are, ready for JSON."""
+    about: Mapping[str, Any]
 
 
 def load_ensembles(text: str) -> list[Ensemble]:
     """The networks at `NAME=PATH` or `PATH`, grouped by the prior they were trained on.
 
     A path is a file, the directory of a run or a name of the zoo. Its label, if not given, is the
-    name of the zoo, the directory or the stem of the file.
+    name of the zoo, the directory or the stem of the file. Networks whose training diverged are
+    left out.
     """
     label, equals, path = text.partition("=")
     if not equals or Path(text).exists():
         path = text
-        label = path if path in NAMES else _label_of(Path(os.path.realpath(path)))
+        target = Path(os.path.realpath(path))
+        target = target.parent if target.name == MODEL_FILE else target
+        label = path if path in NAMES else target.name if target.is_dir() else target.stem
     elif not label:
         raise ValueError(f"a name must stand before =, got {text!r}")
     label, path = printable(label), str(path_of(path)) if path in NAMES else path
@@ -153,20 +123,12 @@ def load_ensembles(text: str) -> list[Ensemble]:
         full_label = label if prior is None or named else f"{label}[{prior}]"
         if not kept:
             raise ValueError(f"{full_label}: all members in {printable(path)} diverged in training")
-        diverged = len(indices) - len(kept)
-        training = _training(card, kept[0])
-        description = (
-            f"{training['network']}; trained on {training['trained_on']}, length {card['length']}"
-            + (f"; diverged in training, left out: {diverged}" if diverged else "")
-        )
+        about = {"path": path, "members": kept, "diverged": len(indices) - len(kept)}
         ensembles.append(
             Ensemble(
                 full_label,
                 [networks[index] for index in kept],
-                kept,
-                path,
-                description,
-                {"path": path, "members": kept, **training},
+                {**about, **_training(card, kept[0])},
             )
         )
     return ensembles
@@ -189,14 +151,10 @@ def trained_on(card: Mapping[str, Any], member: int) -> str:
 
 
 def _training(card: Mapping[str, Any], member: int) -> dict[str, Any]:
+    done, planned = card.get("steps", 0), card.get("planned_steps", 0)
     return {
         "network": network_name(card),
         "trained_on": trained_on(card, member),
+        **({"trained_steps": f"{done:,} of {planned:,}"} if done < planned else {}),
         "trained_length": card["length"],
     }
-
-
-def _label_of(path: Path) -> str:
-    if path.is_dir():
-        return path.name
-    return path.parent.name if path.name == MODEL_FILE else path.stem

@@ -23,7 +23,6 @@ MAX_LABELS = 256
 """The largest alphabet that a file may imply."""
 
 _MAX_WORD = 32  # characters; a longer token of a text is a run of letters
-_SEPARATORS = re.compile(r"[\s,;]+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SHOWN = 12  # names in a message
 _USE_LABELS = "if all are labels, list them with --labels"
@@ -60,22 +59,28 @@ def read_symbols(
     if alphabet is not None and alphabet < 2:
         raise ValueError(f"alphabet must be at least 2, got {alphabet}")
     listed = None if labels is None else _parse_labels(labels)
-    suffix, origin = path.suffix.lower(), name_of(path)
-    if suffix in (".npy", ".npz"):
-        if column is not None:
-            raise ValueError(f"--column is for tables, got {column!r} for {origin}")
-        array = _read_array(path, row, origin)
-        if array.size and array.dtype.kind not in "US" and listed is None:
-            return _from_numbers(array, alphabet, origin)
-        tokens = _array_tokens(array, origin)
-    elif column is not None or suffix in (".csv", ".tsv"):
-        tokens = _table_tokens(path, column, row, listed or (), origin)
-    else:
-        _pick_row(1, row, origin)
-        tokens = _text_tokens(read_text(path), alphabet, listed, origin)
-    if not tokens:
-        raise ValueError(f"{origin} holds no symbols")
-    return _from_tokens(tokens, alphabet, listed, origin)
+    suffix = path.suffix.lower()
+    is_array = suffix in (".npy", ".npz")
+    content = read_bytes(path) if is_array else read_text(path)
+    try:
+        if isinstance(content, bytes):
+            if column is not None:
+                raise ValueError(f"--column is for tables, got {column!r}")
+            array = _read_array(content, row)
+            if array.size and array.dtype.kind not in "US" and listed is None:
+                return _from_numbers(array, alphabet)
+            tokens = _array_tokens(array)
+        elif column is not None or suffix in (".csv", ".tsv"):
+            lines = _table_lines(content, "\t" if suffix == ".tsv" else ",;\t")
+            tokens = _table_tokens(lines, column, row, listed or ()) if lines else []
+        else:
+            _pick_row(1, row)
+            tokens = _text_tokens(content, alphabet, listed)
+        if not tokens:
+            raise ValueError("the file holds no symbols")
+        return _from_tokens(tokens, alphabet, listed)
+    except ValueError as error:
+        raise ValueError(f"{name_of(path)}: {error}") from error
 
 
 def parse_number(token: str) -> float | None:
@@ -103,41 +108,31 @@ def _is_boolean(word: str) -> bool:
 
 
 def _from_tokens(
-    tokens: Sequence[str], alphabet: int | None, listed: tuple[str, ...] | None, origin: str
+    tokens: Sequence[str], alphabet: int | None, listed: tuple[str, ...] | None
 ) -> SymbolSequence:
     """Tokens as symbols: numbers if all of them are, otherwise labels."""
-    distinct = list(dict.fromkeys(tokens))
-
-    def error(token: str, why: str) -> ValueError:
-        position = tokens.index(token)
-        return ValueError(f"{origin}: symbol {_cut(token)!r} at position {position} {why}")
-
-    if listed is not None:
-        labels = listed
-        for token in distinct:
-            if token not in labels:
-                raise error(token, f"is not one of the labels {_first_of(labels)}")
-    else:
-        words = [token for token in distinct if parse_number(token) is None]
-        if len(words) < len(distinct):
-            if words:
-                raise error(words[0], f"is not a number, but others are; {_USE_LABELS}")
-            numbers = np.fromiter(map(float, tokens), float, len(tokens))
-            return _from_numbers(numbers, alphabet, origin)
-        for word in words:
-            if _looks_like_a_number(word):
-                raise error(word, f"is not a number; {_USE_LABELS}")
-            if not _is_label(word):
-                raise error(word, "is neither a number nor a label that can be printed")
-        labels = tuple(words)
-        if all(map(_is_boolean, words)):
-            labels, tokens = ("False", "True"), [token.capitalize() for token in tokens]
+    words = [token for token in dict.fromkeys(tokens) if listed or parse_number(token) is None]
+    if not words:
+        return _from_numbers(np.fromiter(map(float, tokens), float, len(tokens)), alphabet)
+    mixed = listed is None and any(parse_number(token) is not None for token in tokens)
+    for word in words:
+        problem = None
+        if listed is not None:
+            problem = None if word in listed else f"not one of the labels {_first_of(listed)}"
+        elif mixed or _looks_like_a_number(word):
+            problem = f"not a number{', but others are' if mixed else ''}; {_USE_LABELS}"
+        elif not _is_label(word):
+            problem = "neither a number nor a label that can be printed"
+        if problem is not None:
+            shown, position = _cut(word), tokens.index(word)
+            raise ValueError(f"symbol {shown!r} at position {position} is {problem}")
+    labels = tuple(words) if listed is None else listed
+    if listed is None and all(map(_is_boolean, words)):
+        labels, tokens = ("False", "True"), [token.capitalize() for token in tokens]
     most = MAX_LABELS if alphabet is None else alphabet
     if len(labels) > most:
         bound = f"for an alphabet of {alphabet}" if alphabet else f"(at most {most})"
-        raise ValueError(
-            f"{origin}: {len(labels)} labels are too many {bound}, got {_first_of(labels)}"
-        )
+        raise ValueError(f"{len(labels)} labels are too many {bound}, got {_first_of(labels)}")
     values = {label: symbol for symbol, label in enumerate(labels)}
     symbols = np.fromiter((values[token] for token in tokens), np.int32, len(tokens))
     return SymbolSequence(symbols, alphabet or max(2, len(labels)), labels)
@@ -152,23 +147,23 @@ def _looks_like_a_number(word: str) -> bool:
     return True
 
 
-def _from_numbers(array: np.ndarray, alphabet: int | None, origin: str) -> SymbolSequence:
+def _from_numbers(array: np.ndarray, alphabet: int | None) -> SymbolSequence:
     """Numbers as symbols 0..alphabet-1."""
     size = 2 if alphabet is None else alphabet
-    natural = np.isfinite(array) & (np.floor(array) == array) & (array >= 0)
-    valid = natural & (array < size) if natural.all() else natural
+    whole = np.isfinite(array) & (np.floor(array) == array) & (array >= 0)
+    valid = whole & (array < size) if whole.all() else whole
     if valid.all():
         return SymbolSequence(array.astype(np.int32), size)
     position = int(np.argmin(valid))
-    first = f"{origin}: symbol {float(array[position]):.15g} at position {position}"
-    if not natural.all():
-        raise ValueError(f"{first} is not a whole number from 0: {_SYMBOLS_ONLY}")
+    symbol = f"symbol {float(array[position]):.15g} at position {position}"
+    if not whole.all():
+        raise ValueError(f"{symbol} is not a whole number from 0: {_SYMBOLS_ONLY}")
     remedy, largest = "", int(array.max())
     if alphabet is None and largest < MAX_LABELS:
         remedy = f"; for symbols or counts from 0 to {largest}, give --alphabet {largest + 1}"
     elif alphabet is None:
         remedy = f": {_SYMBOLS_ONLY}"
-    raise ValueError(f"{first} is outside the alphabet 0..{size - 1}{remedy}")
+    raise ValueError(f"{symbol} is outside the alphabet 0..{size - 1}{remedy}")
 
 
 def _first_of(names: Sequence[str]) -> str:
@@ -180,31 +175,24 @@ def _cut(token: str) -> str:
     return token if len(token) <= _MAX_WORD else token[:_MAX_WORD] + "..."
 
 
-def _pick_row(count: int, row: int | None, origin: str) -> int:
+def _pick_row(count: int, row: int | None) -> int:
     """The index of one of `count` sequences; if there are several, `row` must be given."""
-    if row is None:
-        if count > 1:
-            raise ValueError(
-                f"{origin} holds {count} sequences, choose one with --row 0 to --row {count - 1}"
-            )
-        return 0
-    if not 0 <= row < count:
-        raise ValueError(f"row must be from 0 to {count - 1} for {origin}, got {row}")
-    return row
+    if row is None and count > 1:
+        raise ValueError(
+            f"the file holds {count} sequences, choose one with --row 0 to --row {count - 1}"
+        )
+    if row is not None and not 0 <= row < count:
+        raise ValueError(f"row must be from 0 to {count - 1}, got {row}")
+    return row or 0
 
 
-# --- texts ----------------------------------------------------------------------------------
-
-
-def _text_tokens(
-    text: str, alphabet: int | None, listed: tuple[str, ...] | None, origin: str
-) -> list[str]:
+def _text_tokens(text: str, alphabet: int | None, listed: tuple[str, ...] | None) -> list[str]:
     """The symbols in a text, with or without separators between them.
 
     A token of digits is a run of symbols if every symbol has one digit; tokens of letters are
     runs if they do not look like words.
     """
-    tokens = [token for token in _SEPARATORS.split(text) if token]
+    tokens = [token for token in re.split(r"[\s,;]+", text) if token]
     if listed is not None:
         single = all(len(label) == 1 for label in listed)
         return _split(tokens, lambda token: single and token not in listed)
@@ -215,14 +203,14 @@ def _text_tokens(
             # An error either way: let it name the number that was meant.
             runs = len(tokens) == 1 or any(token[0] == "0" != token for token in digits)
         return _split(tokens, lambda token: runs and token in digits)
-    others = list(dict.fromkeys(token for token in tokens if not token.isalpha()))
+    others = [token for token in dict.fromkeys(tokens) if not token.isalpha()]
     if len(tokens) == 1 or max(map(len, tokens), default=0) > _MAX_WORD:  # these are no words
-        for token in others:
-            if parse_number(token) is None:
-                raise ValueError(
-                    f"{origin}: {_cut(token)!r} is neither a number nor letters; separate symbols "
-                    "by spaces, commas or newlines, or by nothing where they are digits or letters"
-                )
+        odd = next((token for token in others if parse_number(token) is None), None)
+        if odd is not None:
+            raise ValueError(
+                f"{_cut(odd)!r} is neither a number nor letters; separate symbols by spaces, "
+                "commas or newlines, or by nothing where they are digits or letters"
+            )
         return _split(tokens, str.isalpha)
     # Words recur. If none does and yet few letters are used, the letters are the symbols.
     unique = len({token.lower() for token in tokens}) == len(tokens)
@@ -236,49 +224,52 @@ def _split(tokens: Sequence[str], is_run: Callable[[str], bool]) -> list[str]:
     return [part for token in tokens for part in (token if is_run(token) else (token,))]
 
 
-# --- tables ---------------------------------------------------------------------------------
+def _table_lines(text: str, delimiters: str) -> list[tuple[int, list[str]]]:
+    """The cells of the lines that are not empty, with line numbers from 1."""
+    head = next((line for line in text.splitlines() if line.strip()), "")
+    delimiter = next((mark for mark in delimiters if mark in head), delimiters[0])
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        lines = [(reader.line_num, [cell.strip() for cell in line]) for line in reader]
+    except csv.Error as error:
+        raise ValueError(f"the file is not a table ({error})") from error
+    return [(number, cells) for number, cells in lines if any(cells)]
 
 
 def _table_tokens(
-    path: Path, column: str | None, row: int | None, labels: Sequence[str], origin: str
+    lines: Sequence[tuple[int, list[str]]],
+    column: str | None,
+    row: int | None,
+    labels: Sequence[str],
 ) -> list[str]:
     """The cells of a column, from a table with or without a header.
 
     From a table that `switchpoint sample` wrote, only those of the sequence number `row`.
     """
-    lines = _table_lines(path, origin)
-    if not lines:
-        return []
     first = lines[0][1]
     header = _is_header(first, [cells for _, cells in lines[1:]], column, labels)
     names = first if header else [str(index) for index in range(len(first))]
-    index = _column_index(names, column, origin)
+    if column in names or (column is None and len(names) == 1):
+        index = 0 if column is None else names.index(column)
+    elif column is None:
+        raise ValueError(
+            f"the table has {len(names)} columns, choose one with --column: {_first_of(names)}"
+        )
+    elif column.isascii() and column.isdigit() and int(column) < len(names):
+        index = int(column)
+    else:
+        raise ValueError(f"there is no column {column!r}; the columns are: {_first_of(names)}")
     data = lines[1:] if header else lines
-    if header and tuple(names[: len(SAMPLE_COLUMNS)]) == SAMPLE_COLUMNS:
+    if header and tuple(names[: len(SAMPLE_COLUMNS)]) == SAMPLE_COLUMNS and data:
         sequences = list(dict.fromkeys(cells[0] for _, cells in data))
-        wanted = sequences[_pick_row(len(sequences), row, origin)] if sequences else None
+        wanted = sequences[_pick_row(len(sequences), row)]
         data = [(line, cells) for line, cells in data if cells[0] == wanted]
     else:
-        _pick_row(1, row, origin)
+        _pick_row(1, row)
     for line, cells in data:
         if index >= len(cells) or not cells[index]:
-            name = printable(names[index])
-            raise ValueError(f"{origin}: line {line} has no value in column {name}")
+            raise ValueError(f"line {line} has no value in column {printable(names[index])}")
     return [cells[index] for _, cells in data]
-
-
-def _table_lines(path: Path, origin: str) -> list[tuple[int, list[str]]]:
-    """The cells of the lines that are not empty, with line numbers from 1."""
-    text = read_text(path)
-    head = next((line for line in text.splitlines() if line.strip()), "")
-    marks = "\t" if path.suffix.lower() == ".tsv" else ",;\t"
-    delimiter = next((mark for mark in marks if mark in head), marks[0])
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        lines = [(reader.line_num, [cell.strip() for cell in line]) for line in reader]
-    except csv.Error as error:
-        raise ValueError(f"{origin} is not a table ({error})") from error
-    return [(number, cells) for number, cells in lines if any(cells)]
 
 
 def _is_header(
@@ -292,51 +283,30 @@ def _is_header(
         return False
     second = rest[0] if rest else []
     numbers = [i for i, cell in enumerate(second) if parse_number(cell) is not None]
-    if any(i in words for i in numbers):
-        return True  # a word above a number
     if any(i < len(first) for i in numbers):
-        return False  # numbers above numbers
+        return any(i in words for i in numbers)  # a word above a number
     below = {(i, cell) for cells in rest for i, cell in enumerate(cells) if i in words}
     return bool(words) and not below & set(words.items())
 
 
-def _column_index(names: Sequence[str], column: str | None, origin: str) -> int:
-    if column is None:
-        if len(names) == 1:
-            return 0
-        raise ValueError(
-            f"{origin} has {len(names)} columns, choose one with --column: {_first_of(names)}"
-        )
-    if column in names:
-        return names.index(column)
-    if column.isascii() and column.isdigit() and int(column) < len(names):
-        return int(column)
-    raise ValueError(f"column {column!r} is not in {origin}, whose columns are: {_first_of(names)}")
-
-
-# --- arrays ---------------------------------------------------------------------------------
-
-
-def _read_array(path: Path, row: int | None, origin: str) -> np.ndarray:
+def _read_array(data: bytes, row: int | None) -> np.ndarray:
     """One row of the array in an .npy file, or of `symbols` in an .npz file."""
-    data = read_bytes(path)
-    file = io.BytesIO(_unpack_symbols(data, origin) if data.startswith(b"PK") else data)
+    file = io.BytesIO(_unpack_symbols(data) if data.startswith(b"PK") else data)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # headers written by Python 2
             array = np.lib.format.read_array(file, allow_pickle=False)
     except Exception as error:  # damaged files fail in many ways, some of which suggest pickle
-        raise ValueError(f"{origin} is damaged, or not a NumPy file of numbers or text") from error
+        raise ValueError("the file is damaged, or not a NumPy file of numbers or text") from error
     if array.dtype.kind not in "biufUS" or array.itemsize == 0:
-        dtype = printable(str(array.dtype))
-        raise ValueError(f"{origin} must hold numbers or text, got dtype {dtype}")
+        raise ValueError(f"the array must be of numbers or text, got {printable(str(array.dtype))}")
     if array.ndim not in (1, 2):
-        raise ValueError(f"{origin} must hold one or two dimensions, got shape {array.shape}")
+        raise ValueError(f"the array must have one or two dimensions, got shape {array.shape}")
     rows = np.atleast_2d(array)
-    return rows[_pick_row(len(rows), row, origin)] if rows.size else rows.reshape(-1)
+    return rows[_pick_row(len(rows), row)] if rows.size else rows.reshape(-1)
 
 
-def _unpack_symbols(data: bytes, origin: str) -> bytes:
+def _unpack_symbols(data: bytes) -> bytes:
     """The file `symbols.npy` in an archive."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -350,13 +320,13 @@ def _unpack_symbols(data: bytes, origin: str) -> bytes:
                 unpacked = file.read(_text.LARGEST + 1)
     except Exception as error:  # damaged archives fail in many ways
         reason = printable(str(error)) or type(error).__name__
-        raise ValueError(f"{origin} cannot be read as an .npz file: {reason}") from error
-    return _text.check_size(unpacked, origin)
+        raise ValueError(f"the .npz archive cannot be read: {reason}") from error
+    return _text.check_size(unpacked, "symbols.npy")
 
 
-def _array_tokens(array: np.ndarray, origin: str) -> list[str]:
+def _array_tokens(array: np.ndarray) -> list[str]:
     try:
         texts = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
         return [str(each).strip() for each in texts.tolist()]
     except (ValueError, SystemError) as error:
-        raise ValueError(f"{origin} holds text that is not Unicode") from error
+        raise ValueError("the array holds text that is not Unicode") from error

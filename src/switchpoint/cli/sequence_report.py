@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,9 +20,10 @@ from switchpoint.cli.check_cost import NETWORK_BLOCK
 from switchpoint.cli.loaded_predictor import LoadedPredictor
 from switchpoint.cli.sequence_io import SymbolSequence
 from switchpoint.evaluation import code_length
-from switchpoint.exact import KT, ExactPredictor, Posterior, SwitchInterval
+from switchpoint.exact import KT, ExactPredictor, Posterior
 from switchpoint.neural import Network
 from switchpoint.priors import PTW
+from switchpoint.segments import segment_of
 
 FORMATS = ("csv", "json")
 """The formats that the rows of a report can be written in."""
@@ -33,7 +34,6 @@ _DYADIC = (
 )
 _MAX_SWITCHES = 100
 _SHOWN_SWITCHES = 20
-_LINE_WIDTH = 100
 _ROUNDING = 1e-3  # by which single precision may leave a log probability above 0
 
 
@@ -45,37 +45,10 @@ class SequenceReport:
     sequence: SymbolSequence
     probs: Float[np.ndarray, "time alphabet"]
     """P(x_t = k | x_<t): before the symbol is seen."""
-    bits: float
-    """The realised code length of the sequence."""
-    kt_bits: float
-    """The code length under KT, which assumes no switching points."""
-    posterior: Posterior | None = None
+    posterior: Posterior | None
     """None for a network."""
-    count_pmf: Float[np.ndarray, " counts"] | None = None
-    """P(k switches | all of x), k = 0, 1, ..."""
-    intervals: Sequence[SwitchInterval] = ()
-    """The switches of the most probable partition, with their uncertainty."""
-
-    def summary(self) -> dict[str, Any]:
-        """The numbers that describe the whole sequence, ready for JSON."""
-        count, labels = len(self.probs), self.sequence.labels
-        fields: dict[str, Any] = {
-            "symbols": count,
-            "alphabet": self.probs.shape[1],
-            **({"labels": labels} if labels else {}),
-            **self.loaded.fields,
-            "bits": self.bits,
-            "bits_per_symbol": self.bits / count,
-            "kt_bits": self.kt_bits,
-            "kt_bits_per_symbol": self.kt_bits / count,
-        }
-        if self.posterior is not None and self.count_pmf is not None:
-            fields["no_switch_probability"] = float(self.count_pmf[0])
-            fields["switch_count_pmf"] = self.count_pmf.tolist()
-            fields["switches"] = [asdict(each) for each in self.intervals]
-            fields["map_switches"] = [each.position for each in self.intervals]
-            fields["map_log_prob"] = min(float(self.posterior.map_log_prob), 0.0)
-        return fields
+    summary: Mapping[str, Any]
+    """What describes the whole sequence, ready for JSON."""
 
     def text(self, form: str) -> str:
         """A row for each position as `csv`, or the summary and the rows as `json`."""
@@ -86,11 +59,8 @@ class SequenceReport:
         if self.posterior is not None:
             numbers["switch_filtered"] = np.asarray(self.posterior.switch_filtered)
             numbers["switch_smoothed"] = np.asarray(self.posterior.switch_smoothed)
-        columns: dict[str, Any] = {
-            "t": range(len(symbols)),
-            "symbol": [labels[symbol] for symbol in symbols] if labels else symbols,
-            **numbers,
-        }
+        cells = [labels[symbol] for symbol in symbols] if labels else symbols
+        columns: dict[str, Any] = {"t": range(len(symbols)), "symbol": cells, **numbers}
         if form == "csv":
             import pandas as pd
 
@@ -98,41 +68,40 @@ class SequenceReport:
         for name, values in numbers.items():
             # str of a NumPy float is the shortest text that reads back as the same float.
             columns[name] = [float(str(value)) for value in values]
-        rows = (
-            json.dumps(dict(zip(columns, row, strict=True)))
-            for row in zip(*columns.values(), strict=True)
-        )
-        summary = json.dumps(self.summary(), allow_nan=False)
-        return f'{{"summary": {summary},\n"rows": [\n' + ",\n".join(rows) + "\n]}\n"
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        summary = json.dumps(self.summary, allow_nan=False)
+        lines = ",\n".join(map(json.dumps, rows))
+        return f'{{"summary": {summary},\n"rows": [\n{lines}\n]}}\n'
 
     def panel(self) -> Panel:
         """The summary for a terminal."""
         count, alphabet = self.probs.shape
-        lines: list[tuple[str, str | Text]] = [
-            ("symbols", f"{count} of the alphabet 0..{alphabet - 1}")
-        ]
+        facts: dict[str, Any] = {"symbols": f"{count} of the alphabet 0..{alphabet - 1}"}
         if self.sequence.labels:
-            shown = ", ".join(f"{label} = {k}" for k, label in enumerate(self.sequence.labels))
-            lines.append(("labels", output.shortened(shown, _LINE_WIDTH)))
-        lines += [
-            (name, output.shortened(text, _LINE_WIDTH)) for name, text in self.loaded.lines.items()
-        ]
-        if self.loaded.trained_length is not None and count > self.loaded.trained_length:
+            facts["labels"] = {label: f"= {k}" for k, label in enumerate(self.sequence.labels)}
+        lines: list[tuple[str, str | Text]] = []
+        for name, value in {**facts, **self.loaded.about}.items():
+            if isinstance(value, dict):
+                items = ((key, each if isinstance(each, str) else f"{each:.1f}")
+                         for key, each in value.items())  # fmt: skip
+                value = ", ".join(f"{key} {each}" for key, each in items)
+            lines.append((name.replace("_", " "), output.shortened(str(value), 100)))
+        if count > self.loaded.about.get("trained_length", count):
             lines.append(("", Text("this sequence is longer than that", "yellow")))
-        for name, bits in (("code length", self.bits), ("plain KT", self.kt_bits)):
-            per_symbol = f" bits, {bits / count:.4f} per symbol"
-            lines.append((name, Text.assemble((f"{bits:.2f}", "bold"), per_symbol)))
-        if self.posterior is not None and self.count_pmf is not None:
-            lines.append(("switches", _describe_counts(self.count_pmf)))
-            lines += [("", _describe_switch(each)) for each in self.intervals[:_SHOWN_SWITCHES]]
-            if len(self.intervals) > _SHOWN_SWITCHES:
-                lines.append(("", f"and {len(self.intervals) - _SHOWN_SWITCHES} more"))
-            if self.intervals:
-                log10 = min(float(self.posterior.map_log_prob), 0.0) / math.log(10)
+        for name, key in (("code length", "bits"), ("plain KT", "kt_bits")):
+            per_symbol = f" bits, {self.summary[key] / count:.4f} per symbol"
+            lines.append((name, Text.assemble((f"{self.summary[key]:.2f}", "bold"), per_symbol)))
+        if self.posterior is not None:
+            switches = self.summary["switches"]
+            lines.append(("switches", _describe_counts(np.array(self.summary["switch_count_pmf"]))))
+            lines += [("", _describe_switch(**each)) for each in switches[:_SHOWN_SWITCHES]]
+            if len(switches) > _SHOWN_SWITCHES:
+                lines.append(("", f"and {len(switches) - _SHOWN_SWITCHES} more"))
+            if switches:
+                log10 = self.summary["map_log_prob"] / math.log(10)
                 probability = f"{10**log10:.3g}" if log10 > -300 else f"10^{log10:.0f}"
                 lines.append(("", Text(f"probability of this partition: {probability}", "dim")))
-            predictor = self.loaded.predictor
-            if isinstance(predictor, ExactPredictor) and isinstance(predictor.prior, PTW):
+            if isinstance(getattr(self.loaded.predictor, "prior", None), PTW):
                 lines.append(("", Text(_DYADIC, "yellow")))
         return output.panel("switchpoint predict", lines)
 
@@ -140,17 +109,22 @@ class SequenceReport:
         """The data, the predictions and the switching points."""
         from switchpoint.figures import prediction_figure  # imports Matplotlib
 
-        labels = [output.shortened(printable(each), 20) for each in self.sequence.labels]
-        looking_back: dict[str, Any] = {}
+        about = self.loaded.about
+        smoothed: dict[str, Any] = {}
         if self.posterior is not None:
             for name in ("probs_smoothed", "switch_smoothed", "map_switches"):
-                looking_back[name] = np.asarray(getattr(self.posterior, name))
+                smoothed[name] = np.asarray(getattr(self.posterior, name))
         return prediction_figure(
             symbols=self.sequence.symbols,
             probs=self.probs,
-            title=output.shortened(self.loaded.title, 115),
-            labels=labels,
-            **looking_back,
+            title=output.shortened(
+                about["prior"]
+                if "prior" in about
+                else f"{about['network']}, trained on {about['trained_on']}",
+                115,
+            ),
+            labels=[output.shortened(printable(each), 20) for each in self.sequence.labels],
+            **smoothed,
         )
 
 
@@ -168,21 +142,37 @@ def analyse(loaded: LoadedPredictor, sequence: SymbolSequence) -> SequenceReport
             f"the network's numbers overflow at position {int(np.argmax(overflows))}: "
             "it cannot predict this sequence"
         )
-    kt_log_probs = KT(loaded.segment).log_probs(symbols)
+    segment = getattr(predictor, "segment", None) or segment_of(predictor.alphabet)
     bits, kt_bits = (
-        float(np.sum(np.asarray(code_length(jnp.asarray(symbols), each)), dtype=np.float64))
-        for each in (log_probs, kt_log_probs)
+        float(np.sum(np.asarray(code_length(symbols, each)), dtype=np.float64))
+        for each in (log_probs, KT(segment).log_probs(symbols))
     )
+    summary = {
+        "symbols": len(symbols),
+        "alphabet": predictor.alphabet,
+        **({"labels": sequence.labels} if sequence.labels else {}),
+        **loaded.about,
+        "bits": bits,
+        "bits_per_symbol": bits / len(symbols),
+        "kt_bits": kt_bits,
+        "kt_bits_per_symbol": kt_bits / len(symbols),
+    }
     if not isinstance(predictor, ExactPredictor):
-        return SequenceReport(loaded, sequence, probs, bits, kt_bits)
+        return SequenceReport(loaded, sequence, probs, None, summary)
     posterior = predictor.posterior(symbols)
-    if not float(posterior.map_log_prob) < _ROUNDING:
-        raise RuntimeError(
-            f"the most probable partition has log probability {float(posterior.map_log_prob)}"
-        )
-    count_pmf = np.asarray(posterior.switch_count_pmf(_MAX_SWITCHES), np.float64)
-    intervals = posterior.switch_intervals()
-    return SequenceReport(loaded, sequence, probs, bits, kt_bits, posterior, count_pmf, intervals)
+    log_prob = float(posterior.map_log_prob)
+    if not log_prob < _ROUNDING:
+        raise RuntimeError(f"the most probable partition has log probability {log_prob}")
+    count_pmf = np.asarray(posterior.switch_count_pmf(_MAX_SWITCHES), np.float64).tolist()
+    switches = [asdict(each) for each in posterior.switch_intervals()]
+    summary |= {
+        "no_switch_probability": count_pmf[0],
+        "switch_count_pmf": count_pmf,
+        "switches": switches,
+        "map_switches": [each["position"] for each in switches],
+        "map_log_prob": min(log_prob, 0.0),
+    }
+    return SequenceReport(loaded, sequence, probs, posterior, summary)
 
 
 def log_probs_in_blocks(
@@ -204,19 +194,19 @@ def log_probs_in_blocks(
 
 def _describe_counts(pmf: Float[np.ndarray, " counts"]) -> str:
     """The likely numbers of switches, such as `1 (97%), 2 (3%); no switch: 1e-09`."""
-    likely = [int(k) for k in np.argsort(-pmf, kind="stable")[:4] if pmf[k] >= 0.01]
-    parts = [f"{k} ({_percent(pmf[k])})" for k in sorted(likely)]
+    likely = sorted(k for k in np.argsort(-pmf, kind="stable")[:4].tolist() if pmf[k] >= 0.01)
+    parts = [f"{k} ({_percent(pmf[k])})" for k in likely]
     beyond = 1 - pmf.sum()
     if beyond > 0.01:
         parts.append(f"more than {len(pmf) - 1} ({_percent(beyond)})")
     return ", ".join(parts) + ("" if 0 in likely else f"; no switch: {_percent(pmf[0])}")
 
 
-def _describe_switch(switch: SwitchInterval) -> str:
-    text = f"at {switch.position}, {_percent(switch.probability)}"
-    if switch.begin < switch.end:
-        text += f"; in {switch.begin}..{switch.end}, {_percent(switch.interval_probability)}"
-    return text
+def _describe_switch(
+    position: int, probability: float, begin: int, end: int, interval_probability: float
+) -> str:
+    interval = f"; in {begin}..{end}, {_percent(interval_probability)}" if begin < end else ""
+    return f"at {position}, {_percent(probability)}{interval}"
 
 
 def _percent(probability: float) -> str:

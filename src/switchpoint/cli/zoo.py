@@ -10,7 +10,6 @@ from rich.text import Text
 from switchpoint import _checks
 from switchpoint._text import printable
 from switchpoint.cli import output
-from switchpoint.priors import LIN, PTW, Prior, RandomUniform, RegularPeriodic
 from switchpoint.zoo import NAMES, Check, Zoo
 from switchpoint.zoo import verify as check
 from switchpoint.zoo.scoring import source_of, whole_blocks
@@ -33,18 +32,14 @@ def zoo(directory: Path | None = _DIRECTORY) -> None:
     error, on test sequences of the source that the network was trained on.
     """
     found = _open(directory)
-    headings = ("name", "source", "parameters", "excess, bits", "MiB")
+    headings = ("name", "prior", "parameters", "excess, bits", "MiB")
     table = output.table("Networks of the zoo", *headings, texts=2)
     for name in found.names():
         card = found.card(name)
-        test = card["test"]
-        table.add_row(
-            name,
-            _describe(source_of(card).prior),
-            f"{found.parameters(name):,}",
-            f"{test['excess']:.4f} ± {test['excess_error']:.4f}",
-            f"{found.entries[name].size / 2**20:.2f}",
-        )
+        excess = f"{card['test']['excess']:.4f} ± {card['test']['excess_error']:.4f}"
+        size = f"{found.entries[name].size / 2**20:.2f}"
+        prior = repr(source_of(card).prior)
+        table.add_row(name, prior, f"{found.parameters(name):,}", excess, size)
     total = sum(found.entries[name].size for name in found.names()) / 2**20
     output.console().print(table)
     output.console().print(f"{len(found.names())} of {len(NAMES)} networks, {total:.1f} MiB in all")
@@ -75,9 +70,7 @@ def verify(
     whole_blocks(_checks.positive_int("sequences", sequences))
     wanted = list(dict.fromkeys(names or found.names()))
     for name in wanted:
-        if name not in found.entries:
-            found.path(name)  # raises the error that says why
-        _check_sequences(found, name, sequences)
+        _check_request(found, name, sequences)
     results: dict[str, Check | str] = {}
     for name in wanted:
         with output.progress_bar(name, sequences) as progress:
@@ -87,42 +80,41 @@ def verify(
                 results[name] = str(error)
         if not sys.stderr.isatty():
             print(f"{name}: {_verdict(results[name])}", file=sys.stderr, flush=True)
-    table = output.table(
-        f"Excess regret in bits, on {sequences:,} sequences",
-        *("name", "", "on its card", "measured here", "difference", "allowed"),
-        texts=2,
-    )
+    headings = ("name", "", "on its card", "measured here", "difference", "allowed")
+    table = output.table(f"Excess regret in bits, on {sequences:,} sequences", *headings, texts=2)
     for name, result in results.items():
         verdict, numbers = _verdict(result), ["-"] * 4
         if isinstance(result, Check):
             difference = f"{result.measured - result.claimed:+.4f}"
-            numbers = [f"{each:.4f}" for each in (result.claimed, result.measured, result.allowed)]
-            numbers.insert(2, difference)
+            numbers = [f"{result.claimed:.4f}", f"{result.measured:.4f}", difference]
+            numbers.append(f"{result.allowed:.4f}")
         table.add_row(name, Text(verdict, "green" if verdict == "pass" else "red"), *numbers)
-    output.console().print(table)
+    screen = output.console()
+    screen.print(table)
     for each in results.values():
         if isinstance(each, str):
-            output.console().print(printable(each), soft_wrap=True)
+            screen.print(printable(each), soft_wrap=True)
     failed = [name for name, each in results.items() if _verdict(each) == "fail"]
     if failed:
-        output.console().print(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}")
+        screen.print(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}")
         raise typer.Exit(1)
-    output.console().print(f"all {len(results)} passed" if len(results) > 1 else "passed")
+    screen.print(f"all {len(results)} passed" if len(results) > 1 else "passed")
 
 
 def _open(directory: Path | None) -> Zoo:
     """The zoo in a directory, which must hold one."""
     found = Zoo(directory)
     if not found.names():
-        shown = printable(str(found.directory))
-        if not found.directory.is_dir():
-            raise ValueError(f"{shown} is not a directory, so it cannot hold a zoo")
-        raise ValueError(f"{shown} holds no zoo: it has no manifest.json that lists networks")
+        shown, exists = printable(str(found.directory)), found.directory.is_dir()
+        problem = "it has no manifest.json that lists networks" if exists else "not a directory"
+        raise ValueError(f"{shown} holds no zoo: {problem}")
     return found
 
 
-def _check_sequences(found: Zoo, name: str, sequences: int) -> None:
-    """Raise a `ValueError` where a network was tested on fewer sequences than requested."""
+def _check_request(found: Zoo, name: str, sequences: int) -> None:
+    """Raise a `ValueError` for an unknown network, or one tested on fewer sequences."""
+    if name not in found.entries:
+        found.path(name)  # raises the error that says why
     try:
         tested = found.card(name)["test"]["sequences"]
     except ValueError:
@@ -132,18 +124,6 @@ def _check_sequences(found: Zoo, name: str, sequences: int) -> None:
             f"sequences must be at most {tested}, the number that {name} was tested on, "
             f"got {sequences}"
         )
-
-
-def _describe(prior: Prior) -> str:
-    """A prior as the paper writes it."""
-    match prior:
-        case PTW():
-            return f"PTW_{prior.depth}"
-        case RegularPeriodic():
-            return f"Regular({prior.period})"
-        case RandomUniform():
-            return f"Random Uniform({prior.longest})"
-    return "LIN" if isinstance(prior, LIN) else repr(prior)
 
 
 def _verdict(result: Check | str) -> str:
