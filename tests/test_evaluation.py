@@ -359,7 +359,7 @@ def test_options_go_to_the_prior_that_takes_them(capsys):
     [
         (("ctw",), "predictor must be one of ptw, lin"),
         (("kt", "--on", "kt"), "on must be one of ptw, lin"),
-        (("kt", "--reference", "ctw"), "predictor must be one of"),
+        (("kt", "--reference", "ctw"), "reference must be one of"),
         (("regular",), "prior 'regular' needs period"),
         (("kt", "--period", 4), "period is a parameter of regular, which is neither"),
         (("kt", "--sequences", 0), "sequences must be"),

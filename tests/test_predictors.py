@@ -11,7 +11,7 @@ from reference import name, pmf, ptw_marginal
 
 import switchpoint as sp
 from switchpoint.exact.recursion import _few_symbols, _many_symbols
-from switchpoint.neural import Memoryless, network_from_name, save_networks
+from switchpoint.neural import network_from_name, save_networks
 
 LENGTH = 100  # one for all, so that each program is compiled once; longer than a new stream's state
 SWITCHES = np.zeros(LENGTH, bool)
@@ -238,8 +238,10 @@ def test_many_sequences_are_laid_out_otherwise_and_give_the_same():
 @pytest.mark.parametrize("prior", [sp.LIN(), sp.Geometric(0.02), sp.PTW(9, 0.4)], ids=name)
 def test_large_alphabets_are_the_same_recursion(prior):
     segment = sp.Categorical(5, 0.7)
-from switchpoint.exact.recursion import _few_symbols, _many_symbols
-from switchpoint.neural import Memoryless, network_from_name, save_networks
+    rows = jnp.asarray(random_symbols(5, 2, 300))
+    many = jax.jit(jax.vmap(lambda row: _many_symbols(prior, segment, row)))(rows)
+    few = jax.jit(lambda rows: _few_symbols(prior, segment, rows))(rows)
+    for slow, fast in zip(jax.tree.leaves(few), jax.tree.leaves(many), strict=True):
         np.testing.assert_allclose(slow, fast, atol=1e-10)
 
 
