@@ -34,13 +34,13 @@ import switchpoint
 from switchpoint._files import atomic_write, check_writable
 from switchpoint._random import key_for
 from switchpoint.evaluation import excess_regret
+from switchpoint.evaluation.measure import over_members
 from switchpoint.evaluation.metrics import BITS_PER_NAT
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
 from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.neural.registry import MODEL_OPTIONS
 from switchpoint.training import TrainConfig
-from switchpoint.training.ensemble import over_members
 from switchpoint.training.loss import loss_and_gradient
 from switchpoint.training.optimizer import is_matrix, with_muon
 from switchpoint.training.recipes import RECIPES

@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-
-from switchpoint import evaluation
-from switchpoint._files import read_json, write_json
-from switchpoint._tensors import write_tensors
 from switchpoint.experiments import Watcher, result_path
 from switchpoint.experiments.drawn import Drawn
 from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.shipped import RECORDED, Shipped, record
 from switchpoint.experiments.stopwatch import Stopwatch
+
+from switchpoint import evaluation
+from switchpoint._files import read_json, write_json
+from switchpoint._tensors import write_tensors
 from switchpoint.neural import load_members, read_card, save_networks
 from switchpoint.neural.registry import network_from_name
 from switchpoint.training import TrainConfig, train

@@ -92,6 +92,8 @@ def read_json(path: Path, unsealed: bool = False, **types: Any) -> dict[str, Any
         raise ValueError(f"{path} is damaged: it is no JSON object of switchpoint") from error
     if not whole:
         raise ValueError(f"{path} is damaged: its content does not match its checksum")
+    if "format" in types:
+        content.setdefault("format", 0)
     if set(content) != set(types) or any(
         not isinstance(content[key], kind) for key, kind in types.items()
     ):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, TypeVar
 
-from switchpoint._formats import KeyMap, upgrade
+from switchpoint._formats import rename, upgrade
 from switchpoint._tensors import DamagedError
 
 Tensor = TypeVar("Tensor")
@@ -13,9 +13,7 @@ Tensor = TypeVar("Tensor")
 FORMAT = 1
 """The number of the format that this version writes. Format 0 has no number."""
 
-_CARD_KEYS: list[KeyMap] = [{"members.*.frozen": "diverged"}]
-
-_TENSOR_NAMES: list[Mapping[str, KeyMap]] = [
+_TENSOR_NAMES: list[Mapping[str, Mapping[str, str]]] = [
     {
         "transformer": {
             "blocks.before_attention": "blocks.ln1",
@@ -30,6 +28,14 @@ _TENSOR_NAMES: list[Mapping[str, KeyMap]] = [
 ]
 
 
+def _card_of_format_0(card: dict[str, Any]) -> dict[str, Any]:
+    card["members"] = [rename(member, {"frozen": "diverged"}) for member in card["members"]]
+    if "sources" in card:  # described by their repr
+        renamed = ("RandomUniform(longest=", "RandomUniform(max_length=")
+        card["sources"] = {k: v.replace(*renamed) for k, v in card["sources"].items()}
+    return card
+
+
 def upgrade_card(
     card: Mapping[str, Any], tensors: Mapping[str, Tensor], path: str | PathLike[str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -38,10 +44,7 @@ def upgrade_card(
     Raises a `DamagedError` for a malformed card, and a `ValueError` for a later format.
     """
     _check_card(card, len(tensors))
-    upgraded = upgrade(card, "network", _CARD_KEYS, path)
-    if card.get("format", 0) == 0 and "sources" in card:  # which are described by their repr
-        renamed = ("RandomUniform(longest=", "RandomUniform(max_length=")
-        upgraded["sources"] = {k: v.replace(*renamed) for k, v in card["sources"].items()}
+    upgraded = upgrade(card, str(path), [_card_of_format_0])
     return upgraded, upgrade_tensor_names(card["model"], tensors, card.get("format", 0))
 
 

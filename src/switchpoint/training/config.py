@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from switchpoint import _checks
 from switchpoint.neural.network import Network
 from switchpoint.neural.registry import MODEL_OPTIONS, check_options, network_from_name
-from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
+from switchpoint.priors import ATTRIBUTES, PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
 from switchpoint.segments import Segment, make_segment
 from switchpoint.sources import Source
 from switchpoint.training.fields import (
@@ -396,7 +396,7 @@ def check_field_name(name: str) -> None:
 def _parameters_of(name: str, prior: Prior) -> dict[str, Any]:
     """The parameters of a prior; a pmf stays as it was given, before it was normalised."""
     return {
-        parameter: getattr(prior, parameter)
+        parameter: getattr(prior, ATTRIBUTES.get(parameter, parameter))
         for parameter, owner in PARAMETER_OWNERS.items()
         if owner == name and parameter != "pmf"
     }

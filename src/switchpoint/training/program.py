@@ -1,6 +1,7 @@
 """The compiled program of a run: it draws data, differentiates and updates all members."""
 
 import functools
+import os
 from typing import Any
 
 import equinox as eqx
@@ -14,10 +15,10 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint._random import key_for
 from switchpoint._tensors import check_leaves
+from switchpoint.evaluation.measure import over_members
 from switchpoint.evaluation.metrics import BITS_PER_NAT
 from switchpoint.neural import Network
 from switchpoint.training.config import TrainConfig
-from switchpoint.training.ensemble import over_members
 from switchpoint.training.loss import loss_and_gradient
 from switchpoint.training.optimizer import optimiser_of, rate_at
 
@@ -45,6 +46,21 @@ class Replicas(eqx.Module):
 
     keys: Any
     learning_rates: Float[Array, "prior replica"]
+
+
+def use_all_cores() -> None:
+    """Let JAX see every core of a CPU as a device, so that members are trained side by side.
+
+    This must come before anything is computed; afterwards, or where the number of devices has
+    been chosen already, it changes nothing.
+    """
+    chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if chosen or jax.config.values["jax_num_cpu_devices"] > 0:
+        return
+    try:
+        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+    except RuntimeError:  # something has been computed
+        return
 
 
 class Program:

@@ -10,11 +10,11 @@ from jaxtyping import Array, Float
 
 from switchpoint._random import key_for
 from switchpoint.evaluation import excess_regret
+from switchpoint.evaluation.measure import over_networks
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
 from switchpoint.sources import Draw
 from switchpoint.training.config import TrainConfig
-from switchpoint.training.ensemble import over_members
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ class Validation:
 def _excess(
     networks: Network, draw: Draw, optimum: Float[Array, "sequence time alphabet"]
 ) -> Float[Array, "replica sequence"]:
-    def of_one(network: Network) -> Float[Array, " sequence"]:
-        log_probs = network.log_probs_unchecked(draw.symbols)
+    def excess(log_probs: Float[Array, "sequence time alphabet"]) -> Float[Array, " sequence"]:
         return jnp.sum(excess_regret(draw, log_probs, optimum), axis=-1)
 
-    return over_members(of_one, networks)
+    return over_networks(excess, networks, draw)

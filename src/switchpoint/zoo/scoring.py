@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
-from switchpoint.evaluation import evaluate, summarise
+from switchpoint.evaluation import regrets
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
 from switchpoint.sources import Source
@@ -54,25 +55,22 @@ def score(
 ) -> Score:
     """Measure a network against the exact optimum of a source."""
     blocks = whole_blocks(sequences)
-    predictors = {"network": network, "optimum": bayes_optimal(source)}
-    found = evaluate(predictors, source, length, sequences, seed, progress=progress)
-    means = summarise(found, "optimum").isel(member=0)
-    regret = found["regret"].isel(member=0)
-    excess = (regret.sel(predictor="network") - regret.sel(predictor="optimum")).values
-    of_blocks = excess.astype(np.float64).reshape(blocks, BLOCK).mean(-1)
-    own, best = means.sel(predictor="network"), means.sel(predictor="optimum")
+    members = [network, bayes_optimal(source)]
+    own, optimum = regrets(members, source, length, sequences, seed, progress=progress)
+    of_blocks = (own - optimum).reshape(blocks, BLOCK).mean(-1)
+    pairs = {"excess": own - optimum, "regret": own, "optimum_regret": optimum}
     return Score(
         sequences=sequences,
         seed=seed,
         length=length,
-        excess=float(own["excess"]),
-        excess_error=float(own["excess_error"]),
         excess_of_blocks=tuple(round(float(each), 6) for each in of_blocks),
-        regret=float(own["regret"]),
-        regret_error=float(own["regret_error"]),
-        optimum_regret=float(best["regret"]),
-        optimum_regret_error=float(best["regret_error"]),
+        **{name: float(bits.mean()) for name, bits in pairs.items()},
+        **{f"{name}_error": _standard_error(bits) for name, bits in pairs.items()},
     )
+
+
+def _standard_error(bits: Float[np.ndarray, " sequence"]) -> float:
+    return float(bits.std(ddof=1)) / len(bits) ** 0.5
 
 
 def whole_blocks(sequences: int) -> int:
