@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._files import digest_of, read_json, write_json
+from switchpoint._files import atomic_write, digest_of, read_json, write_json
 from switchpoint._formats import upgrade
 from switchpoint._provenance import environment_info
 from switchpoint.studies.base import Study
