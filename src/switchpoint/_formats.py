@@ -1,43 +1,39 @@
-"""Format numbers: files of earlier versions are upgraded by key maps, later ones refused."""
+"""The format numbers of files, and how those of earlier formats are read."""
 
-import copy
-from collections.abc import Mapping, Sequence
-from os import PathLike
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-KeyMap = Mapping[str, str]
-"""New names by dotted paths: {"members.*.frozen": "diverged"}, where `*` is every item."""
+Step = Mapping[str, str] | Callable[[dict[str, Any]], dict[str, Any]]
+"""From one format to the next: new names by old ones, or a function of the content."""
+
+FORMAT = "format"
+"""The key of the number."""
 
 
-def upgrade(
-    content: Mapping[str, Any], kind: str, maps: Sequence[KeyMap], path: str | PathLike[str]
-) -> dict[str, Any]:
-    """`content` in the latest format, len(`maps`); `maps[n]` leads from format n to n + 1.
+def upgrade(content: Mapping[str, Any], name: str, steps: Sequence[Step]) -> dict[str, Any]:
+    """The content of a file as the newest format has it; `name` is what messages call the file.
 
-    Files of format 0 carry no number. Raises a `ValueError` for a format not known yet.
+    `steps[n]` leads from format n to n + 1, so that the newest format is `len(steps)`. A file
+    without a number has format 0. A newer format than the newest is a `ValueError`.
     """
-    found = content.get("format", 0)
+    found = content.get(FORMAT, 0)
     if type(found) is not int or found < 0:
-        raise ValueError(f"{path} is damaged: its format must be a whole number, got {found!r}")
-    if found > len(maps):
+        raise ValueError(f"{name} must have a whole number as its format, got {found!r}")
+    if found > len(steps):
         raise ValueError(
-            f"{path} has format {found}; this version of switchpoint reads {kind} files up to "
-            f"format {len(maps)}: upgrade it"
+            f"{name} has format {found}; this version of switchpoint reads up to {len(steps)}: "
+            "upgrade switchpoint to read it"
         )
-    upgraded = copy.deepcopy(dict(content))
-    for renamed in maps[found:]:
-        for old, new in renamed.items():
-            _rename(upgraded, old.split("."), new)
-    return {**upgraded, "format": len(maps)}
+    values = dict(content)
+    for step in steps[found:]:
+        values = step(values) if callable(step) else rename(values, step)
+    return {**values, FORMAT: len(steps)}
 
 
-def _rename(node: Any, path: list[str], new: str) -> None:
-    first, *rest = path
-    if first == "*":
-        for each in node.values() if isinstance(node, dict) else node:
-            _rename(each, rest, new)
-    elif isinstance(node, dict) and first in node:
-        if rest:
-            _rename(node[first], rest, new)
-        else:
-            node[new] = node.pop(first)
+def rename(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The same values, with the new name of each key that has one."""
+    renamed = {names.get(key, key): value for key, value in values.items()}
+    if len(renamed) < len(values):
+        old = next(key for key in values if names.get(key) in values)
+        raise ValueError(f"{old} is the former name of {names[old]}: give one of them")
+    return renamed
