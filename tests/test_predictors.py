@@ -105,6 +105,7 @@ def test_streaming_is_the_whole_sequence(predictor):
     np.testing.assert_allclose(one_at_a_time(predictor, symbols[0]), whole, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_inside_jit_both_forms_are_the_same(predictor):
     @jax.jit
     def both(symbols):
@@ -121,6 +122,7 @@ def test_inside_jit_both_forms_are_the_same(predictor):
     np.testing.assert_allclose(stream, expected[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_batch_shape_is_free(predictor):
     symbols = sequences(predictor)
     flat = np.asarray(predictor.log_probs(symbols))
@@ -182,6 +184,7 @@ def test_ptw_is_its_recursive_definition():
         assert marginal == pytest.approx(np.log(ptw_marginal(depth, symbols, split)), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_ptw_is_the_general_recursion():
     source = sp.Source(sp.PTW(9, 0.4), sp.Categorical(3))
@@ -282,6 +285,7 @@ class TestStreaming:
             states = jax.vmap(predictor.update)(states, symbols[:, time])
         np.testing.assert_array_equal(states.time.low, [8, 8, 8])
 
+    @pytest.mark.slow
     def test_fewer_hypotheses_mean_larger_errors_and_estimates(self, key):
         source = sp.Source(sp.Geometric(0.05))
         symbols = source.sample(key, 20, 120).symbols
@@ -300,6 +304,7 @@ class TestStreaming:
         assert errors == sorted(errors, reverse=True)
         assert errors[1] < 0.05
 
+    @pytest.mark.slow
     def test_the_estimated_error_is_faithful(self):
         # In the mean over streams and times; single figures scatter more.
         for prior, most in ((sp.Geometric(0.01), 30), (sp.Geometric(0.001), 100), (sp.LIN(), 30)):
@@ -313,6 +318,7 @@ class TestStreaming:
             assert 0.4 < estimate.mean() / error.mean() < 3
             assert np.corrcoef(estimate.ravel(), error.ravel())[0, 1] > 0.4
 
+    @pytest.mark.slow
     def test_the_estimated_error_tells_good_from_bad_on_a_long_stream(self):
         source = sp.Source(sp.Geometric(0.001))
         symbols = source.sample(jax.random.key(0), 1, 100_000).symbols[0]
