@@ -300,7 +300,7 @@ def test_a_killed_study_resumes_to_the_same_result(whole, tmp_path):
     assert [state(name, tmp_path) for name in only] == ["done", "partly"]
     (measured,) = (tmp_path / "measurements" / "trained").glob("*.nc")  # on ptw, before lin
     measured.write_bytes(flipped(measured.read_bytes(), -5))
-    before = read_json(tmp_path / "measurements" / "memory.seconds.json", **TIMES)
+    before = read_json(tmp_path / "measurements" / "memory.seconds.json", steps=[{}], **TIMES)
     log = run_studies(tmp_path, only)
     assert (log.begun, log.trained) == (["memory"], set())
     (note,) = log.notes

@@ -190,7 +190,8 @@ def draw(study: Study, out: Path, again: bool = False) -> list[Path]:
             "file, switchpoint reproduce computes it again"
         ) from error
     note = {"results": digests, "figures": {path.name: digest_of(path) for path in paths}}
-    write_json(directory / "figures.json", {"studies": {**notes, study.name: note}})
+    content = {"format": 1, "studies": {**notes, study.name: note}}
+    write_json(directory / "figures.json", content)
     return paths
 
 
@@ -211,10 +212,9 @@ def _result_files(out: Path, study: Study) -> tuple[Path, Path]:
 
 def _figure_notes(directory: Path) -> Mapping[str, Any]:
     try:
-        notes: Mapping[str, Any] = read_json(directory / "figures.json", studies=dict)["studies"]
+        return dict(read_json(directory / "figures.json", steps=[{}], studies=dict)["studies"])
     except ValueError:
         return {}
-    return notes
 
 
 def _seconds_path(out: Path, study: Study) -> Path:

@@ -192,7 +192,7 @@ def record(result: Path, recorded: Path) -> None:
     with atomic_write(recorded / result.name) as file:
         file.write(result.read_bytes())
     digests[result.name] = digest_of(recorded / result.name)
-    content = {"results": dict(sorted(digests.items()))}
+    content = {"format": 1, "results": dict(sorted(digests.items()))}
     write_json(recorded / _MANIFEST, content, "manifest")
 
 
@@ -216,4 +216,4 @@ def _digests(recorded: Path) -> dict[str, Any] | None:
     path = recorded / _MANIFEST
     if not path.exists():
         return None
-    return dict(read_json(path, results=dict)["results"])
+    return dict(read_json(path, steps=[{}], results=dict)["results"])
