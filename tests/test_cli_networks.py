@@ -321,8 +321,8 @@ MODEL = ("predict", "bits.txt", "--model")
 BAD = {
     "no such path": ((*MODEL, "none"), "there is no file or directory none"),
     "no run": ((*MODEL, "."), "holds no trained network"),
-    "truncated": ((*MODEL, "cut.safetensors"), "cut.safetensors is no network of switchpoint"),
-    "foreign": ((*MODEL, "bits.txt"), "bits.txt is no network of switchpoint"),
+    "truncated": ((*MODEL, "cut.safetensors"), "cut.safetensors is not a switchpoint network"),
+    "foreign": ((*MODEL, "bits.txt"), "bits.txt is not a switchpoint network"),
     "no such member": ((*MODEL, "lstm", "--member", 5), "member must be from 0 to 4, got 5"),
     "a negative member": ((*MODEL, "lstm", "--member", -1), "member must be from 0 to 4, got -1"),
     "a member of nothing": (("predict", "bits.txt", "--member", 0), "member is for the networks"),
@@ -353,7 +353,7 @@ BAD = {
     "evaluate no name": (("evaluate", "=lstm"), "a name must stand before ="),
     "evaluate a truncated file": (
         ("evaluate", "x=cut.safetensors"),
-        "cut.safetensors is no network of switchpoint",
+        "cut.safetensors is not a switchpoint network",
     ),
     "evaluate one name twice": (
         ("evaluate", "lstm", "lstm/model.safetensors"),

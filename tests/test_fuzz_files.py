@@ -270,7 +270,9 @@ def test_a_whole_file_with_an_impossible_card_is_refused(card, tmp_path):
     path, _ = network(tmp_path)
     one = network_from_name("memoryless", 2, 8, jax.random.key(0))
     save_networks(path, [one], {**CARD, "members": [{}], **card})
-    with pytest.raises(ValueError, match=r"model\.safetensors is no network .* card"):
+    with pytest.raises(
+        ValueError, match=r"model\.safetensors is not a switchpoint network: .* card"
+    ):
         load_members(path)
     found, _ = outcome(lambda: read_card(path))  # which need not know the architecture
     assert found is None or found["members"] == [{}]
@@ -282,7 +284,9 @@ def test_weights_that_are_no_real_numbers_are_refused(dtype, tmp_path):
     one = network_from_name("memoryless", 2, 8, jax.random.key(0))
     other = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, dtype), one)
     save_networks(path, [other], {**CARD, "members": [{}]})
-    with pytest.raises(ValueError, match=f"model.safetensors is no network .* {dtype}"):
+    with pytest.raises(
+        ValueError, match=f"model.safetensors is not a switchpoint network: .* {dtype}"
+    ):
         load_members(path)
 
 

@@ -12,7 +12,7 @@ import sys
 import switchpoint
 for name in {names!r}:
     getattr(switchpoint, name)
-heavy = ("matplotlib", "rich", "xarray", "pandas", "jax.experimental.pallas")
+heavy = ("matplotlib", "rich", "xarray", "pandas", "scipy.sparse", "jax.experimental.pallas")
 print(*(name for name in heavy if name in sys.modules))
 """
 HEAVY = {"evaluation", "training", "zoo"}  # datasets of xarray, progress bars of rich

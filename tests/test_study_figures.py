@@ -201,7 +201,8 @@ def test_panels_zoom_in_on_the_seeds_and_say_so(kind):
         assert low < optimum < float(one["regret"].min())
         assert float(one["regret"].max()) < high
         assert float(one["regret"].max()) - optimum > 0.4 * (high - low)
-        (note,) = [text for text in texts(axes) if "of the optimum" in text]
+        written = [*texts(axes), axes.get_xlabel()]
+        (note,) = [text for text in written if "of the optimum" in text]
         share = float(re.search(r"([\d.]+)\s%", note)[1]) / 100
         assert share == pytest.approx((high - low) / optimum, rel=0.2)
 

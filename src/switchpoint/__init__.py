@@ -1,4 +1,7 @@
-"""switchpoint: exact Bayesian prediction of piecewise stationary sequences, and its imitation."""
+"""Exact Bayesian prediction of piecewise stationary sequences, and networks that imitate it.
+
+The public API is `__all__` of this package and of its subpackages; everything else is private.
+"""
 
 TYPE_CHECKING = False  # True for type checkers; importing `typing` would take long
 

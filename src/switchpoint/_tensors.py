@@ -69,7 +69,7 @@ def _read(
     except MemoryError:
         raise
     except Exception as error:  # of many kinds: a header may name types that do not exist
-        raise DamagedError(f"it is truncated or no safetensors file ({error})") from error
+        raise DamagedError(f"it is truncated or not a safetensors file ({error})") from error
     try:
         about = json.loads(metadata[_MARK])
         digest = about.pop("sha256")

@@ -142,10 +142,7 @@ def _smoothed(
     flat, time = last_start.rows.shape
     alphabet = last_start.segment.alphabet
 
-    def step(
-        carry: tuple[Float[Array, "flat ends"], Float[Array, "alphabet flat ends"]],
-        end: Int[Array, ""],
-    ) -> tuple[tuple[Float[Array, "flat ends"], Float[Array, "alphabet flat ends"]], None]:
+    def step(carry: tuple[Array, Array], end: Int[Array, ""]) -> tuple[tuple[Array, Array], None]:
         boundary, change = carry  # P(a segment starts at t | x), and the change of the mean there
         segments = boundary[:, end][:, None] * last_start.probs(end)
         means = segments * last_start.predictive(end)
@@ -165,18 +162,14 @@ def _most_probable(
     """The most probable partition, and the logarithm of its posterior probability."""
     flat, time = last_start.rows.shape
 
-    def step(
-        best: Float[Array, "flat ends"], end: Int[Array, ""]
-    ) -> tuple[Float[Array, "flat ends"], Int[Array, " flat"]]:
+    def step(best: Float[Array, "flat ends"], end: Int[Array, ""]) -> tuple[Array, Array]:
         scores = best[:, :time] + last_start.log_segment(end)
         return best.at[:, end].set(scores.max(-1)), scores.argmax(-1).astype(jnp.int32)
 
     best = jnp.full((flat, time + 1), -jnp.inf).at[:, 0].set(0)
     best, previous = lax.scan(step, best, last_start.ends())
 
-    def back(
-        end: Int[Array, " flat"], now: tuple[Int[Array, ""], Int[Array, " flat"]]
-    ) -> tuple[Int[Array, " flat"], Bool[Array, " flat"]]:
+    def back(end: Int[Array, " flat"], now: tuple[Array, Array]) -> tuple[Array, Array]:
         here, start = now
         return jnp.where(end == here, start, end), end == here
 
@@ -199,9 +192,7 @@ class StartPartitions(Partitions):
         last_start = self._last_start()
         flat, time = self.rows.shape
 
-        def step(
-            ends: Int[Array, "count flat"], here: Int[Array, ""]
-        ) -> tuple[Int[Array, "count flat"], Bool[Array, "count flat"]]:
+        def step(ends: Int[Array, "count flat"], here: Int[Array, ""]) -> tuple[Array, Array]:
             probs = last_start.probs(here)
             up_to = sum_before(probs) + probs
             coins = uniform(jax.random.fold_in(key, here), (flat, count)) * up_to[:, -1:]

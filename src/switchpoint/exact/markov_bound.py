@@ -5,7 +5,6 @@ Computed in float64 on the host, regardless of JAX's default precision.
 
 import itertools
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from scipy.special import digamma, gammaln
@@ -30,12 +29,10 @@ def markov_bound(source: Source, length: int, order: int) -> Float[np.ndarray, "
     """
     length = _checks.positive_int("length", length)
     order = _checks.whole_number("order", order)
-    source.prior.check_length(length)
     size = min(order, length - 1) + 1
     if source.segment.alphabet**size > _MOST_WINDOWS:
         raise ValueError(f"order must have at most {_MOST_WINDOWS} windows, got order {order}")
-    with jax.enable_x64(True):
-        table, _ = statistics.next_start_table(source.prior, length)
+    table, _ = statistics.next_start_table(source.prior, length)
     starts = statistics.switch_probability(table)
     starts[0] = 1
     truth = _mean_entropy(source.segment)

@@ -47,7 +47,7 @@ class Posterior(eqx.Module):
     """The posterior over switching points of sequences x, under a source.
 
     A switching point at t means that a new segment starts with x_t. The first segment always
-    starts at t = 0, which is no switching point: all switch fields are 0 there.
+    starts at t = 0, which is not a switching point: all switch fields are 0 there.
 
     None of these is the P(run length = 0) of the online change-point literature, which under a
     constant hazard equals that hazard regardless of the data. `switch_filtered` conditions on x_t

@@ -93,9 +93,7 @@ class PTWPredictor(ExactPredictor[PTWState]):
         whole = self.segment.predictive(state.counts)
         stays = jax.nn.sigmoid(state.log_odds)
 
-        def mix(
-            below: Float[Array, " alphabet"], node: tuple[Float[Array, " k"], Float[Array, ""]]
-        ) -> tuple[Float[Array, " alphabet"], Float[Array, " alphabet"]]:
+        def mix(below: Float[Array, " k"], node: tuple[Array, Array]) -> tuple[Array, Array]:
             whole, stays = node
             return below + stays * (whole - below), jnp.log(whole / below)
 

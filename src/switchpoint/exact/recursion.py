@@ -175,9 +175,7 @@ def _many_symbols(prior: Prior, segment: Segment, row: Int[Array, " time"]) -> F
         since = before[times[0]] - before[: len(starts)]  # up to it; negative for later starts
         of_own = _product(own, since.T)
 
-        def step(
-            carry: _Weights, now: tuple[Array, ...]
-        ) -> tuple[_Weights, tuple[Array, Array, Array]]:
+        def step(carry: _Weights, now: tuple[Array, ...]) -> tuple[_Weights, tuple[Array, ...]]:
             weights, start_mass = carry
             time, counts, offset = now
             run = jnp.maximum(time - starts, 0)

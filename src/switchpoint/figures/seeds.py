@@ -175,7 +175,7 @@ def _exact_lines(axes: Axes, values: dict[str, float], top: float, close: bool) 
         floor = min(optimum, top)
         upper = floor + max(1.25 * (top - floor), _LEAST_SPAN * optimum)
         note = f"axis spans {percent((upper - floor) / optimum)} of the optimum"
-        place = {"transform": axes.transAxes, "ha": "left", "va": "bottom"}
+        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "left", "va": "bottom"}
         axes.text(1.06, 1.01, note, fontsize=7.5, color=GREY, **place)
     else:
         reach = floor + max(1.8 * (top - floor), 0.6 * optimum)

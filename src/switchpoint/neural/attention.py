@@ -38,60 +38,49 @@ def attend(
     too many; the backward pass recomputes them instead of storing them.
     """
     batch, queries, heads, _ = query.shape
-    one = partial(_attend_one, first=first, context=context, slopes=slopes)
-    sequences = _max_scores() // (heads * queries * key.shape[1])
-    if sequences >= batch:
-        return jax.vmap(one)(query, key, value)
-    return lax.map(lambda row: one(*row), (query, key, value), batch_size=max(1, sequences))
-
-
-def _max_scores() -> int:
-    """How many scores to compute at a time: few enough for a CPU's caches, enough for a GPU."""
-    return 2**21 if jax.default_backend() == "cpu" else 2**28
-
-
-def _attend_one(
-    query: Float[Array, "queries heads long"],
-    key: Float[Array, "keys heads long"],
-    value: Float[Array, "keys heads size"],
-    *,
-    first: Int[ArrayLike, ""],
-    context: int | None,
-    slopes: Float[Array, " heads"] | None,
-) -> Float[Array, "queries heads size"]:
-    """`attend` for one sequence, some queries at a time."""
-    queries, heads, _ = query.shape
-    places = jnp.arange(len(key) - queries, len(key), dtype=jnp.int32)
+    keys = key.shape[1]
+    size = value.shape[-1]
 
     # Layers and blocks of queries are loops, which need no barrier against reuse of the scores.
     @partial(jax.checkpoint, prevent_cse=False)
-    def attend_block(
-        query: Float[Array, "block heads long"], places: Int[Array, " block"]
-    ) -> Float[Array, "block heads size"]:
+    def attend_block(query: Array, places: Array, key: Array, value: Array) -> Array:
+        """Some queries of one sequence, at these places among its keys."""
         # Without the barrier JAX would hoist the mask out of the loop over layers and store it.
         query, places = lax.optimization_barrier((query, places))
-        index = jnp.arange(len(key), dtype=jnp.int32)
+        index = jnp.arange(keys, dtype=jnp.int32)
         distance = places[:, None] - index
         visible = (distance >= 0) & (index >= first)
         if context is not None:
             visible &= distance < context
-        query = query * value.shape[-1] ** -0.5
         # Heads first: XLA's products on a CPU are several times as fast as with heads inside.
-        scores = jnp.swapaxes(query, 0, 1) @ jnp.transpose(key, (1, 2, 0))
+        scores = jnp.swapaxes(query * size**-0.5, 0, 1) @ jnp.transpose(key, (1, 2, 0))
         if slopes is not None:
             scores -= slopes[:, None, None] * distance
         weights = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf))
         return jnp.swapaxes(weights @ jnp.swapaxes(value, 0, 1), 0, 1)
 
-    blocks = -(-queries // max(1, _max_scores() // (heads * len(key))))
-    if blocks == 1:
-        return attend_block(query, places)
-    size = -(-queries // blocks)
-    spare = blocks * size - queries
-    query = jnp.pad(query, ((0, spare), (0, 0), (0, 0))).reshape(blocks, size, heads, -1)
-    places = jnp.pad(places, (0, spare), mode="edge").reshape(blocks, size)
-    outputs = lax.map(lambda block: attend_block(*block), (query, places))
-    return outputs.reshape(blocks * size, heads, -1)[:queries]
+    def attend_one(query: Array, key: Array, value: Array) -> Array:
+        """One sequence, some queries at a time."""
+        places = jnp.arange(keys - queries, keys, dtype=jnp.int32)
+        blocks = -(-queries // max(1, _max_scores() // (heads * keys)))
+        if blocks == 1:
+            return attend_block(query, places, key, value)
+        rows = -(-queries // blocks)
+        spare = blocks * rows - queries
+        query = jnp.pad(query, ((0, spare), (0, 0), (0, 0))).reshape(blocks, rows, heads, -1)
+        places = jnp.pad(places, (0, spare), mode="edge").reshape(blocks, rows)
+        outputs = lax.map(lambda block: attend_block(*block, key, value), (query, places))
+        return outputs.reshape(blocks * rows, heads, -1)[:queries]
+
+    sequences = _max_scores() // (heads * queries * keys)
+    if sequences >= batch:
+        return jax.vmap(attend_one)(query, key, value)
+    return lax.map(lambda row: attend_one(*row), (query, key, value), batch_size=max(1, sequences))
+
+
+def _max_scores() -> int:
+    """How many scores to compute at a time: few enough for a CPU's caches, enough for a GPU."""
+    return 2**21 if jax.default_backend() == "cpu" else 2**28
 
 
 def frequencies(width: int) -> np.ndarray:

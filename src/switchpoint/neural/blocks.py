@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from switchpoint.neural.attention import RelativePositions, attend
+from switchpoint.neural.attention import POSITIONS, RelativePositions, attend
 from switchpoint.neural.dense import Dense, fan_in_normal
 
 WIDTH = 64
@@ -23,8 +23,10 @@ SIZE = WIDTH // HEADS
 _MLP_RATIO = 4
 
 
-def check_width(width: int, heads: int, positions: str) -> None:
-    """Raise a `ValueError` unless heads divide the width and sinusoids fit into it."""
+def check_sizes(width: int, heads: int, positions: str) -> None:
+    """Raise a `ValueError` unless heads divide the width and the positions fit into it."""
+    if positions not in POSITIONS:
+        raise ValueError(f"positions must be one of {', '.join(POSITIONS)}, got {positions!r}")
     if width % heads:
         raise ValueError(f"width must be divisible by the {heads} heads, got {width}")
     if width % 2 and positions != "alibi":
@@ -96,30 +98,20 @@ class Block(eqx.Module):
         keys: Float[Array, "batch capacity heads size"],
         values: Float[Array, "batch capacity heads size"],
         context: AttentionContext,
-    ) -> tuple[
-        Float[Array, "batch time width"],
-        tuple[Float[Array, "batch capacity heads size"], Float[Array, "batch capacity heads size"]],
-    ]:
+    ) -> tuple[Float[Array, "batch time width"], tuple[Array, Array]]:
         """The output of the layer, and the cached keys and values with those of x appended."""
         batch, time, _ = x.shape
         projected = (self.ln1(x) @ self.qkv).reshape(batch, time, 3, *keys.shape[2:])
         query, key, value = jnp.moveaxis(projected, 2, 0)
         key = jnp.concatenate([keys, key], axis=1)
         value = jnp.concatenate([values, value], axis=1)
-        attn_out = self._attend(query, key, value, context)
-        x = x + attn_out.reshape(x.shape) @ self.out_proj
+        x = x + self._attend(query, key, value, context).reshape(x.shape) @ self.out_proj
         x = x + self.mlp_out(jax.nn.relu(self.mlp_in(self.ln2(x))))
         return x, (key[:, time:], value[:, time:])
 
     # Augmented queries and keys are nine times as long: the backward pass recomputes them.
     @partial(jax.checkpoint, prevent_cse=False)
-    def _attend(
-        self,
-        query: Float[Array, "batch time heads size"],
-        key: Float[Array, "batch seen heads size"],
-        value: Float[Array, "batch seen heads size"],
-        context: AttentionContext,
-    ) -> Float[Array, "batch time heads size"]:
+    def _attend(self, query: Array, key: Array, value: Array, context: AttentionContext) -> Array:
         if self.relative is not None:
             query, key = self.relative.augment_qk(query, key, context.waves)
         return attend(

@@ -2,16 +2,25 @@
 
 import math
 from collections.abc import Callable, Mapping
-from os import PathLike
+from pathlib import Path
 from typing import Any, TypeVar
 
-from switchpoint._formats import rename, upgrade
+from switchpoint._checks import shown
+from switchpoint._formats import FORMAT, Step, rename, upgrade
 from switchpoint._tensors import DamagedError
 
 Tensor = TypeVar("Tensor")
 
-FORMAT = 1
-"""The number of the format that this version writes. Format 0 has no number."""
+
+def _to_format_1(card: dict[str, Any]) -> dict[str, Any]:
+    members = [rename(member, {"frozen": "diverged"}) for member in card["members"]]
+    renamed = ("RandomUniform(longest=", "RandomUniform(max_length=")  # in the repr of sources
+    sources = {name: text.replace(*renamed) for name, text in card.get("sources", {}).items()}
+    return {**card, "members": members, **({"sources": sources} if sources else {})}
+
+
+STEPS: list[Step] = [_to_format_1]
+"""The upgrades of a card; their number is the format that this version writes."""
 
 _TENSOR_NAMES: list[Mapping[str, Mapping[str, str]]] = [
     {
@@ -28,24 +37,16 @@ _TENSOR_NAMES: list[Mapping[str, Mapping[str, str]]] = [
 ]
 
 
-def _card_of_format_0(card: dict[str, Any]) -> dict[str, Any]:
-    card["members"] = [rename(member, {"frozen": "diverged"}) for member in card["members"]]
-    if "sources" in card:  # described by their repr
-        renamed = ("RandomUniform(longest=", "RandomUniform(max_length=")
-        card["sources"] = {k: v.replace(*renamed) for k, v in card["sources"].items()}
-    return card
-
-
 def upgrade_card(
-    card: Mapping[str, Any], tensors: Mapping[str, Tensor], path: str | PathLike[str]
+    card: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The card and tensors of a file in today's format, checked.
 
     Raises a `DamagedError` for a malformed card, and a `ValueError` for a later format.
     """
     _check_card(card, len(tensors))
-    upgraded = upgrade(card, str(path), [_card_of_format_0])
-    return upgraded, upgrade_tensor_names(card["model"], tensors, card.get("format", 0))
+    found = card.get(FORMAT, 0)
+    return upgrade(card, str(path), STEPS), upgrade_tensor_names(card["model"], tensors, found)
 
 
 def upgrade_tensor_names(
@@ -53,8 +54,7 @@ def upgrade_tensor_names(
 ) -> dict[str, Tensor]:
     """Tensors by the names of today's attributes, from those of format `found`."""
     for maps in _TENSOR_NAMES[found:]:
-        renamed = maps.get(model, {})
-        for old, new in renamed.items():
+        for old, new in maps.get(model, {}).items():
             tensors = {
                 new + name.removeprefix(old) if f"{name}.".startswith(f"{old}.") else name: tensor
                 for name, tensor in tensors.items()
@@ -72,15 +72,14 @@ def _check_card(card: Mapping[str, Any], tensors: int) -> None:
     _check_fields(card.get("test", {}), _TEST, "its card, for the test,")
     for name in ("layers", "readout"):
         count = card.get("options", {}).get(name, 0)
-        if type(count) is int and count > tensors:  # each layer has tensors of its own
-            raise DamagedError(f"its card says {name} is {count}, more than its tensors")
+        if type(count) is int and count > tensors:  # each layer has its own tensors
+            raise DamagedError(f"its card has {name} {count}, more than it has tensors")
 
 
 def _check_fields(values: Mapping[str, Any], kinds: "Mapping[str, _Kind]", where: str) -> None:
     for name, (must, holds) in kinds.items():
         if name in values and not holds(values[name]):
-            said = repr(values[name])
-            raise DamagedError(f"{where} says {name} is {said[:40]}, which must be {must}")
+            raise DamagedError(f"{where} has {name} {shown(values[name])}, which must be {must}")
 
 
 def _is_number(value: Any) -> bool:

@@ -6,29 +6,22 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint.neural.attention import POSITIONS
 from switchpoint.neural.baselines import Markov, Memoryless
-from switchpoint.neural.blocks import HEADS, WIDTH, check_width
+from switchpoint.neural.blocks import HEADS, WIDTH, check_sizes
 from switchpoint.neural.network import Network
 from switchpoint.neural.recurrent import Recurrent
 from switchpoint.neural.transformer import Transformer
 
 _RECURRENT = {"hidden": 256, "readout": 2}
 _STACK = {**_RECURRENT, "stack_depth": 8, "stack_width": 8}
-_TRANSFORMER = {
-    "layers": 16,
-    "positions": "relative",
-    "context": None,
-    "width": WIDTH,
-    "heads": HEADS,
-}
+_SIZES = {"width": WIDTH, "heads": HEADS}
 
 MODEL_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "rnn": _RECURRENT,
     "lstm": _RECURRENT,
     "stack-rnn": _STACK,
     "stack-lstm": _STACK,
-    "transformer": _TRANSFORMER,
+    "transformer": {"layers": 16, "positions": "relative", "context": None, **_SIZES},
     "memoryless": {},
     "markov": {"order": 8},
 }
@@ -84,8 +77,5 @@ def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[st
             f"stack_depth must be at most the length {length}, got {complete['stack_depth']}"
         )
     if name == "transformer":
-        positions = complete["positions"]
-        if positions not in POSITIONS:
-            raise ValueError(f"positions must be one of {', '.join(POSITIONS)}, got {positions!r}")
-        check_width(complete["width"], complete["heads"], positions)
+        check_sizes(complete["width"], complete["heads"], complete["positions"])
     return complete

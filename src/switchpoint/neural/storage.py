@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from switchpoint._formats import FORMAT
 from switchpoint._tensors import DamagedError, read_header, read_tensors, write_tensors
-from switchpoint.neural.cards import FORMAT, upgrade_card
+from switchpoint.neural.cards import STEPS, upgrade_card
 from switchpoint.neural.network import Network
 from switchpoint.neural.registry import CUSTOM, network_from_name
 
@@ -22,7 +23,7 @@ MODEL_FILE = "model.safetensors"
 """The name of the network file in a run directory."""
 
 _KIND = "network"
-_FAULT = "is no network of switchpoint"
+_FAULT = "is not a switchpoint network"
 
 Like = Network | Callable[[PRNGKeyArray], Network] | None
 """A network, or a function of a key that makes one, to take the class and the shapes from."""
@@ -39,7 +40,7 @@ def save_networks(
     """
     leaves = [named_leaves(network) for network in networks]
     arrays = {name: np.stack([np.asarray(each[name]) for each in leaves]) for name in leaves[0]}
-    write_tensors(Path(path), {**card, "kind": _KIND, "format": FORMAT}, arrays, "path")
+    write_tensors(Path(path), {**card, "kind": _KIND, FORMAT: len(STEPS)}, arrays, "path")
 
 
 def load(

@@ -10,8 +10,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint.neural.attention import POSITIONS, alibi_slopes, sinusoids
-from switchpoint.neural.blocks import HEADS, WIDTH, AttentionContext, Block, LayerNorm, check_width
+from switchpoint.neural.attention import alibi_slopes, sinusoids
+from switchpoint.neural.blocks import HEADS, WIDTH, AttentionContext, Block, LayerNorm, check_sizes
 from switchpoint.neural.dense import Dense
 from switchpoint.neural.kernels.backend import Backend, copy_with_backend, is_fused
 from switchpoint.neural.network import Network
@@ -62,13 +62,11 @@ class Transformer(Network[TransformerMemory]):
         width: int = WIDTH,
         heads: int = HEADS,
     ) -> None:
-        if positions not in POSITIONS:
-            raise ValueError(f"positions must be one of {', '.join(POSITIONS)}, got {positions!r}")
         self.alphabet_size = _checks.positive_int("alphabet", alphabet)
         self.layers = _checks.positive_int("layers", layers)
         self.width = _checks.positive_int("width", width)
         self.heads = _checks.positive_int("heads", heads)
-        check_width(self.width, self.heads, positions)
+        check_sizes(self.width, self.heads, positions)
         self.positions = positions
         self.backend = "auto"
         self.context = None if context is None else _checks.positive_int("context", context)

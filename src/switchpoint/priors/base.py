@@ -113,13 +113,11 @@ class Prior(eqx.Module):
 
         The first segment's start is not a switching point.
         """
-        self.check_length(length)
-        return statistics.switch_probability(self._pmf_table(length)[0])
+        return statistics.switch_probability(statistics.next_start_table(self, length)[0])
 
     def switch_count_pmf(self, length: int) -> Float[np.ndarray, " count"]:
         """P(k switching points in a sequence of `length`) for k = 0..length-1, in float64."""
-        self.check_length(length)
-        return statistics.switch_count_pmf(*self._pmf_table(length))
+        return statistics.switch_count_pmf(*statistics.next_start_table(self, length))
 
     def check_length(self, length: int) -> None:
         """Raise a `ValueError` if the prior is not defined for sequences of `length`."""
@@ -152,11 +150,6 @@ class Prior(eqx.Module):
                 f"{name} must return probabilities from 0 to 1, got {float(hazards[at]):.6g} "
                 f"for start {start[at]} and run {run[at]}"
             )
-
-    def _pmf_table(self, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """`next_start_table` in double precision."""
-        with jax.enable_x64(True):
-            return statistics.next_start_table(self, length)
 
 
 @functools.partial(jax.jit, static_argnames=("constants", "batch", "length"))

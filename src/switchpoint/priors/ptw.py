@@ -110,13 +110,10 @@ class PTW(Prior):
         self, start: Positions, run: Positions
     ) -> tuple[Int[Array, "..."], Float[Array, "..."], Bool[Array, "..."]]:
         """The height of a node of `run` symbols, the splits above it, and whether there is one."""
-        level = _floor_log2(run)
-        splits = jnp.maximum(self._height(start) - level, 0).astype(float)
-        return level, splits, jnp.asarray(run) == 1 << level
-
-    def _height(self, start: Positions) -> Int[Array, "..."]:
-        """The height of the largest node that starts at `start`."""
-        return jnp.where(jnp.asarray(start) == 0, self.depth, trailing_zeros(start))
+        run = jnp.asarray(run)
+        level = np.iinfo(run.dtype).bits - 1 - lax.clz(run)  # floor(log2(run))
+        height = jnp.where(jnp.asarray(start) == 0, self.depth, trailing_zeros(start))
+        return level, jnp.maximum(height - level, 0).astype(float), run == 1 << level
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
         return describe(self, {"depth": self.depth, "split": self.split}, **options)
@@ -131,8 +128,3 @@ def trailing_zeros(number: Positions) -> Int[Array, "..."]:
     """The number of trailing zero bits of a positive number."""
     number = jnp.asarray(number)
     return lax.population_count((number & -number) - 1)
-
-
-def _floor_log2(number: Positions) -> Int[Array, "..."]:
-    number = jnp.asarray(number)
-    return np.iinfo(number.dtype).bits - 1 - lax.clz(number)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -25,7 +24,9 @@ def next_start_table(
     prior: "Prior", length: int
 ) -> tuple[Float[np.ndarray, "time time"], Float[np.ndarray, " time"]]:
     """table[s, e] = P(the next segment starts at e | s), and P(none starts before the end | s)."""
-    hazards, survivals = (np.asarray(each) for each in _hazards(prior, length))
+    prior.check_length(length)
+    with jax.enable_x64(True):
+        hazards, survivals = (np.asarray(each) for each in _hazards(prior, length))
     table = np.zeros((length, length))
     alive = np.ones(length)
     for run in range(1, length):
@@ -65,7 +66,9 @@ def switch_count_pmf(
     """P(k switching points), k = 0..length-1, from `next_start_table`."""
     step = table.T
     if np.count_nonzero(table) < 0.1 * table.size:
-        step = scipy.sparse.csr_array(step)
+        from scipy.sparse import csr_array  # slow to import
+
+        step = csr_array(step)
     pmf = np.zeros(len(table))
     last_start = np.zeros(len(table))
     last_start[0] = 1

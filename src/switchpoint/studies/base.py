@@ -125,7 +125,7 @@ class Finding:
     evidence: str
 
 
-def _nothing(_: Any) -> dict[str, Any]:
+def _nothing(_: Any) -> Any:
     return {}
 
 
@@ -153,6 +153,8 @@ class Study:
     """Tables for the report and the documents; they may draw on the results of other studies."""
     claims: Mapping[str, Callable[[xr.Dataset], tuple[bool, str]]] = field(default_factory=dict)
     """Claims of the paper, each with what judges it and gives the evidence."""
+    needs_logs: bool = False
+    """Whether it reads the training logs, which pretrained networks do not have."""
     allow_partial: bool = False
     """Whether it has an answer without some of its runs."""
     recorded: bool = True

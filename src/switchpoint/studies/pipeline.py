@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from switchpoint._files import digest_of, json_digest, read_json, write_json
+from switchpoint._files import atomic_write, digest_of, json_digest, read_json, write_json
 from switchpoint.studies.base import Study
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.networks import (
@@ -137,6 +137,8 @@ def plan_for(study: Study, scale: Scale) -> dict[str, Any]:
 
 def can_compute(study: Study, scale: Scale, networks: Networks) -> bool:
     """Whether there are networks for a study: for one that allows it, of some runs of its own."""
+    if study.needs_logs and scale.zoo is not None:
+        return False
     runs = study.runs(scale)
     ready = [name for name, run in runs.items() if networks.can_have(run)]
     if study.allow_partial and scale.zoo is None:
@@ -188,7 +190,8 @@ def draw(study: Study, out: Path, again: bool = False) -> list[Path]:
             "file, switchpoint reproduce computes it again"
         ) from error
     note = {"results": digests, "figures": {path.name: digest_of(path) for path in paths}}
-    write_json(directory / "figures.json", {"studies": {**notes, study.name: note}})
+    content = {"format": 1, "studies": {**notes, study.name: note}}
+    write_json(directory / "figures.json", content)
     return paths
 
 
@@ -209,10 +212,9 @@ def _result_files(out: Path, study: Study) -> tuple[Path, Path]:
 
 def _figure_notes(directory: Path) -> Mapping[str, Any]:
     try:
-        notes: Mapping[str, Any] = read_json(directory / "figures.json", studies=dict)["studies"]
+        return dict(read_json(directory / "figures.json", steps=[{}], studies=dict)["studies"])
     except ValueError:
         return {}
-    return notes
 
 
 def _seconds_path(out: Path, study: Study) -> Path:

@@ -81,7 +81,7 @@ class Stopwatch(ProgressReporter):
         self._reporter = reporter
         if path.exists():
             try:
-                kept = read_json(path, work=str, seconds=float, training_seconds=float)
+                kept = read_json(path, steps=[{}], work=str, seconds=float, training_seconds=float)
                 if kept["work"] == work:
                     self.seconds, self.training_seconds = kept["seconds"], kept["training_seconds"]
             except ValueError as error:
@@ -110,4 +110,4 @@ class Stopwatch(ProgressReporter):
         self._last = now, trained
         self._path.parent.mkdir(parents=True, exist_ok=True)
         times = {"seconds": self.seconds, "training_seconds": self.training_seconds}
-        write_json(self._path, {"work": self._work, **times})
+        write_json(self._path, {"format": 1, "work": self._work, **times})

@@ -11,6 +11,7 @@ from switchpoint.studies import (
     other_lengths,
     prior_statistics,
     regret_by_position,
+    training_curves,
     trajectories,
 )
 from switchpoint.studies.base import Study
@@ -29,6 +30,7 @@ STUDIES: Mapping[str, Study] = {
         regret_by_position.REGRET_BY_INDEX,
         trajectories.LENGTH_512,
         memory.STUDY,
+        training_curves.STUDY,
     )
 }
 """The studies by name."""

@@ -135,11 +135,11 @@ def _regret(result: xr.Dataset) -> Figure:
         times = result["time"].values
         for architecture in names(result["architecture"]):
             one = result.sel(architecture=architecture)
-            style = {"label": display_name(architecture), "linewidth": 1.0}
             regret, error = one["regret"].values, one["regret_error"].values
-            band(axes, times, regret, error, architecture, **style)
-        style = {"linewidth": 1.3, "label": display_name("optimum"), **line_of("optimum")}
-        axes.plot(times, result["optimum_regret"], **style)
+            label = display_name(architecture)
+            band(axes, times, regret, error, architecture, label=label, linewidth=1.0)
+        label = display_name("optimum")
+        axes.plot(times, result["optimum_regret"], linewidth=1.3, label=label, **line_of("optimum"))
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
         plain_numbers(axes.yaxis)

@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._files import digest_of, read_json, write_json
+from switchpoint._files import atomic_write, digest_of, read_json, write_json
 from switchpoint._formats import upgrade
 from switchpoint._provenance import environment_info
 from switchpoint.studies.base import Study
@@ -216,5 +216,4 @@ def _digests(recorded: Path) -> dict[str, Any] | None:
     path = recorded / _MANIFEST
     if not path.exists():
         return None
-    content = upgrade(read_json(path, format=int, results=dict), str(path), [{}])
-    return dict(content["results"])
+    return dict(read_json(path, steps=[{}], results=dict)["results"])

@@ -209,7 +209,7 @@ class Scale:
                     f"and whose results are recorded; {', '.join(free)} can, and --scale quick or "
                     "full trains its own networks"
                 )
-        checked = {
+        checked: Any = {
             name: value if value is None else SETTINGS[name]["check"](name, value)
             for name, value in settings.items()
         }
