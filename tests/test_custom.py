@@ -88,6 +88,7 @@ def run(tmp_path_factory):
     return train(tmp_path_factory.mktemp("runs") / "mine", seeds=2)
 
 
+@pytest.mark.slow
 def test_the_example_of_the_documents_runs(tmp_path, monkeypatch):
     (block,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)

@@ -72,6 +72,7 @@ def test_recurrent_networks_are_their_definition(name):
         np.testing.assert_allclose(row, numpy_logits(network, expected), atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECURRENT)
 @pytest.mark.usefixtures("float64")
 def test_weight_gradients_in_one_product_are_the_scan_s_own(name):
@@ -110,6 +111,7 @@ def test_no_weight_gradient_is_carried_through_the_backward_scan():
     assert scans_that_give_a_weight(lambda *run: _scan(*run)[1][0]) == [False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [16, 64, 256])
 @pytest.mark.parametrize("name", ["rnn", "stack-rnn"])
 def test_new_rnns_forget_slowly_and_stay_in_bounds(name, units):

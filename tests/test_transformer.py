@@ -209,6 +209,7 @@ class TestNetwork:
 
         assert program(2).count("\n") == program(16).count("\n")
 
+    @pytest.mark.slow
     def test_an_ensemble_learns_as_its_members_do(self):
         members = [make(seed=seed) for seed in range(3)]
         ensemble = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
