@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 TRAINING = Path(__file__).parent / "training"
 

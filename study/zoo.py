@@ -13,7 +13,7 @@ from pathlib import Path
 
 from switchpoint.zoo import Zoo, build
 from switchpoint.zoo.building import TEST_SEQUENCES
-from switchpoint.zoo.collection import PACKAGED
+from switchpoint.zoo.manifest import PACKAGED
 
 
 def main() -> None:

@@ -178,7 +178,7 @@ def test_pieces_of_another_configuration_are_refused(pieces):
 
 
 def test_networks_outlive_a_measurement_that_fails(pieces, tmp_path, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise RuntimeError("out of memory")
 
     piece = piece_of(RUN, ("ptw",), range(1))

@@ -13,7 +13,7 @@ import pytest
 
 import switchpoint as sp
 from switchpoint.cli import cache, main
-from switchpoint.training.progress import SilentProgress
+from switchpoint.training.progress import Progress
 
 BITS = "01101110000000010000111101111111"
 # What the console script does, which imports `re` and `sys` before it imports the package.
@@ -92,7 +92,7 @@ def test_interrupts_at_random_times():
     assert not list(Path().glob(".*.tmp"))
 
 
-class Stopping(SilentProgress):
+class Stopping(Progress):
     """Sends a signal to this process when the second step is done."""
 
     def __init__(self, number):

@@ -5,10 +5,12 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from switchpoint._formats import FORMAT, Step, upgrade
 
 _CHECKSUM = "sha256"
 
@@ -76,11 +78,14 @@ def write_json(path: Path, content: Mapping[str, Any], name: str = "out") -> Non
         file.write((text + "\n").encode())
 
 
-def read_json(path: Path, unsealed: bool = False, **types: Any) -> dict[str, Any]:
+def read_json(
+    path: Path, unsealed: bool = False, steps: Sequence[Step] = (), **types: Any
+) -> dict[str, Any]:
     """The object that `write_json` wrote, which must have keys of these types and no others.
 
     Anything else is a `ValueError` that names the file. With `unsealed`, an object without a
-    checksum, as earlier versions wrote it, is taken as it is.
+    checksum, as earlier versions wrote it, is taken as it is. `steps` lead from format to format
+    (see `switchpoint._formats`); the number itself is left out.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -92,11 +97,13 @@ def read_json(path: Path, unsealed: bool = False, **types: Any) -> dict[str, Any
         raise ValueError(f"{path} is damaged: it is no JSON object of switchpoint") from error
     if not whole:
         raise ValueError(f"{path} is damaged: its content does not match its checksum")
+    content = upgrade(content, str(path), steps)
+    del content[FORMAT]
     if set(content) != set(types) or any(
         not isinstance(content[key], kind) for key, kind in types.items()
     ):
         raise ValueError(f"{path} is no file of switchpoint with {' and '.join(types)}")
-    return dict(content)
+    return content
 
 
 def json_digest(content: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from switchpoint.cli.sequence_io import parse_number
 from switchpoint.neural.names import MODEL_OPTIONS
 from switchpoint.priors import Prior, prior_from_name
 from switchpoint.segments import Segment, segment_of
-from switchpoint.training.config import TrainConfig
+from switchpoint.training.config import RENAMED, TrainConfig
 from switchpoint.training.recipes import Recipe
 
 _FILE_FIELD = "pmf"  # a list in Python and TOML, on the command line a file that holds it
@@ -40,6 +40,12 @@ def with_options(*names: str) -> Callable[[Any], Any]:
     fields = {each.name: each for each in dataclasses.fields(TrainConfig)}
     hints = get_type_hints(TrainConfig)
     made = [_parameter(fields[name], hints[name]) for name in names]
+    # Options by their former names still work, and are not shown.
+    made += [
+        _parameter(fields[new], hints[new], former)
+        for former, new in RENAMED.items()
+        if new in names
+    ]
 
     def decorate(command: Any) -> Any:
         own = inspect.signature(command).parameters.values()
@@ -77,16 +83,17 @@ def given_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _parameter(field: dataclasses.Field, hint: Any) -> inspect.Parameter:
+def _parameter(field: dataclasses.Field, hint: Any, former: str | None = None) -> inspect.Parameter:
     """The option of a field; None says that it was not given, whatever the field's default."""
     option = typer.Option(
         help=_help(field, hint),
         rich_help_panel=field.metadata["panel"],
         metavar=_METAVARS.get(field.name),
+        hidden=former is not None,
     )
     kind: Any = _type_of_option(field.name, hint)
     return inspect.Parameter(
-        field.name,
+        former or field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[kind | None, option],

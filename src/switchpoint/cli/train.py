@@ -18,12 +18,10 @@ from switchpoint import _checks, training
 from switchpoint.cli.config_options import EVERY, given_settings, with_options
 from switchpoint.cli.summary import shortened
 from switchpoint.neural.kernels.backend import BACKENDS
-from switchpoint.training.config import TrainConfig
+from switchpoint.training.config import Member, TrainConfig, read_toml
 from switchpoint.training.fields import one_of
-from switchpoint.training.members import Member
+from switchpoint.training.metrics_log import EvalRecord
 from switchpoint.training.progress import Warnings, progress_for
-from switchpoint.training.report import Report
-from switchpoint.training.toml import read_toml
 
 
 @with_options(*EVERY)
@@ -124,21 +122,20 @@ def _print_plan(console: Console, plan: TrainConfig, out: Path) -> None:
     )
     rates = ", ".join(f"{rate:g}" for rate in plan.learning_rate)
     table.add_row("members", Text(f"{len(plan.members())}: {seeds}, learning rate {rates}"))
-    lengths = str(plan.length) if plan.shortest is None else f"{plan.shortest} to {plan.length}"
+    lengths = str(plan.length) if plan.min_length is None else f"{plan.min_length} to {plan.length}"
     table.add_row(
         "training", Text(f"{plan.steps:,} steps of {plan.batch} sequences of {lengths} symbols")
     )
-    table.add_row(
-        "", Text(f"{plan.schedule} rate after {plan.warmup} steps of warm-up, clip {plan.clip:g}")
-    )
-    if plan.chunk is not None:
-        table.add_row("", Text(f"gradients cut after every {plan.chunk} symbols"))
+    rate = f"{plan.schedule} rate after {plan.warmup} steps of warm-up"
+    table.add_row("", Text(f"{rate}, gradients clipped to {plan.clip_norm:g}"))
+    if plan.tbptt_length is not None:
+        table.add_row("", Text(f"gradients cut after every {plan.tbptt_length} symbols"))
     table.add_row("directory", Text(str(out)))
     console.print(Panel(table, title="switchpoint train", expand=False, border_style="dim"))
 
 
 def _print_results(
-    console: Console, plan: TrainConfig, members: tuple[Member, ...], report: Report
+    console: Console, plan: TrainConfig, members: tuple[Member, ...], report: EvalRecord
 ) -> None:
     """Print how far each member ended from the Bayes optimum."""
     unfinished = report.step < plan.steps

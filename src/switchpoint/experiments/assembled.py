@@ -15,6 +15,7 @@ from switchpoint.experiments.runs import Ensemble, Networks, TrainingRun
 from switchpoint.experiments.scales import Scale
 from switchpoint.experiments.studies import Study
 from switchpoint.neural import Network, load_with_card
+from switchpoint.training.config import upgrade_config
 
 
 class Pieces(Networks):
@@ -108,7 +109,7 @@ class Pieces(Networks):
             if card["run"] == run.name and prior in config["prior"]:
                 first = config["first_seed"]
                 seeds = range(first, first + config["seeds"])
-                if piece_of(run, config["prior"], seeds).config.to_dict() != config:
+                if piece_of(run, config["prior"], seeds).config.to_dict() != upgrade_config(config):
                     raise ValueError(
                         f"{path} is of another configuration of {run.name} than this scale has"
                     )

@@ -21,7 +21,7 @@ from switchpoint.experiments.stopwatch import Stopwatch
 from switchpoint.experiments.studies import STUDIES, Study
 from switchpoint.experiments.watching import Watcher
 from switchpoint.experiments.work import Work
-from switchpoint.training.lock import run_lock
+from switchpoint.training.checkpoints import run_lock
 
 State = Literal["done", "partly", "to do", "not run"]
 

@@ -12,6 +12,7 @@ from switchpoint import evaluation
 from switchpoint._provenance import made_with
 from switchpoint.experiments.scales import Scale
 from switchpoint.experiments.studies import Study, tested_sequences
+from switchpoint.training.config import upgrade_config
 
 
 def result_path(out: Path, study: str) -> Path:
@@ -49,7 +50,11 @@ def finished(
         if note is not None and result_path(out, study.name).exists():
             note(f"{error}; it is computed again")
         return None
-    return found if found.attrs.get("description") == study.description(scale) else None
+    described = found.attrs.get("description")
+    if isinstance(described, dict) and "runs" in described:
+        runs = {name: upgrade_config(config) for name, config in described["runs"].items()}
+        described = {**described, "runs": runs}
+    return found if described == study.description(scale) else None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import xarray as xr
 from switchpoint.experiments.watching import WatchedTraining, Watcher
 from switchpoint.neural import Network, best_member, load_with_card
 from switchpoint.training import TrainConfig, train
+from switchpoint.training.config import upgrade_config
 
 
 @dataclass(frozen=True)
@@ -127,4 +128,5 @@ def is_complete(directory: Path, run: TrainingRun) -> bool:
         card, _ = load_with_card(directory / run.name)
     except ValueError:
         return False
-    return card.get("config") == run.config.to_dict() and card.get("steps") == run.config.steps
+    known = upgrade_config(card.get("config", {}))
+    return known == run.config.to_dict() and card.get("steps") == run.config.steps

@@ -10,8 +10,8 @@ from switchpoint.experiments.shipped import Shipped
 from switchpoint.priors import prior_from_name
 from switchpoint.sources import Source
 from switchpoint.training.config import check_field_name
-from switchpoint.training.fields import Check, one_of, sample_size, seed_number, several, text
-from switchpoint.zoo.names import SOURCES
+from switchpoint.training.fields import Check, list_of, one_of, sample_size, seed_number, text
+from switchpoint.zoo.manifest import SOURCES
 
 __all__ = ["SETTINGS", "SOURCES", "Ablation", "Scale", "Settings", "Trial", "changed"]
 
@@ -243,14 +243,14 @@ _FIELDS: Mapping[str, Check] = {
     **dict.fromkeys(("base_length", "heat_sequences"), _checks.positive_int),
     **dict.fromkeys(("sequences", "off_sequences"), sample_size),
     **dict.fromkeys(("longer_sequences", "other_sequences"), sample_size),
-    **dict.fromkeys(("longer_lengths", "other_lengths"), several(_checks.positive_int)),
+    **dict.fromkeys(("longer_lengths", "other_lengths"), list_of(_checks.positive_int)),
     **dict.fromkeys(("deepest", "most_switches", "bound_order"), _checks.whole_number),
     **dict.fromkeys(("seed", "first_seed"), seed_number),
     "prior_sequences": _batches,
-    "orders": several(_checks.whole_number),
+    "orders": list_of(_checks.whole_number),
     "architectures": _architectures,
-    "other_architectures": several(text),
-    "ablations": several(_ablation),
+    "other_architectures": list_of(text),
+    "ablations": list_of(_ablation),
     "forgetful": _settings,
     "hasty": _true_or_false,
 }

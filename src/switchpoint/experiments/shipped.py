@@ -12,8 +12,7 @@ from switchpoint import evaluation
 from switchpoint._files import digest_of, read_json, replacing, write_json
 from switchpoint.experiments.runs import Ensemble, Networks, TrainingRun
 from switchpoint.zoo import Zoo
-from switchpoint.zoo.collection import PACKAGED
-from switchpoint.zoo.names import NAMES, SOURCES, name_of
+from switchpoint.zoo.manifest import NAMES, PACKAGED, SOURCES
 
 RECORDED = Path(__file__).parent / "recorded"
 """Results of the full scale, as a GPU made them."""
@@ -46,7 +45,7 @@ class Shipped:
     def check(self, models: Iterable[str]) -> None:
         """Raise a `ValueError` where networks of these architectures are missing."""
         there = Zoo(self.zoo).names()
-        needed = [name_of(model, prior) for model in models for prior in SOURCES]
+        needed = [f"{model}-{prior}" for model in models for prior in SOURCES]
         missing = [name for name in needed if name not in there]
         if missing:
             raise ValueError(
@@ -83,7 +82,7 @@ class Shipped:
 
     def has_networks_of(self, runs: Iterable[TrainingRun]) -> bool:
         """Whether the zoo's networks are all that these runs would train, one seed of each."""
-        return all(name_of(run.name, prior) in NAMES for run in runs for prior in run.config.prior)
+        return all(f"{run.name}-{prior}" in NAMES for run in runs for prior in run.config.prior)
 
 
 class ShippedNetworks(Networks):
@@ -107,12 +106,12 @@ class ShippedNetworks(Networks):
         return ensemble
 
     def provenance(self, runs: Iterable[TrainingRun]) -> dict[str, Any]:
-        names = [name_of(run.name, prior) for run in runs for prior in SOURCES]
+        names = [f"{run.name}-{prior}" for run in runs for prior in SOURCES]
         cards = {name: self._zoo.card(name) for name in names if name in self._zoo.entries}
         return {name: card["provenance"]["training"] for name, card in cards.items()}
 
     def _load(self, model: str) -> Ensemble:
-        names = [name_of(model, prior) for prior in SOURCES]
+        names = [f"{model}-{prior}" for prior in SOURCES]
         cards = dict(zip(SOURCES, map(self._zoo.card, names), strict=True))
         together = {
             "members": [card["members"][0] for card in cards.values()],

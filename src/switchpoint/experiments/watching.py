@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from switchpoint.training import Member, Report
+from switchpoint.training import EvalRecord, Member
 from switchpoint.training.progress import Progress
 
 
@@ -46,7 +46,7 @@ class WatchedTraining(Progress):
         del steps_per_second
         self._tell(step)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: EvalRecord) -> None:
         pass
 
     def close(self) -> None:
