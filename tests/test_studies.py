@@ -37,7 +37,7 @@ from switchpoint.studies.pipeline import networks_for, state_of
 from switchpoint.studies.results import result_path
 from switchpoint.studies.scale import SCALES, Ablation, TestSet
 from switchpoint.studies.store import MeasurementStore
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 SMALL = {"batch": 4, "steps": 4, "validation": 8}
 CELL = {**SMALL, "hidden": 4, "readout": 0}
