@@ -78,8 +78,8 @@ def test_the_first_sequences_are_the_same_however_many_there_are(results, sequen
 
 def test_chunks_are_whole_and_cover_each_sequence_once():
     parts = list(chunks(SOURCE, LENGTH, 100, 3, CHUNK))
-    assert [(part.start, part.wanted) for part in parts] == [(0, 40), (40, 40), (80, 20)]
-    assert all(part.draw.symbols.shape == (CHUNK, LENGTH) for part in parts)
+    assert [(rows.start, rows.stop) for rows, _ in parts] == [(0, 40), (40, 80), (80, 100)]
+    assert all(draw.symbols.shape == (CHUNK, LENGTH) for _, draw in parts)
 
 
 def test_labels(results):

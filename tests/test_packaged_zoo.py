@@ -11,7 +11,7 @@ import switchpoint as sp
 from switchpoint import evaluation, neural
 from switchpoint.zoo import NAMES, Zoo
 from switchpoint.zoo.building import LARGEST
-from switchpoint.zoo.names import MODELS, SOURCES
+from switchpoint.zoo.manifest import MODELS, SOURCES
 
 
 def test_the_packaged_zoo_is_whole_and_small():

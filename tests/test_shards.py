@@ -21,7 +21,7 @@ from switchpoint.studies.progress import Stopwatch
 from switchpoint.studies.scale import Ablation, TestSet
 from switchpoint.studies.shards import all_runs, measurements_of, shard, train_shard
 from switchpoint.studies.store import MeasurementStore
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 SCALE = TINY
 RUN = main_run(SCALE, "lstm")

@@ -37,7 +37,7 @@ from switchpoint.studies.pipeline import networks_for, state_of
 from switchpoint.studies.results import result_path
 from switchpoint.studies.scale import SCALES, Ablation, TestSet
 from switchpoint.studies.store import MeasurementStore
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 SMALL = {"batch": 4, "steps": 4, "validation": 8}
 CELL = {**SMALL, "hidden": 4, "readout": 0}
@@ -359,6 +359,7 @@ def test_changed_settings_do_not_reuse_other_results(command, whole, capsys):
         "other-lengths",
         "priors",
         "length-512",
+        "training-curves",
     }
     command("reproduce", "--scale", "tiny", "--out", whole, "--first-seed", 7, "--list")
     assert capsys.readouterr().out.count("done") == 1  # priors, which trains nothing

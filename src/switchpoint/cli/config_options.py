@@ -17,7 +17,7 @@ from switchpoint.cli.sequence_io import parse_number
 from switchpoint.neural.registry import MODEL_OPTIONS
 from switchpoint.priors import PRIOR_NAMES, Prior, prior_from_name
 from switchpoint.segments import Segment, make_segment
-from switchpoint.training.config import TrainConfig
+from switchpoint.training.config import RENAMED, TrainConfig
 from switchpoint.training.recipes import Recipe
 
 _FILE_FIELD = "pmf"  # a list in Python and TOML, on the command line a file that holds it
@@ -33,7 +33,9 @@ EVERY = tuple(each.name for each in dataclasses.fields(TrainConfig))
 PRIOR_HELP = f"The law of segment lengths: {', '.join(PRIOR_NAMES)}"
 LENGTH: Any = typer.Option(256, help="The number of symbols in each sequence.")
 SEED: Any = typer.Option(0, help="The same seed gives the same sequences.")
-PLOT: Any = typer.Option(None, metavar="FILE", help="Write a picture (.png, .pdf or .svg).")
+PLOT: Any = typer.Option(
+    None, metavar="FILE", help="Draw a picture in this file (.png, .pdf, .svg)."
+)
 
 
 def with_options(*names: str, **helps: str) -> Callable[[Any], Any]:
@@ -44,6 +46,12 @@ def with_options(*names: str, **helps: str) -> Callable[[Any], Any]:
     fields = {each.name: each for each in dataclasses.fields(TrainConfig)}
     hints = get_type_hints(TrainConfig)
     options = [_parameter(fields[name], hints[name], helps.get(name)) for name in names]
+    # Options by their former names still work, and are not shown.
+    options += [
+        _parameter(fields[new], hints[new], helps.get(new), former)
+        for former, new in RENAMED.items()
+        if new in names
+    ]
 
     def decorate(command: Any) -> Any:
         own = inspect.signature(command).parameters.values()
@@ -58,7 +66,7 @@ def with_options(*names: str, **helps: str) -> Callable[[Any], Any]:
 
 def make_prior(name: str, length: int, options: Mapping[str, Any]) -> Prior:
     """The prior that the options describe, for sequences of `length`."""
-    given = {each: options[each] for each in PRIOR}
+    given: dict[str, Any] = {each: options.get(each) for each in PRIOR}
     # Where the prior takes no pmf, the error names the file rather than its content.
     if given[_FILE_FIELD] is not None and name == "renewal":
         given[_FILE_FIELD] = read_pmf(given[_FILE_FIELD])
@@ -95,7 +103,9 @@ def read_pmf(path: Path) -> tuple[float, ...]:
     return tuple(map(float, tokens))
 
 
-def _parameter(field: dataclasses.Field, hint: Any, text: str | None) -> inspect.Parameter:
+def _parameter(
+    field: dataclasses.Field, hint: Any, text: str | None, former: str | None = None
+) -> inspect.Parameter:
     """The option of a field; its default is None, whatever the field's default is."""
     if isinstance(hint, types.UnionType):
         hint = next(each for each in get_args(hint) if each is not types.NoneType)
@@ -110,10 +120,13 @@ def _parameter(field: dataclasses.Field, hint: Any, text: str | None) -> inspect
         # Typer would show the default of the option, which is None.
         text += "" if default is None else f" [default: {default}]"
     option = typer.Option(
-        help=text, rich_help_panel=field.metadata["panel"], metavar=_METAVARS.get(field.name)
+        help=text,
+        rich_help_panel=field.metadata["panel"],
+        metavar=_METAVARS.get(field.name),
+        hidden=former is not None,
     )
     return inspect.Parameter(
-        field.name,
+        former or field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[kind | None, option],

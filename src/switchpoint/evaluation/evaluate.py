@@ -64,15 +64,16 @@ def evaluate(
     if keep == "all":
         every = np.full((*shape, sequences, length), np.nan, jnp.zeros(()).dtype)
 
-    for part in measure(named, source, length, sequences, seed, chunk, progress):
-        rows = part.sequences
-        switches[rows] = np.asarray(part.draw.switches).sum(-1)[: rows.stop - rows.start]
-        for index, bits, code in zip(part.members, part.regret, part.code_length, strict=True):
+    measured = measure(named, source, length, sequences, seed, chunk, progress)
+    for indices, rows, draw, *found in measured:
+        switches[rows] = np.asarray(draw.switches).sum(-1)[: rows.stop - rows.start]
+        for index, bits, code in zip(indices, *found, strict=True):
+            place = (*places[index], rows)
             moments[index].add(bits)
-            totals[(*places[index], rows)] = bits.sum(-1, dtype=np.float64)
-            codes[(*places[index], rows)] = code.sum(-1, dtype=np.float64)
+            totals[place] = bits.sum(-1, dtype=np.float64)
+            codes[place] = code.sum(-1, dtype=np.float64)
             if every is not None:
-                every[(*places[index], rows)] = bits
+                every[place] = bits
 
     by_time = np.full((2, *shape, length), np.nan)
     for place, moment in zip(places, moments, strict=True):

@@ -1,7 +1,6 @@
 """The regret of predictors on the same test sequences, many networks in one program."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -27,31 +26,21 @@ Member: TypeAlias = Predictor[Any] | Callable[[Draw], Predictor[Any]] | type[KTO
 _VALUES_AT_ONCE = 2**23  # of the predictions of the members that a GPU takes together
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Some of the sequences of an evaluation."""
+def chunks(
+    source: Source, length: int, sequences: int, seed: int, size: int
+) -> Iterator[tuple[slice, Draw]]:
+    """`sequences` sequences of `source`, `size` at a time: which ones they are, and the draw.
 
-    draw: Draw
-    """As many sequences as every other chunk has, so that one compilation serves all."""
-    start: int
-    """The number of the first sequence, from 0."""
-    wanted: int
-    """How many sequences of the draw count: all, except in the last chunk."""
-
-
-def chunks(source: Source, length: int, sequences: int, seed: int, size: int) -> Iterator[Chunk]:
-    """`sequences` sequences of `source`, `size` at a time.
-
-    Chunk i is drawn whole with the key fold_in(key(seed), i), and the last is cut after the
-    draw, so that the first n sequences do not depend on their number. Another size draws other
-    sequences.
+    Chunk i is drawn with the key fold_in(key(seed), i), so that the first n sequences do not
+    depend on their number. Another size draws other sequences. All draws have the same size, so
+    that one compilation serves all: the last may have more sequences than are wanted.
     """
     key = jax.random.key(seed)
     for index, start in enumerate(range(0, sequences, size)):
         draw = source.sample(jax.random.fold_in(key, index), size, length)
         if sequences < size:  # a chunk of long sequences can be much work
             draw = jax.tree.map(lambda leaf: leaf[:sequences], draw)
-        yield Chunk(draw, start, min(size, sequences - start))
+        yield slice(start, min(start + size, sequences)), draw
 
 
 def over_members(
@@ -102,22 +91,14 @@ def regrets(
     rows = [index for index, member in enumerate(members) if member is not None]
     known = [(f"number {index}", members[index]) for index in rows]
     totals = np.full((len(members), _checks.positive_int("sequences", sequences)), np.nan)
-    for part in measure(known, source, length, sequences, seed, chunk, progress):
-        for index, bits in zip(part.members, part.regret, strict=True):
-            totals[rows[index], part.sequences] = bits.sum(-1, dtype=np.float64)
+    measured = measure(known, source, length, sequences, seed, chunk, progress)
+    for indices, which, _, regret_bits, _ in measured:
+        for index, bits in zip(indices, regret_bits, strict=True):
+            totals[rows[index], which] = bits.sum(-1, dtype=np.float64)
     return totals
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What some members cost on the sequences of one chunk, in bits per symbol."""
-
-    members: Sequence[int]
-    sequences: slice
-    draw: Draw
-    """It may have more sequences than are wanted."""
-    regret: Float[np.ndarray, "member sequence time"]
-    code_length: Float[np.ndarray, "member sequence time"]
+Bits: TypeAlias = Float[np.ndarray, "member sequence time"]
 
 
 def measure(
@@ -128,23 +109,26 @@ def measure(
     seed: int,
     chunk: int,
     progress: Callable[[int, int], None] | None,
-) -> Iterator[Measured]:
-    """Every member, given with its name for messages, on every chunk."""
+) -> Iterator[tuple[Sequence[int], slice, Draw, Bits, Bits]]:
+    """Every member, given with its name for messages, on every chunk.
+
+    Yields the indices of some members, the sequences of the chunk, their draw, and what each of
+    these members costs on each of them: the regret and the code length of every symbol in bits.
+    """
     length = _checks.positive_int("length", length)
     sequences = _checks.positive_int("sequences", sequences)
     chunk = _checks.positive_int("chunk", chunk)
     groups = _groups([member for _, member in members])
-    for part in chunks(source, length, sequences, _checks.seed(seed), chunk):
-        rows = slice(part.start, part.start + part.wanted)
-        made = [_predictor(*each, part.draw, source) for each in members]
+    for rows, draw in chunks(source, length, sequences, _checks.seed(seed), chunk):
+        made = [_predictor(*each, draw, source) for each in members]
         for indices, networks in groups:
             if networks is None:
-                log_probs = made[indices[0]].log_probs(part.draw.symbols)
-                bits = jax.tree.map(lambda leaf: leaf[None], _bits(part.draw, log_probs))
+                log_probs = made[indices[0]].log_probs(draw.symbols)
+                bits = tuple(leaf[None] for leaf in _bits(draw, log_probs))
             else:
-                bits = _bits_of_networks(networks, part.draw)
-            found = (np.asarray(leaf)[:, : part.wanted] for leaf in bits)
-            yield Measured(indices, rows, part.draw, *found)
+                bits = _bits_of_networks(networks, draw)
+            regret_bits, code_bits = (np.asarray(x)[:, : rows.stop - rows.start] for x in bits)
+            yield indices, rows, draw, regret_bits, code_bits
         if progress is not None:
             progress(rows.stop, sequences)
 

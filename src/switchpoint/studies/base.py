@@ -11,7 +11,7 @@ import xarray as xr
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.studies.scale import Scale, TestSet
 from switchpoint.training import TrainConfig
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 if TYPE_CHECKING:  # Matplotlib is slow to import
     from matplotlib.figure import Figure

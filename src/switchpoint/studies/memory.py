@@ -28,7 +28,7 @@ from switchpoint.studies.base import (
 )
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.scale import Scale
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 _ERRORS = 3.0  # standard errors that a difference must exceed to count
 

@@ -11,11 +11,9 @@ from switchpoint.neural import Network, load_with_card, read_card
 from switchpoint.studies.base import Run, plan_of
 from switchpoint.studies.progress import ProgressReporter, TrainingProgress
 from switchpoint.studies.scale import Scale
-from switchpoint.training import Report as EvalRecord
-from switchpoint.training import TrainConfig, train
-from switchpoint.training.metrics import read_reports as read_records
+from switchpoint.training import EvalRecord, TrainConfig, read_reports, train
 from switchpoint.zoo import Zoo
-from switchpoint.zoo.names import SOURCES, name_of
+from switchpoint.zoo.manifest import SOURCES
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ class TrainedNetworks(Networks):
 
     def _log(self, path: Path) -> TrainingLog:
         config = TrainConfig.from_dict(read_card(path)["config"])
-        return TrainingLog(config, read_records(path / "metrics.jsonl"))
+        return TrainingLog(config, read_reports(path / "metrics.jsonl"))
 
 
 class PretrainedNetworks(Networks):
@@ -152,7 +150,7 @@ class PretrainedNetworks(Networks):
 
     def check(self, scale: Scale) -> None:
         """Raise a `ValueError` where networks are missing, or were trained for another scale."""
-        needed = [name_of(model, prior) for model in scale.architectures for prior in SOURCES]
+        needed = [f"{model}-{prior}" for model in scale.architectures for prior in SOURCES]
         missing = [name for name in needed if name not in self._cards]
         if missing:
             raise ValueError(
@@ -194,7 +192,7 @@ class ShardNetworks(Networks):
         log = path.with_name(path.name.removesuffix(".safetensors").rpartition(".")[0] + ".jsonl")
         if not log.exists():
             return None
-        return TrainingLog(TrainConfig.from_dict(read_card(path)["config"]), read_records(log))
+        return TrainingLog(TrainConfig.from_dict(read_card(path)["config"]), read_reports(log))
 
 
 def is_trained(directory: Path, run: Run) -> bool:

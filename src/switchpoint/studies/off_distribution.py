@@ -29,7 +29,7 @@ from switchpoint.studies.base import (
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.on_distribution import range_of
 from switchpoint.studies.scale import Scale
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 _EXACT = ("kt", "oracle", "ptw", "lin", "regular", "uniform", "optimum")
 _PAPER_PAIRS = (

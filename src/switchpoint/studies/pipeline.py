@@ -28,7 +28,7 @@ from switchpoint.studies.results import (
 )
 from switchpoint.studies.scale import Scale
 from switchpoint.studies.store import MeasurementStore
-from switchpoint.training.lock import run_lock
+from switchpoint.training.checkpoints import run_lock
 from switchpoint.zoo import Zoo
 
 

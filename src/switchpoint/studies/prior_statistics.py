@@ -19,7 +19,7 @@ from switchpoint.priors import PTW, Prior, statistics
 from switchpoint.studies.base import Caption, Study, names
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.scale import Scale
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 _BATCHES = 10  # the paper's number, whose spread shows the error
 _NEGLIGIBLE = 1e-4

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from switchpoint._files import read_json, write_json
-from switchpoint.training import Member
-from switchpoint.training import Report as EvalRecord
+from switchpoint.training import EvalRecord, Member
 from switchpoint.training.progress import Progress
 
 _SECONDS = 1.0  # between two notes of the elapsed time: what a killed process loses
@@ -52,8 +51,8 @@ class TrainingProgress(Progress):
         self._elapsed()
         self._reporter.update(f"training {self._run}", step / self._steps)
 
-    def report(self, report: EvalRecord) -> None:
-        del report
+    def report(self, record: EvalRecord) -> None:
+        del record
         self._elapsed()
 
     def close(self) -> None:

@@ -10,9 +10,8 @@ from switchpoint import _checks
 from switchpoint.priors import prior_from_name
 from switchpoint.sources import Source
 from switchpoint.training.config import check_field_name
-from switchpoint.training.fields import one_of, sample_size, seed_number, several, text
-from switchpoint.zoo.collection import PACKAGED
-from switchpoint.zoo.names import SOURCES
+from switchpoint.training.fields import list_of, one_of, sample_size, seed_number, text
+from switchpoint.zoo.manifest import PACKAGED, SOURCES
 
 Settings = Mapping[str, Any]
 """Fields of a training configuration."""
@@ -86,7 +85,7 @@ def _ablation(name: str, value: Any) -> Ablation:
 
 
 def _orders(name: str, value: Any) -> tuple[int, ...]:
-    orders = several(_checks.whole_number)(name, value)
+    orders = list_of(_checks.whole_number)(name, value)
     if 0 not in orders:
         raise ValueError(f"{name} must include 0, no memory at all, got {orders}")
     return orders
@@ -130,14 +129,14 @@ class Scale:
     """Test sequences of networks on other sources; `sequences` if None."""
     architectures: Mapping[str, Settings] = _setting(_architectures)
     """The networks of the main studies, each with its training settings."""
-    longer_lengths: tuple[int, ...] = _setting(several(_checks.positive_int), measuring=True)
+    longer_lengths: tuple[int, ...] = _setting(list_of(_checks.positive_int), measuring=True)
     longer_sequences: int = _setting(sample_size, measuring=True)
     base_length: int = _setting(_checks.positive_int)
     """The training length of networks that are tested on all `other_lengths`."""
-    other_lengths: tuple[int, ...] = _setting(several(_checks.positive_int))
-    other_architectures: tuple[str, ...] = _setting(several(text))
+    other_lengths: tuple[int, ...] = _setting(list_of(_checks.positive_int))
+    other_architectures: tuple[str, ...] = _setting(list_of(text))
     other_sequences: int = _setting(sample_size)
-    ablations: tuple[Ablation, ...] = _setting(several(_ablation))
+    ablations: tuple[Ablation, ...] = _setting(list_of(_ablation))
     ablation_seeds: int = _setting(_checks.positive_int)
     prior_sequences: int = _setting(_batches, measuring=True)
     """Partitions that the statistics of a prior are sampled from."""
@@ -268,7 +267,7 @@ def _contexts(contexts: tuple[int, ...], recipe: Settings) -> Iterator[Ablation]
 
 # Every setting of training is pinned: recipes change when better ones are found, and what was
 # recorded must not change with them.
-_MUON: Settings = {"optimiser": "muon", "schedule": "cosine", "clip": 1.0, "b2": 0.999}
+_MUON: Settings = {"optimizer": "muon", "schedule": "cosine", "clip_norm": 1.0, "b2": 0.999}
 _PAPER: Settings = {**_MUON, "batch": 128, "warmup": 200, "validation": 500, "report_every": 500}
 _FULL_RNN: Settings = {**_PAPER, "learning_rate": 7e-4, "steps": 15_000}
 _FULL_LSTM: Settings = {**_PAPER, "learning_rate": 1.5e-3, "steps": 10_000}
@@ -315,7 +314,7 @@ FULL = Scale(
     orders=(0, 1, 2, 4, 8, 16, 32),
     memoryless_settings={
         **_PAPER,
-        "optimiser": "adam",
+        "optimizer": "adam",
         "learning_rate": 1e-2,
         "steps": 2_000,
         "warmup": 100,

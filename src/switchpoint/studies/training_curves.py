@@ -13,7 +13,7 @@ from switchpoint.figures.style import colour_of, styled
 from switchpoint.studies.base import Caption, Study, Table, main_run, main_runs, names
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.networks import TrainingLog
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 _SPIKE = 0.5  # bits by which the excess must rise between two records to be called a spike
 

@@ -33,7 +33,7 @@ from switchpoint.predictor import Predictor
 from switchpoint.sources import Draw, Source
 from switchpoint.studies.base import Caption, Study, main_run, main_runs, names
 from switchpoint.studies.context import StudyContext
-from switchpoint.zoo.names import SOURCES
+from switchpoint.zoo.manifest import SOURCES
 
 _CANDIDATES = 250  # sequences of which one is shown; as many as `evaluate` compiles for
 _STROKES = {"optimum": 1.6, "oracle": 1.1}
