@@ -1,6 +1,7 @@
 """Trained networks on the command line: as good as any other predictor, and refused as clearly."""
 
 import csv
+import functools
 import io
 import json
 
@@ -11,7 +12,7 @@ import pytest
 import switchpoint as sp
 from switchpoint import evaluation, neural
 from switchpoint.cli import main
-from switchpoint.cli.cards import network_name, trained_on
+from switchpoint.cli.loaded_predictor import network_name, trained_on
 
 LENGTH = 32  # always the same, so that one compilation serves all tests
 TRAINED = 16
@@ -39,10 +40,13 @@ def card(alphabet=2, members=5):
 
 
 def networks_of(about):
-    keys = jax.random.split(jax.random.key(5), len(about["members"]))
-    made = [
-        neural.network_from_name("lstm", about["alphabet"], TRAINED, key, **OPTIONS) for key in keys
-    ]
+    return list(make_networks(about["alphabet"], len(about["members"])))
+
+
+@functools.cache
+def make_networks(alphabet, count):
+    keys = jax.random.split(jax.random.key(5), count)
+    made = [neural.network_from_name("lstm", alphabet, TRAINED, key, **OPTIONS) for key in keys]
     # Large weights, so that the members differ in all digits that are printed.
     return [jax.tree.map(lambda leaf: 3 * leaf, network) for network in made]
 
@@ -100,8 +104,8 @@ def test_predict_with_a_network(run_directory, symbols, capsys):
     assert f"code length {bits:.2f} bits" in summary
     assert f"plain KT {kt_bits:.2f} bits" in summary
     assert "network lstm, hidden 8, readout 1 " in summary
-    assert "member 2 of 0..4, the best" in summary
-    assert "trained on PTW(depth=4, split=0.5), length 16 this sequence is longer" in summary
+    assert "member 2 members 5 chosen by lowest excess" in summary
+    assert "trained on PTW(depth=4, split=0.5) trained length 16 this sequence is longer" in summary
     assert "switches" not in summary
 
 
@@ -118,7 +122,7 @@ def test_a_member_may_be_chosen(run_directory, capsys):
     assert answer["summary"]["trained_on"] == "LIN()"
     assert answer["summary"]["trained_length"] == TRAINED
     assert "map_switches" not in answer["summary"]
-    assert "member 3 of 0..4 " in flat(err)
+    assert "member 3 members 5 chosen by --member" in flat(err)
     symbols = [row["symbol"] for row in answer["rows"]]
     network = neural.load_members(file)[3]
     np.testing.assert_allclose(
@@ -139,7 +143,7 @@ def test_a_short_sequence_gets_no_note(run_directory, tmp_path, capsys):
 @pytest.mark.parametrize("alphabet", [2, 3])
 def test_a_picture_without_a_posterior(tmp_path, capsys, monkeypatch, alphabet):
     figures = []
-    monkeypatch.setattr("switchpoint.cli.predict.write_picture", lambda _, fig: figures.append(fig))
+    monkeypatch.setattr("switchpoint.cli.output.write_picture", lambda _, fig: figures.append(fig))
     about = card(alphabet, members=1)
     neural.save_networks("one.safetensors", networks_of(about), about)
     (tmp_path / "x.txt").write_text("01" * (LENGTH // 2))

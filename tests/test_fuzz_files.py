@@ -11,21 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-
-from switchpoint import evaluation
-from switchpoint._files import read_json, write_json
-from switchpoint._tensors import write_tensors
 from switchpoint.experiments import Watcher, result_path
 from switchpoint.experiments.drawn import Drawn
 from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.shipped import RECORDED, Shipped, record
 from switchpoint.experiments.stopwatch import Stopwatch
+
+from switchpoint import evaluation
+from switchpoint._files import read_json, write_json
+from switchpoint._tensors import write_tensors
 from switchpoint.neural import load_members, read_card, save_networks
 from switchpoint.neural.registry import network_from_name
 from switchpoint.training import TrainConfig, train
 from switchpoint.training.checkpoints import Checkpoints
-from switchpoint.training.metrics import MetricsFile, read_reports
-from switchpoint.training.report import Report
+from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
 from switchpoint.zoo import Zoo
 
 DATASET = xr.Dataset(
@@ -142,10 +141,10 @@ def stopwatch(directory):
 
 def metrics(directory):
     path = directory / "metrics.jsonl"
-    file = MetricsFile(path)
+    file = MetricsLog(path)
     for step in (100, 200, 300):
         numbers = (math.pi, math.e / 7, math.nan)
-        file.append(Report(step, numbers, numbers, numbers, (2,)))
+        file.append(EvalRecord(step, numbers, numbers, numbers, (2,)))
     every = list(map(repr, read_reports(path)))
 
     def read():

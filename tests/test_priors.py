@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from truth import PRIORS, name, partitions, pmf, prior_of_partition, survival
+from reference import PRIORS, name, partitions, pmf, prior_of_partition, survival
 
 import switchpoint as sp
 

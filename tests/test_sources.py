@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
-from truth import name
+from reference import name
 
 import switchpoint as sp
 

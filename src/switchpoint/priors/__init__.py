@@ -3,10 +3,11 @@
 from switchpoint.priors import statistics
 from switchpoint.priors.base import Prior
 from switchpoint.priors.ptw import PTW
-from switchpoint.priors.registry import PARAMETER_OWNERS, PRIOR_NAMES, prior_from_name
+from switchpoint.priors.registry import ATTRIBUTES, PARAMETER_OWNERS, PRIOR_NAMES, prior_from_name
 from switchpoint.priors.renewal import LIN, Geometric, RandomUniform, RegularPeriodic, Renewal
 
 __all__ = [
+    "ATTRIBUTES",
     "LIN",
     "PARAMETER_OWNERS",
     "PRIOR_NAMES",

@@ -20,6 +20,9 @@ from switchpoint.priors.log_odds import (
     probability_of,
 )
 
+MAX_DEPTH = 62
+"""The deepest tree: sequences of up to 2^62 symbols."""
+
 
 class PTW(Prior):
     """Every node of a binary tree of `depth` levels over time splits with probability `split`.
@@ -35,6 +38,8 @@ class PTW(Prior):
 
     def __init__(self, depth: int, split: ArrayLike = 0.5) -> None:
         self.depth = _checks.positive_int("depth", depth)
+        if self.depth > MAX_DEPTH:
+            raise ValueError(f"depth must be at most {MAX_DEPTH}, got {self.depth}")
         self.split_log_odds = log_odds_of("split", split, below_one=True)
 
     @property

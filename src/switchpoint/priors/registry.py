@@ -25,6 +25,9 @@ PARAMETER_OWNERS: Mapping[str, str] = {
 }
 """The name of the prior to which each parameter belongs."""
 
+ATTRIBUTES: Mapping[str, str] = {"longest": "max_length"}
+"""The attribute of a prior for each parameter with another name."""
+
 
 def prior_from_name(name: str, length: int, **parameters: Any) -> Prior:
     """The prior called `name`, for sequences of `length`; parameters that are None are ignored.

@@ -111,9 +111,9 @@ def _described(network: MakeNetwork, config: TrainConfig) -> dict[str, Any]:
                 f"every leaf of network must be an array of floating point numbers, got {leaf!r} "
                 f"as {path} of {name}; declare what is not trained with eqx.field(static=True)"
             )
-    if config.optimiser == "muon" and not has_matrices(shapes):
+    if config.optimizer == "muon" and not has_matrices(shapes):
         raise ValueError(
-            f"optimiser 'muon' is for weight matrices that a network declares, and {name} has none "
+            f"optimizer 'muon' is for weight matrices that a network declares, and {name} has none "
             "of at least 16 x 16: name its own in muon_matrices, or take 'adam'"
         )
     described = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves.items()}
