@@ -30,7 +30,7 @@ import numpy as np
 import optax
 
 import switchpoint
-from switchpoint._files import check_writable, replacing
+from switchpoint._files import atomic_write, check_writable
 from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.training import EvalRecord, TrainConfig
 from switchpoint.training.program import PER_MEMBER, Program
@@ -180,7 +180,7 @@ def main() -> None:
             reports.append({"step": record.step, "seconds": seconds, "members": members})
             if options.out:  # null is a number that is not finite
                 strict = json.loads(json.dumps(result), parse_constant=lambda _: None)
-                with replacing(options.out) as file:
+                with atomic_write(options.out) as file:
                     file.write(json.dumps(strict, indent=1).encode())
             if options.limit and seconds["total"] > options.limit:
                 print(f"stopped at step {record.step}: over {options.limit:g} s")

@@ -101,7 +101,7 @@ def test_any_flipped_bit_is_noticed(tmp_path):
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "truncated"),
         (lambda path: path.write_bytes(b""), "truncated"),
-        (lambda path: path.write_bytes(b"hello, world"), "no safetensors file"),
+        (lambda path: path.write_bytes(b"hello, world"), "a safetensors file"),
         (lambda path: save_file({"a": np.ones(2)}, path), "not written by switchpoint"),
         (
             lambda path: save_file({}, path, {"switchpoint": json.dumps({"kind": "model"})}),

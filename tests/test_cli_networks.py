@@ -11,7 +11,7 @@ import pytest
 import switchpoint as sp
 from switchpoint import evaluation, neural
 from switchpoint.cli import main
-from switchpoint.cli.cards import network_name, trained_on
+from switchpoint.cli.loaded_predictor import network_name, trained_on
 
 LENGTH = 32  # always the same, so that one compilation serves all tests
 TRAINED = 16
@@ -30,7 +30,7 @@ def card(alphabet=2, members=5):
         "options": OPTIONS,
         "sources": SOURCES,
         "members": [
-            {"prior": prior, "seed": index, "excess": excess, "frozen": frozen}
+            {"prior": prior, "seed": index, "excess": excess, "diverged": frozen}
             for index, (prior, excess, frozen) in enumerate(
                 zip(PRIORS, EXCESS, FROZEN, strict=True)
             )
@@ -100,8 +100,8 @@ def test_predict_with_a_network(run_directory, symbols, capsys):
     assert f"code length {bits:.2f} bits" in summary
     assert f"plain KT {kt_bits:.2f} bits" in summary
     assert "network lstm, hidden 8, readout 1 " in summary
-    assert "member 2 of 0..4, the best" in summary
-    assert "trained on PTW(depth=4, split=0.5), length 16 this sequence is longer" in summary
+    assert "member 2 members 5 chosen by lowest excess" in summary
+    assert "trained on PTW(depth=4, split=0.5) trained length 16 this sequence is longer" in summary
     assert "switches" not in summary
 
 
@@ -118,7 +118,7 @@ def test_a_member_may_be_chosen(run_directory, capsys):
     assert answer["summary"]["trained_on"] == "LIN()"
     assert answer["summary"]["trained_length"] == TRAINED
     assert "map_switches" not in answer["summary"]
-    assert "member 3 of 0..4 " in flat(err)
+    assert "member 3 members 5 chosen by --member" in flat(err)
     symbols = [row["symbol"] for row in answer["rows"]]
     network = neural.load_members(file)[3]
     np.testing.assert_allclose(
@@ -139,7 +139,7 @@ def test_a_short_sequence_gets_no_note(run_directory, tmp_path, capsys):
 @pytest.mark.parametrize("alphabet", [2, 3])
 def test_a_picture_without_a_posterior(tmp_path, capsys, monkeypatch, alphabet):
     figures = []
-    monkeypatch.setattr("switchpoint.cli.predict.write_picture", lambda _, fig: figures.append(fig))
+    monkeypatch.setattr("switchpoint.cli.output.write_picture", lambda _, fig: figures.append(fig))
     about = card(alphabet, members=1)
     neural.save_networks("one.safetensors", networks_of(about), about)
     (tmp_path / "x.txt").write_text("01" * (LENGTH // 2))
@@ -321,8 +321,8 @@ MODEL = ("predict", "bits.txt", "--model")
 BAD = {
     "no such path": ((*MODEL, "none"), "there is no file or directory none"),
     "no run": ((*MODEL, "."), "holds no trained network"),
-    "truncated": ((*MODEL, "cut.safetensors"), "cut.safetensors is no network of switchpoint"),
-    "foreign": ((*MODEL, "bits.txt"), "bits.txt is no network of switchpoint"),
+    "truncated": ((*MODEL, "cut.safetensors"), "cut.safetensors is not a switchpoint network"),
+    "foreign": ((*MODEL, "bits.txt"), "bits.txt is not a switchpoint network"),
     "no such member": ((*MODEL, "lstm", "--member", 5), "member must be from 0 to 4, got 5"),
     "a negative member": ((*MODEL, "lstm", "--member", -1), "member must be from 0 to 4, got -1"),
     "a member of nothing": (("predict", "bits.txt", "--member", 0), "member is for the networks"),
@@ -353,7 +353,7 @@ BAD = {
     "evaluate no name": (("evaluate", "=lstm"), "a name must stand before ="),
     "evaluate a truncated file": (
         ("evaluate", "x=cut.safetensors"),
-        "cut.safetensors is no network of switchpoint",
+        "cut.safetensors is not a switchpoint network",
     ),
     "evaluate one name twice": (
         ("evaluate", "lstm", "lstm/model.safetensors"),
@@ -374,7 +374,7 @@ def test_bad_input_is_one_line_and_status_two(run_directory, tmp_path, capsys, a
     whole = (run_directory / "model.safetensors").read_bytes()
     (tmp_path / "cut.safetensors").write_bytes(whole[:-9])
     (tmp_path / "letters.txt").write_text("0210")
-    frozen = card(members=1) | {"members": [{"prior": "ptw", "frozen": True}]}
+    frozen = card(members=1) | {"members": [{"prior": "ptw", "diverged": True}]}
     neural.save_networks("frozen.safetensors", networks_of(frozen), frozen)
     status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")

@@ -11,9 +11,9 @@ import pytest
 
 import switchpoint as sp
 from switchpoint import _text
-from switchpoint.neural.names import MODEL_OPTIONS, network_from_name
+from switchpoint.neural.registry import MODEL_OPTIONS, network_from_name
 from switchpoint.priors import PARAMETER_OWNERS
-from switchpoint.segments import segment_of
+from switchpoint.segments import make_segment
 from switchpoint.training.config import Member, TrainConfig, read_toml
 from switchpoint.training.recipes import RECIPES
 
@@ -125,7 +125,7 @@ def test_the_segment_model_follows_the_alphabet():
     assert TrainConfig(alphabet=4, concentration=0.1).source("ptw").segment == sp.Categorical(
         4, 0.1
     )
-    assert segment_of(3) == sp.Categorical(3, 0.5)
+    assert make_segment(3) == sp.Categorical(3, 0.5)
 
 
 def test_the_network_is_the_one_described(key):

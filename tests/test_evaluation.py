@@ -14,7 +14,7 @@ from switchpoint.evaluation import evaluate, load, regrets, save, summarise
 from switchpoint.evaluation import measure as measure_module
 from switchpoint.evaluation.evaluate import Moments
 from switchpoint.evaluation.measure import chunks
-from switchpoint.neural.names import network_from_name
+from switchpoint.neural.registry import network_from_name
 
 LENGTH = 32
 CHUNK = 40
@@ -359,7 +359,7 @@ def test_options_go_to_the_prior_that_takes_them(capsys):
     [
         (("ctw",), "predictor must be one of ptw, lin"),
         (("kt", "--on", "kt"), "on must be one of ptw, lin"),
-        (("kt", "--reference", "ctw"), "predictor must be one of"),
+        (("kt", "--reference", "ctw"), "reference must be one of"),
         (("regular",), "prior 'regular' needs period"),
         (("kt", "--period", 4), "period is a parameter of regular, which is neither"),
         (("kt", "--sequences", 0), "sequences must be"),

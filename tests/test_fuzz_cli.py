@@ -33,8 +33,8 @@ def folder(tmp_path, monkeypatch):
     def enough(*_, **__):
         raise ValueError("the work would begin now")
 
-    for name in ("sample._drawn", "predict.analyse", "evaluate._evaluated", "reproduce.carry_out",
-                 "zoo.check", "train.training.train"):  # fmt: skip
+    for name in ("sample._draw", "predict.analyse", "evaluate.evaluation.evaluate", "zoo.check",
+                 "reproduce.carry_out", "train.training.train"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
     monkeypatch.setattr("switchpoint.cli.train.training.use_all_cores", lambda: None)
     monkeypatch.chdir(tmp_path)

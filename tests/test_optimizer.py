@@ -28,10 +28,10 @@ MATRICES = {
     "stack-rnn": {".cell.inner.weight": 1, ".output.layers[0].weight": 1},
     "stack-lstm": {".cell.inner.weight": 4, ".output.layers[0].weight": 1},
     "transformer": {
-        ".blocks.projections": 3,
-        ".blocks.mixing": 1,
-        ".blocks.widening.weight": 1,
-        ".blocks.narrowing.weight": 1,
+        ".blocks.qkv": 3,
+        ".blocks.out_proj": 1,
+        ".blocks.mlp_in.weight": 1,
+        ".blocks.mlp_out.weight": 1,
     },
     "markov": {".perceptron.layers[0].weight": 1, ".perceptron.layers[1].weight": 1},
     "memoryless": {},
@@ -154,7 +154,7 @@ def test_every_matrix_is_declared(model):
         if leaf.ndim >= 2 and min(leaf.shape[-2:]) >= 16
     }
     declared = declared_matrices(network)
-    left_out = matrices - declared.keys() - {"embedding"}
+    left_out = matrices - declared.keys()
     assert not left_out, f"neither Muon's nor, as 0, left to Adam on purpose: {left_out}"
     for_muon = {name for name, count in declared.items() if count}
     assert for_muon == matrices - BY_ADAM.get(model, set())

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import switchpoint as sp
-from switchpoint.cli import cache, main
+from switchpoint.cli import main, process
 from switchpoint.training.progress import Progress
 
 BITS = "01101110000000010000111101111111"
-# What the console script does, which imports `re` and `sys` before it imports the package.
-BEGIN = "import re, sys; print('begun', flush=True); from switchpoint.cli import main; main()"
+# What the console script does; a signal before `main` is imported is Python's.
+BEGIN = "import re, sys; from switchpoint.cli import main; print('begun', flush=True); main()"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
 TRAIN = ["train", "--model", "memoryless", "--length", "8", "--batch", "2", "--validation", "2",
          "--report-every", "20"]  # fmt: skip
@@ -175,6 +175,7 @@ def test_a_reader_that_goes_away_does_not_lose_the_summary(capsys, monkeypatch):
         ("switchpoint perdict <&- >&-", 2, "perdict"),
         ("switchpoint predict none.txt <&- 2>&-", 2, ""),
         ("switchpoint --help > /dev/full", 2, "No space left"),
+        ("(switchpoint sample --batch 999; echo status $? >&2) | head -c 9", 0, "status 1"),
         ("(switchpoint --help; echo status $? >&2) | true", 0, "status 1"),
         ("(switchpoint perdict 2>&1 >/dev/null; echo status $? >&2) | true", 0, "status 2"),
     ],
@@ -208,7 +209,7 @@ def test_the_version_and_the_help_take_no_jax():
         "import sys; from switchpoint.cli import main; status = main(sys.argv[1:]); "
         "print(status, 'jax' in sys.modules, 'numpy' in sys.modules, file=sys.stderr)"
     )
-    for arguments, printed in (["--version"], sp.__version__), (["--help"], "how many switches"):
+    for arguments, printed in (["--version"], sp.__version__), (["--help"], "number of switches"):
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             env=ENVIRONMENT, text=True, capture_output=True, check=True,
@@ -239,7 +240,7 @@ def test_shells_complete_commands():
 
 def cache_used(**settings):
     """Where programs would be kept by a command with this environment."""
-    code = "import os; from switchpoint.cli.cache import use_compilation_cache as use; use(); " \
+    code = "import os; from switchpoint.cli.process import use_compilation_cache as use; use(); " \
         "print(os.environ.get('JAX_COMPILATION_CACHE_DIR', ''))"  # fmt: skip
     hidden = {"JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME"}
     environment = {name: value for name, value in ENVIRONMENT.items() if name not in hidden}
@@ -274,13 +275,13 @@ def test_the_cache_can_be_switched_off(monkeypatch, capsys):
 
 
 def test_the_cache_has_a_limit(folder, monkeypatch):
-    monkeypatch.setattr(cache, "MAX_BYTES", 25)
+    monkeypatch.setattr(process, "MAX_CACHE_BYTES", 25)
     for age, name in enumerate(("new", "middle", "old")):
         (folder / name).write_bytes(bytes(10))
         os.utime(folder / name, (1000 - age, 1000 - age))
     (folder / "empty").touch()
     (folder / "bits.txt").unlink()
-    cache._shrink(folder)
+    process.shrink_cache(folder)
     assert {path.name for path in folder.iterdir()} == {"new", "middle"}
 
 

@@ -54,6 +54,45 @@ def test_digits_are_single_symbols_only_in_small_alphabets(read):
     assert (found.alphabet, found.labels) == (13, ())
 
 
+BITS = "01101110000000010000111101111111"
+SPACED = " ".join(BITS)
+FLOATS = ", ".join(f"{bit}.0" for bit in BITS)
+COLUMN = "\n".join(BITS)
+TABLE = "\n".join(f"{t};{bit}" for t, bit in enumerate(BITS))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "column"),
+    [
+        ("bits", SPACED, None),
+        ("bits.txt", FLOATS, None),
+        ("bits.txt", "\ufeff" + BITS[:9] + ";\r\n" + BITS[9:], None),
+        ("bits.csv", COLUMN, None),
+        ("bits.csv", "bit\n" + COLUMN + "\n\n", None),
+        ("bits.csv", TABLE, "1"),
+        ("bits.csv", "time;bit\n" + TABLE, "bit"),
+        ("bits.csv", "time;bit\n" + TABLE, "1"),
+        ("bits.tsv", TABLE.replace(";", "\t"), "1"),
+        ("bits.txt", "a,b\n" + TABLE.replace(";", ","), "b"),
+    ],
+)
+def test_kinds_of_text(read, name, text, column):
+    assert read(name, text, column=column).symbols.tolist() == [int(bit) for bit in BITS]
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int64, np.uint8, np.float32])
+def test_kinds_of_arrays(read, dtype):
+    symbols = np.array(list(BITS), int)
+    both = np.stack([1 - symbols, symbols])
+    for found in (
+        read("x.npy", symbols.astype(dtype)),
+        read("x.npy", both.astype(dtype), row=1),
+        read("x.npz", both.astype(dtype), row=1),
+    ):
+        assert found.symbols.tolist() == symbols.tolist()
+        assert found.symbols.dtype == np.int32
+
+
 @pytest.mark.parametrize("text", ["1", "1.0", "+1", "1e0", "10e-1", "01", ".5e1", "1."])
 def test_numbers(text):
     assert parse_number(text) == float(text)
@@ -412,7 +451,7 @@ def test_rows_show_labels(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["up", 'a "b", c'] * 16
     np.save("x.npy", np.array(words))
-    assert main(["predict", "x.npy"]) == 0
+    assert main(["predict", "x.npy", "--prior", "ptw"]) == 0
     out, err = capsys.readouterr()
     rows = list(csv.DictReader(io.StringIO(out)))
     assert list(rows[0])[:4] == ["t", "symbol", "p_up", 'p_a "b", c']
@@ -421,7 +460,9 @@ def test_rows_show_labels(tmp_path, capsys, monkeypatch):
     assert 'up = 0, a "b", c = 1' in err
     Path("again.csv").write_text(out)
     assert read_symbols(Path("again.csv"), column="symbol").labels == ("up", 'a "b", c')
-    assert main(["predict", "x.npy", "--labels", '"a ""b"", c",up', "--out", "x.json"]) == 0
+    labels = '"a ""b"", c",up'
+    arguments = ["--prior", "ptw", "--labels", labels, "--out", "x.json"]
+    assert main(["predict", "x.npy", *arguments]) == 0
     answer = json.loads(Path("x.json").read_text())
     assert answer["summary"]["labels"] == ['a "b", c', "up"]
     assert [row["symbol"] for row in answer["rows"]] == words

@@ -150,7 +150,7 @@ def test_frozen_and_unmeasured_networks_are_no_candidates(runs, tmp_path):
     best = min(m["excess"] for m in card["members"] if m["prior"] == "ptw")
     for member in card["members"]:
         if member["prior"] == "ptw" and member["excess"] == best:
-            member["frozen"] = True
+            member["diverged"] = True
     neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
     found = candidates([tmp_path / "x.safetensors"])
     assert len(found["lstm-ptw"]) == 2

@@ -15,63 +15,41 @@ from switchpoint.predictor import Predictor
 from switchpoint.priors import PTW, Prior
 
 MAX_BITS = 20_000
-"""The longest sequence of bits for priors whose exact posterior takes work in n^2: all but PTW."""
-
-_LETTERS_PER_BIT = 25
-"""Larger alphabets take more work: so many letters as much again as bits do, as measured."""
-
+"""The longest binary sequence for priors whose posterior takes O(n^2) work: all but PTW."""
 MAX_DRAWN = 10**10
 """How many probabilities a command may draw. About an hour."""
-
 PIECE = 2**26
-"""How many probabilities are drawn at once."""
-
-MAX_ALPHABET = 2**16
-MAX_DEPTH = 1000
-_UNKNOWN_MEMORY = 2**33
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-# Bytes of memory, as measured.
-_PER_DRAWN = 20
-_PER_PREDICTED = 100
-_PER_EVALUATED = 40
-_PER_ATTENDED = 64
+"""How many probabilities are drawn at a time."""
 NETWORK_BLOCK = 512
 """How many symbols of a long sequence a network predicts at a time."""
+MAX_ALPHABET = 2**16
 
-
-def check_alphabet(alphabet: int) -> None:
-    """Raise a `ValueError` where an alphabet is too large."""
-    if alphabet > MAX_ALPHABET:
-        raise ValueError(f"alphabet must be at most {MAX_ALPHABET}, got {alphabet}")
+_SYMBOLS_PER_BIT = 25  # that many more symbols in the alphabet double the work, as measured
+_UNKNOWN_MEMORY = 2**33
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+# Bytes per item, as measured.
+_PER_DRAWN, _PER_PREDICTED, _PER_EVALUATED, _PER_ATTENDED = 25, 100, 40, 64
 
 
 def max_quadratic(alphabet: int) -> int:
-    """The longest sequence for which the exact posterior of any prior is a matter of minutes."""
-    return int(MAX_BITS / math.sqrt((_LETTERS_PER_BIT + alphabet) / (_LETTERS_PER_BIT + 2)))
+    """The longest sequence for which the exact posterior of any prior takes only minutes."""
+    return int(MAX_BITS / math.sqrt((_SYMBOLS_PER_BIT + alphabet) / (_SYMBOLS_PER_BIT + 2)))
 
 
-def check_depth(depth: int | None) -> None:
-    """Raise a `ValueError` where a tree is too deep: 2^depth must be a number to work with."""
-    if depth is not None and depth > MAX_DEPTH:
-        raise ValueError(f"depth must be at most {MAX_DEPTH}, got {depth}")
-
-
-def rows_at_once(batch: int, length: int, alphabet: int) -> int:
-    """How many sequences are drawn at once: all of them, where they are a piece at most."""
+def piece_size(batch: int, length: int, alphabet: int) -> int:
+    """How many sequences are drawn at a time: all of them, if they fit in one piece."""
     return min(batch, max(1, PIECE // (length * alphabet)))
 
 
-def check_sample(batch: int, length: int, alphabet: int, *, kept: bool) -> None:
-    """Raise a `ValueError` where drawing takes too much; `kept` where all of it is held."""
-    check_alphabet(alphabet)
+def check_sample(batch: int, length: int, alphabet: int, *, in_memory: bool) -> None:
+    """Raise a `ValueError` where drawing costs too much; `in_memory` if all of it is held."""
     what = f"{batch} x {length} symbols of an alphabet of {alphabet}"
-    drawn = batch * length * alphabet
-    if drawn > MAX_DRAWN:
+    if batch * length * alphabet > MAX_DRAWN:
         most = MAX_DRAWN // alphabet
         raise ValueError(f"{what} are too many to draw: at most {most} symbols of that alphabet")
-    piece = rows_at_once(batch, length, alphabet) * length * alphabet
-    held = 2 * batch * length * (4 * alphabet + 5) if kept else 0
-    _check_memory(f"{what}{' in one .npz' if kept else ''}", piece * _PER_DRAWN + held)
+    piece = piece_size(batch, length, alphabet) * length * alphabet
+    held = 2 * batch * length * (4 * alphabet + 5) if in_memory else 0
+    _check_memory(f"{what}{' in one .npz' if in_memory else ''}", piece * _PER_DRAWN + held)
 
 
 def check_exact(prior: Prior, length: int, alphabet: int) -> None:
@@ -81,49 +59,47 @@ def check_exact(prior: Prior, length: int, alphabet: int) -> None:
             f"{length} symbols are too many for {prior!r}, whose work grows with the square (at "
             f"most {max_quadratic(alphabet)} of an alphabet of {alphabet}); ptw has no such limit"
         )
-    _check_memory(
-        f"{length} symbols of an alphabet of {alphabet}",
-        length * _PER_PREDICTED * (alphabet + length.bit_length()),
-    )
+    needed = length * _PER_PREDICTED * (alphabet + length.bit_length())
+    _check_memory(f"{length} symbols of an alphabet of {alphabet}", needed)
 
 
 def check_network(network: Predictor[Any], length: int) -> None:
-    """Raise a `ValueError` where a network would have to remember too much."""
+    """Raise a `ValueError` where the memory of a network would become too large."""
     if isinstance(network, Network) and length > NETWORK_BLOCK:
-        one, all_ = (_memory_bytes(network, room) for room in (1, length))
-        attended = _PER_ATTENDED * NETWORK_BLOCK * length if all_ > one else 0
-        _check_memory(f"{length} symbols for this network", 4 * all_ + attended)
+        shapes = [
+            eqx.filter_eval_shape(lambda network, n=n: network.memory(1, n), network)
+            for n in (1, length)
+        ]
+        least, most = (
+            sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(each))
+            for each in shapes
+        )
+        attended = _PER_ATTENDED * NETWORK_BLOCK * length if most > least else 0
+        _check_memory(f"{length} symbols for this network", 4 * most + attended)
 
 
 def check_evaluation(predictors: int, length: int, alphabet: int, sequences: int) -> None:
     """Raise a `ValueError` where so many predictors on so many sequences take too much memory."""
-    check_alphabet(alphabet)
-    _check_memory(
-        f"{sequences} sequences of {length} symbols for {predictors} predictors",
-        CHUNK * length * alphabet * _PER_EVALUATED + 16 * predictors * sequences,
-    )
+    needed = CHUNK * length * alphabet * _PER_EVALUATED + 16 * predictors * sequences
+    what = f"{sequences} sequences of {length} symbols for {predictors} predictors"
+    _check_memory(what, needed)
 
 
 def memory_limit() -> int:
-    """How much memory a command may take: half of what there is."""
+    """How much memory a command may take: half of what the machine or its container has."""
     try:
-        there_is = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not a Unix
         return _UNKNOWN_MEMORY
-    with suppress(OSError, ValueError):  # a container may have less
-        there_is = min(there_is, int(_CGROUP_LIMIT.read_text()))
-    return there_is // 2
+    with suppress(OSError, ValueError):
+        memory = min(memory, int(_CGROUP_LIMIT.read_text()))
+    return memory // 2
 
 
 def _check_memory(what: str, needed: int) -> None:
     limit = memory_limit()
     if needed > limit:
         raise ValueError(
-            f"{what} would take about {needed / 2**30:.3g} GiB of memory, more than half of what "
-            f"this machine has ({limit / 2**30:.3g} GiB)"
+            f"{what} would take about {needed / 2**30:.3g} GiB of memory; the limit is half of "
+            f"this machine's memory ({limit / 2**30:.3g} GiB)"
         )
-
-
-def _memory_bytes(network: Network, room: int) -> int:
-    shapes = eqx.filter_eval_shape(lambda network: network.memory(1, room), network)
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))

@@ -1,71 +1,61 @@
 """`switchpoint evaluate`: exact predictors and trained networks on a source, in a table."""
 
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
 import xarray as xr
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
-from rich.text import Text
 
 from switchpoint import evaluation
 from switchpoint._text import printable
-from switchpoint.cli.check_cost import check_evaluation, check_exact
-from switchpoint.cli.config_options import PRIOR, SEGMENT, prior_of, segment_model, with_options
-from switchpoint.cli.ensembles import Ensemble, ensembles_of, split_label
-from switchpoint.cli.files import check_output
-from switchpoint.cli.regret_table import print_regrets
+from switchpoint.cli import check_cost, output
+from switchpoint.cli import config_options as options
+from switchpoint.cli.loaded_predictor import EXACT_NAMES, Ensemble, load_ensembles
 from switchpoint.evaluation.evaluate import Entry
 from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
 from switchpoint.sources import Source
-from switchpoint.zoo import near_names
 
 _OPTIMUM = "optimum"
-_NAMES = (*PRIOR_NAMES, "kt", "oracle", _OPTIMUM)
+_NAMES = ", ".join(EXACT_NAMES)
 
 
-@with_options(*PRIOR, *SEGMENT)
+@options.with_options(*options.PRIOR, *options.SEGMENT)
 def evaluate(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PREDICTOR",
-            help=f"Any of {', '.join(_NAMES)}, or trained networks: a name that `switchpoint zoo` "
-            "lists, the directory of a run or a .safetensors file, as PATH or NAME=PATH.",
-        ),
-    ] = None,
-    on: Annotated[
-        str, typer.Option(help=f"The source's law of segment lengths: {', '.join(PRIOR_NAMES)}.")
-    ] = "ptw",
-    length: Annotated[int, typer.Option(help="How many symbols each sequence has.")] = 256,
-    sequences: Annotated[int, typer.Option(help="How many sequences.")] = 1000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same sequences.")] = 0,
-    reference: Annotated[
-        str, typer.Option(help="The predictor that the excess is measured from.")
-    ] = _OPTIMUM,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the regret of every sequence there (.nc)."),
-    ] = None,
+    names: list[str] | None = typer.Argument(
+        None,
+        metavar="PREDICTOR",
+        help=f"Any of {_NAMES}, or trained networks: a name that `switchpoint "
+        "zoo` lists, the directory of a run or a .safetensors file, as PATH or NAME=PATH.",
+    ),
+    on: str = typer.Option("ptw", help=f"The source. {options.PRIOR_HELP}."),
+    length: int = options.LENGTH,
+    sequences: int = typer.Option(1000, help="The number of sequences."),
+    seed: int = options.SEED,
+    reference: str = typer.Option(
+        _OPTIMUM, help="The predictor whose regret is subtracted to give the excess."
+    ),
+    out: Path | None = typer.Option(
+        None, metavar="FILE", help="Write the regret of every sequence to this file (.nc)."
+    ),
     **given: Any,
 ) -> None:
-    """Measure how many bits predictors lose on a source, and which of them lose more.
+    """Measure the regret of predictors on a source, in bits.
 
     The regret of a sequence is what it costs beyond knowing the true distributions. All
-    predictors see the same sequences; `optimum` is the Bayes optimum of the source and always
-    among them, `oracle` is told the switching points. Errors are standard errors, that of the
-    excess from the differences on each sequence; bits per symbol are the code length. Prior
-    options hold wherever that prior occurs, as the source or as a predictor's.
+    predictors see the same sequences. `optimum` is the Bayes optimum of the source, and always
+    included; `oracle` knows the switching points. Errors are standard errors; that of the excess
+    is from the differences on each sequence. Bits per symbol are the code length. The options of
+    a prior apply wherever that prior occurs, as the source or as a predictor.
 
-    Networks of a run are one predictor for each prior that they were trained on, `NAME[prior]`.
-    Its numbers are the means of its members; lowest and median are of the members' excess. The
-    exit status is 1 where the regret of a network is not a finite number.
+    The networks of a run are one predictor, NAME[prior], for each prior they were trained on. Its
+    numbers are means over its members; lowest and median refer to the excess of the members. The
+    exit status is 1 if the regret of a network is not finite.
 
     For example:
 
@@ -73,103 +63,74 @@ def evaluate(
     """
     if on not in PRIOR_NAMES:
         raise ValueError(f"on must be one of {', '.join(PRIOR_NAMES)}, got {on!r}")
-    check_output(out, "out", (".nc",))
-    rows = _rows(names or [])
-    if reference not in rows and reference not in _NAMES:
-        raise ValueError(f"predictor must be one of {_listed(rows)}, got {reference!r}")
+    output.check_output(out, "out", (".nc",))
+    rows = _load(names or [])
+    if reference not in rows and reference not in EXACT_NAMES:
+        known = ", ".join(dict.fromkeys([*EXACT_NAMES, *rows]))
+        raise ValueError(f"reference must be one of {known}, got {reference!r}")
     for name in (reference, _OPTIMUM):
         rows.setdefault(name, None)
-    segment = segment_model(given)
-    exact = [name for name, ensemble in rows.items() if ensemble is None]
-    check_evaluation(_count(rows), length, segment.alphabet, sequences)
-    priors = _priors({on, *exact} - {"kt", "oracle", _OPTIMUM}, length, given)
+    ensembles = [each for each in rows.values() if each is not None]
+    segment = options.segment_model(given)
+    most_members = max([1, *(len(each.networks) for each in ensembles)])
+    check_cost.check_evaluation(len(rows) * most_members, length, segment.alphabet, sequences)
+    exact = {name for name, ensemble in rows.items() if ensemble is None}
+    priors = _make_priors({on} | exact & set(PRIOR_NAMES), length, given)
     for each in priors.values():
-        check_exact(each, length, segment.alphabet)
+        check_cost.check_exact(each, length, segment.alphabet)
     source = Source(priors[on], segment)
+    others: dict[str, Entry] = {
+        "oracle": KTOracle,
+        "kt": KT(segment),
+        _OPTIMUM: bayes_optimal(source),
+        **{name: bayes_optimal(Source(prior, segment)) for name, prior in priors.items()},
+    }
     predictors = {
-        name: _exact(name, source, priors) if ensemble is None else ensemble.networks
+        name: others[name] if ensemble is None else ensemble.networks
         for name, ensemble in rows.items()
     }
-    dataset = _evaluated(predictors, source, length, sequences, seed)
-    ensembles = [ensemble for ensemble in rows.values() if ensemble is not None]
-    dataset.attrs["networks"] = {each.label: each.fields() for each in ensembles}
+    with output.progress_bar("sequences", sequences) as progress:
+        dataset = evaluation.evaluate(
+            predictors, source, length, sequences, seed, progress=progress
+        )
+    dataset.attrs["networks"] = {each.label: each.about for each in ensembles}
+    screen = output.console()
     if out is not None:
         evaluation.save(dataset, out)
-    console = Console(file=sys.stdout, highlight=False)
-    print_regrets(console, dataset, reference)
-    _print_networks(console, ensembles)
+    screen.print(output.shortened(dataset.attrs["prior"]), style="bold")
+    screen.print(_regret_table(dataset, reference), "")
+    if ensembles:
+        screen.print(output.labelled((each.label, _describe(each)) for each in ensembles))
     if out is not None:
-        shown = printable(str(out))
-        console.print(f"{shown}: the regret of every sequence", markup=False, soft_wrap=True)
-    problems = _not_finite(dataset, ensembles)
+        screen.print(f"{printable(str(out))}: the regret of every sequence", soft_wrap=True)
+    problems = list(_not_finite(dataset, ensembles))
     for problem in problems:
         print(f"switchpoint: {problem}", file=sys.stderr)
     if problems:
         raise typer.Exit(1)
 
 
-def _rows(names: Iterable[str]) -> dict[str, Ensemble | None]:
-    """The predictors by the names they have in the results; exact ones are None here."""
+def _load(names: Iterable[str]) -> dict[str, Ensemble | None]:
+    """The predictors by their names in the results; exact ones are None here."""
     rows: dict[str, Ensemble | None] = {}
     for name in dict.fromkeys(names):
-        if name in _NAMES:
+        if name in EXACT_NAMES:
             rows[name] = None
             continue
-        label, path = split_label(name)
-        if not Path(path).exists():
-            meant = near_names(path)
-            raise ValueError(
-                f"predictor must be one of {_listed()}, a name of the zoo or the path of trained "
-                f"networks, got {name!r}{f'; {meant}' if meant else ''}"
-            )
-        for ensemble in ensembles_of(label, path):
-            if ensemble.label in rows or ensemble.label in _NAMES:
+        for ensemble in load_ensembles(name):
+            if ensemble.label in rows or ensemble.label in EXACT_NAMES:
+                path = printable(ensemble.about["path"])
                 raise ValueError(
-                    f"there is more than one predictor {ensemble.label}, give {printable(path)} "
-                    f"another name: NAME={printable(path)}"
+                    f"there is more than one predictor {ensemble.label}, give {path} another "
+                    f"name: NAME={path}"
                 )
             rows[ensemble.label] = ensemble
     return rows
 
 
-def _count(rows: dict[str, Ensemble | None]) -> int:
-    """How many predictors there are, each with a place for as many members as any has."""
-    return len(rows) * max(1 if each is None else len(each.networks) for each in rows.values())
-
-
-def _listed(more: Iterable[str] = ()) -> str:
-    return ", ".join(dict.fromkeys([*_NAMES, *more]))
-
-
-def _print_networks(console: Console, ensembles: list[Ensemble]) -> None:
-    """Print what each ensemble is made of."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold cyan", no_wrap=True)
-    for each in ensembles:
-        table.add_row(Text(each.label), Text(each.describe()))
-    if ensembles:
-        console.print(table)
-
-
-def _not_finite(dataset: xr.Dataset, ensembles: Iterable[Ensemble]) -> list[str]:
-    """A sentence for each ensemble with members whose regret is NaN or infinite."""
-    problems = []
-    for each in ensembles:
-        regret = dataset["regret"].sel(predictor=each.label).values
-        bad = [
-            m for m, row in zip(each.members, regret, strict=False) if not np.isfinite(row).all()
-        ]
-        if bad:
-            problems.append(
-                f"{each.label}: the regret of {'member' if len(bad) == 1 else 'members'} "
-                f"{', '.join(map(str, bad))} of {printable(each.path)} is not a finite number"
-            )
-    return problems
-
-
-def _priors(names: set[str], length: int, given: dict[str, Any]) -> dict[str, Prior]:
-    """The priors that the options describe, by name; no option may be left over."""
-    for parameter in PRIOR:
+def _make_priors(names: set[str], length: int, given: Mapping[str, Any]) -> dict[str, Prior]:
+    """The priors that the options describe, by name; an option of any other prior is an error."""
+    for parameter in options.PRIOR:
         owner, value = PARAMETER_OWNERS[parameter], given[parameter]
         if value is not None and owner not in names:
             raise ValueError(
@@ -177,37 +138,71 @@ def _priors(names: set[str], length: int, given: dict[str, Any]) -> dict[str, Pr
                 f"predictor here, got {value}"
             )
     return {
-        name: prior_of(
+        name: options.make_prior(
             name,
             length,
-            {key: given[key] if PARAMETER_OWNERS[key] == name else None for key in PRIOR},
+            {key: given[key] if PARAMETER_OWNERS[key] == name else None for key in options.PRIOR},
         )
         for name in sorted(names)
     }
 
 
-def _exact(name: str, source: Source, priors: dict[str, Prior]) -> Entry:
-    if name == "oracle":
-        return KTOracle
-    if name == "kt":
-        return KT(source.segment)
-    if name == _OPTIMUM:
-        return bayes_optimal(source)
-    return bayes_optimal(Source(priors[name], source.segment))
+def _regret_table(dataset: xr.Dataset, reference: str) -> Table:
+    """Regret, excess over the reference and code length of each predictor.
+
+    The numbers of an ensemble are means over its members on each sequence; if there is an
+    ensemble, further columns show how its members differ.
+    """
+    length, sequences = dataset.sizes["time"], dataset.sizes["sequence"]
+    ensembles = dataset.sizes["member"] > 1
+    headings = ["regret, bits", "error", f"excess over {reference}", "error", "bits per symbol"]
+    if ensembles:
+        headings = ["members", *headings[:-1], "lowest", "median", headings[-1]]
+    table = output.table(
+        f"{sequences:,} sequences of {length:,} symbols, seed {dataset.attrs['seed']}",
+        "predictor",
+        *headings,
+        show_edge=False,
+        collapse_padding=True,
+    )
+    present = dataset["member"] < dataset["members"]
+    totals = dataset[["regret", "code_length"]].where(present, 0).sum("member", skipna=False)
+    means = (totals / dataset["members"]).expand_dims("member")
+    summary = evaluation.summarise(means, reference).isel(member=0)
+    each = evaluation.summarise(dataset, reference)["excess"]
+    for name in dataset["predictor"].values:
+        count = int(dataset["members"].sel(predictor=name))
+        excess = each.sel(predictor=name).values[:count]
+        row = summary.sel(predictor=name)
+        numbers = [row[key] for key in ("regret", "regret_error", "excess", "excess_error")]
+        cells = [_number(number) for number in numbers]
+        if ensembles:
+            spread = [_number(excess.min()), _number(np.median(excess))]
+            cells = [str(count), *cells, *(spread if count > 1 else ["", ""])]
+        table.add_row(str(name), *cells, f"{float(row['code_length']) / length:.4f}")
+    return table
 
 
-def _evaluated(
-    predictors: dict[str, Entry], source: Source, length: int, sequences: int, seed: int
-) -> xr.Dataset:
-    """The evaluation, with its progress on a terminal."""
-    console = Console(file=sys.stderr)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("sequences", total=sequences)
-        return evaluation.evaluate(
-            predictors,
-            source,
-            length,
-            sequences,
-            seed,
-            progress=lambda done, _: bar.update(task, completed=done),
-        )
+def _number(value: Any) -> str:
+    return "-" if math.isnan(value) else f"{float(value):.3f}"
+
+
+def _describe(ensemble: Ensemble) -> str:
+    about = ensemble.about
+    trained = f"trained on {about['trained_on']}, length {about['trained_length']}"
+    diverged = f"; diverged in training, left out: {about['diverged']}" if about["diverged"] else ""
+    return f"{about['network']}; {trained}{diverged}"
+
+
+def _not_finite(dataset: xr.Dataset, ensembles: Sequence[Ensemble]) -> Iterable[str]:
+    """A sentence for each ensemble with members whose regret is NaN or infinite."""
+    for each in ensembles:
+        members = each.about["members"]
+        regret = dataset["regret"].sel(predictor=each.label).values[: len(members)]
+        finite = np.isfinite(regret).all(-1)
+        bad = [str(member) for member, fine in zip(members, finite, strict=True) if not fine]
+        if bad:
+            yield (
+                f"{each.label}: the regret of {'member' if len(bad) == 1 else 'members'} "
+                f"{', '.join(bad)} of {printable(each.about['path'])} is not a finite number"
+            )

@@ -1,78 +1,136 @@
-"""`switchpoint prior`: what a prior believes."""
+"""`switchpoint prior`: the law of a prior's segment lengths and of its number of switches."""
 
-import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import typer
-from rich.console import Console
+from jaxtyping import Float, Int
+from rich.table import Table
 
-from switchpoint.cli import options
-from switchpoint.cli.config_options import PRIOR, prior_of, with_options
-from switchpoint.cli.files import check_output
-from switchpoint.cli.law_tables import print_count_law, print_length_law
-from switchpoint.cli.laws import length_law
-from switchpoint.cli.pictures import PICTURE_SUFFIXES, write_picture
-from switchpoint.cli.summary import shortened
-from switchpoint.priors import PTW, Prior
+from switchpoint.cli import config_options as options
+from switchpoint.cli import output
+from switchpoint.priors import PRIOR_NAMES, PTW, Prior
 
-LONGEST_TABLE = 4096
-"""The longest sequence whose exact statistics this command takes on: their table is n x n."""
+MAX_LENGTH = 4096
+"""The longest sequence that this command computes exact statistics for: their table is n x n."""
+
+_FEW = 16
+_BAR_WIDTH = 24
+_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-@with_options(*PRIOR)
+@options.with_options(*options.PRIOR)
 def prior(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="ptw, lin, regular, uniform, geometric or renewal."),
-    ],
-    length: Annotated[int, typer.Option(help="The length of the sequence.")] = 256,
-    start: Annotated[int, typer.Option(help="Where the segment starts, from 0.")] = 0,
-    plot: options.Plot = None,
+    name: str = typer.Argument(metavar="NAME", help=f"One of {', '.join(PRIOR_NAMES)}."),
+    length: int = typer.Option(256, help="The length of the sequence."),
+    start: int = typer.Option(0, help="Where the segment starts, from 0."),
+    plot: Path | None = options.PLOT,
     **given: Any,
 ) -> None:
-    """Show what a prior believes: how long segments last, and how many switches there are.
+    """Show the segment lengths and the number of switches that a prior expects.
 
     For example:
 
         switchpoint prior ptw --length 256 --start 64 --plot ptw.png
     """
-    law = prior_of(name, length, given)
-    if length > LONGEST_TABLE:
-        raise ValueError(f"length must be at most {LONGEST_TABLE} for exact tables, got {length}")
+    law = options.make_prior(name, length, given)
+    if length > MAX_LENGTH:
+        raise ValueError(f"length must be at most {MAX_LENGTH} for exact tables, got {length}")
     if not 0 <= start < length:
         raise ValueError(f"start must be from 0 to {length - 1}, got {start}")
-    check_output(plot, "plot", PICTURE_SUFFIXES)
-    counts = law.switch_count_law(length)
+    output.check_output(plot, "plot", output.PICTURE_SUFFIXES)
+    counts = law.switch_count_pmf(length)
+    # All lengths that a segment can have, if they fit in a table.
+    longest = law.max_length
+    longest = length if longest is None or longest > MAX_LENGTH else longest
     if plot is not None:
-        _draw(plot, law, length, start, counts)
-    console = Console(file=sys.stdout, highlight=False)
-    console.print(shortened(repr(law)), style="bold", markup=False)
-    print_length_law(console, length_law(law, start, _longest_shown(law, length)), start)
-    print_count_law(console, counts, length)
+        output.write_picture(plot, _figure(law, length, start, longest, counts))
+    output.console().print(output.shortened(repr(law)), style="bold")
+    lengths = length_law(law, start, longest)
+    rows = [(r, *(column[r - 1] for column in lengths)) for r in shown_lengths(lengths)]
+    headings = ("r", "P(L = r)", "P(L >= r)", "hazard")
+    title = f"length r of a segment from start {start}"
+    output.console().print(_bar_table(title, headings, rows, lengths.pmf.max()))
+    window = likely_counts(counts)
+    fewer, more = counts[: window[0]].sum(), counts[window[-1] + 1 :].sum()
+    rows = [(f"< {window[0]}", fewer)] if fewer > 0 else []
+    rows += [(int(k), counts[k]) for k in window]
+    rows += [(f"> {window[-1]}", more)] if more > 0 else []
+    title = f"switches k in {length} symbols, {np.arange(len(counts)) @ counts:.4g} expected"
+    output.console().print(_bar_table(title, ("k", "P(k)"), rows, counts.max()))
 
 
-def _draw(path: Path, prior: Prior, length: int, start: int, counts: np.ndarray) -> None:
-    from switchpoint.figures import prior_figure  # only pictures pay for Matplotlib
+class LengthLaw(NamedTuple):
+    """The law of a segment's length r given its start, at r = 1, 2, ..."""
 
-    longest = _longest_shown(prior, length)
+    pmf: Float[np.ndarray, " lengths"]
+    """P(L = r | start)."""
+    at_least: Float[np.ndarray, " lengths"]
+    """P(L >= r | start)."""
+    hazard: Float[np.ndarray, " lengths"]
+    """P(L = r | start, L >= r)."""
+
+
+def length_law(prior: Prior, start: int, longest: int) -> LengthLaw:
+    """The law of the length of a segment that starts at `start`, up to `longest`, in float64."""
+    with jax.enable_x64(True):
+        lengths = jnp.arange(1, min(longest, prior.max_length or longest) + 1, dtype=jnp.int32)
+        starts = jnp.full_like(lengths, start)
+        return LengthLaw(
+            pmf=np.exp(np.asarray(prior.log_pmf(starts, lengths))),
+            at_least=np.exp(np.asarray(prior.log_survival(starts, lengths - 1))),
+            hazard=np.asarray(prior.hazard_after(starts, lengths)),
+        )
+
+
+def shown_lengths(law: LengthLaw) -> list[int]:
+    """All possible lengths if they are few; otherwise powers of two, the support and the last."""
+    count = int(np.count_nonzero(law.at_least))
+    if count <= _FEW:
+        return list(range(1, count + 1))
+    support = np.flatnonzero(law.pmf) + 1
+    few = support.tolist() if len(support) <= _FEW else []
+    return sorted({2**k for k in range(count.bit_length())} | {count, *few})
+
+
+def likely_counts(pmf: Float[np.ndarray, " count"], width: int = 10) -> Int[np.ndarray, " window"]:
+    """The up to `width` consecutive counts of most probability; none of 0 at either end."""
+    sums = np.convolve(pmf, np.ones(min(width, len(pmf))), mode="valid")
+    window = np.arange(min(width, len(pmf))) + int(np.argmax(sums))
+    inside = np.flatnonzero(pmf[window])
+    return window[inside[0] : inside[-1] + 1]
+
+
+def _bar_table(
+    title: str, headings: Sequence[str], rows: Iterable[tuple[Any, ...]], highest: float
+) -> Table:
+    """Rows of a label and numbers; the first number of a row is also drawn as a bar."""
+    table = output.table(title, *headings, "", texts=0)
+    table.columns[-1].justify = "left"
+    for label, *numbers in rows:
+        share = numbers[0] / highest if isinstance(label, int) and highest else 0.0
+        full, eighths = divmod(round(8 * _BAR_WIDTH * share), 8)
+        bar = ("█" * full + _EIGHTHS[eighths]).rstrip()
+        if output.console().options.ascii_only:
+            bar = "#" * round(_BAR_WIDTH * share)
+        table.add_row(str(label), *(f"{number:.4g}" for number in numbers), bar)
+    return table
+
+
+def _figure(prior: Prior, length: int, start: int, longest: int, counts: np.ndarray) -> Any:
+    from switchpoint.figures import prior_figure  # imports Matplotlib
+
     starts = [start]
-    if isinstance(prior, PTW):  # whose law alone depends on where the segment starts
+    if isinstance(prior, PTW):  # the only prior whose law depends on the start
         midpoints = [2 ** (prior.depth - k) for k in range(1, min(prior.depth, 3) + 1)]
         starts = list(dict.fromkeys([start, 0, *(s for s in midpoints if s < length)]))
-    write_picture(
-        path,
-        prior_figure(
-            length_laws={f"start {s}": length_law(prior, s, longest).pmf for s in starts},
-            switch_probability=prior.switch_probability(length),
-            count_law=counts,
-            title=shortened(repr(prior)),
-        ),
+    return prior_figure(
+        length_laws={f"start {s}": length_law(prior, s, longest).pmf for s in starts},
+        switch_probability=prior.switch_probability(length),
+        count_law=counts,
+        title=output.shortened(repr(prior)),
     )
-
-
-def _longest_shown(prior: Prior, length: int) -> int:
-    """All lengths a segment can have, where that is a table of decent size."""
-    longest = prior.max_length
-    return longest if longest is not None and longest <= LONGEST_TABLE else length

@@ -1,13 +1,59 @@
-"""The standard streams of a process, and its end."""
+"""The process of a command: its compilation cache, its standard streams, and its end."""
 
 import os
 import sys
+import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+MAX_CACHE_BYTES = 2**29
+"""How large the compilation cache may be when a command starts; the oldest programs go first."""
+
+_CACHE_SETTING = "JAX_COMPILATION_CACHE_DIR"
+
+
+def use_compilation_cache() -> None:
+    """Let JAX keep compiled programs in the user's cache directory.
+
+    Does nothing if JAX is already imported, if the user has set a directory for it, or if no
+    directory is writable.
+    """
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", "")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if not os.path.isabs(base) or _CACHE_SETTING in os.environ or "jax" in sys.modules:
+        return
+    directory = Path(base, "switchpoint", "jax")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        shrink_cache(directory)
+    except OSError:
+        return
+    if not os.access(directory, os.W_OK):
+        return
+    os.environ[_CACHE_SETTING] = str(directory)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    # A damaged entry, or a full disk, costs the time of a compilation and nothing else.
+    warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation")
+
+
+def shrink_cache(directory: Path) -> None:
+    """Remove empty files, and the oldest until the rest fit in `MAX_CACHE_BYTES`."""
+    # JAX's own limit needs a package that may be missing, and a lock that others may hold.
+    found = [(path.stat(), path) for path in directory.rglob("*") if path.is_file()]
+    total = sum(stat.st_size for stat, _ in found)
+    for stat, path in sorted(found, key=lambda each: each[0].st_mtime):
+        if total > MAX_CACHE_BYTES or stat.st_size == 0:
+            path.unlink(missing_ok=True)
+            total -= stat.st_size
 
 
 class _Unbreakable:
-    """Standard error, which nobody has to read: what cannot be written to it is dropped."""
+    """Standard error that may lose its reader: what cannot be written is dropped."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -19,32 +65,41 @@ class _Unbreakable:
         try:
             self._stream.write(text)
         except OSError:
-            drop_output(self._stream)
+            _flush_or_drop(self._stream)
         return len(text)
 
     def flush(self) -> None:
-        drop_output(self._stream)
+        _flush_or_drop(self._stream)
 
 
 def open_streams() -> None:
-    """Make the standard streams fit for use: a closed one becomes the null device.
+    """Make the standard streams usable: a closed one becomes the null device.
 
-    Else the next file that is opened would take its place, and get what others write to it.
+    Otherwise the next file to be opened would take its number, and receive its output.
     """
-    for handle, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
-            if null != handle:
-                os.dup2(null, handle)
+            if null != number:
+                os.dup2(null, number)
                 os.close(null)
-            setattr(sys, name, os.fdopen(handle, mode, encoding="utf-8"))
-    for stream in (sys.stdout, sys.stderr):  # a character that it has no code for ends no command
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):  # a character outside its encoding is no error
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.stderr = _Unbreakable(sys.stderr)
 
 
-def drop_output(stream: Any) -> None:
-    """Write what the stream holds, or drop it and all that follows where nobody takes it."""
+def finish(status: int) -> None:
+    """Flush the streams; after a signal, end the process now, since JAX's threads may be busy."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            _flush_or_drop(stream)
+    if status > 128:
+        os._exit(status)
+
+
+def _flush_or_drop(stream: Any) -> None:
+    """Flush a stream; if that fails, send this and all later output to the null device."""
     try:
         stream.flush()
     except OSError:
@@ -52,11 +107,3 @@ def drop_output(stream: Any) -> None:
         os.dup2(null, stream.fileno())
         os.close(null)
         stream.flush()
-
-
-def leave(status: int) -> None:
-    """End the process now, without the interpreter's own end: JAX's threads may be at work."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            drop_output(stream)
-    os._exit(status)

@@ -1,129 +1,106 @@
 """`switchpoint sample`: sequences from a source."""
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, BinaryIO
 
 import jax
 import numpy as np
 import typer
-from rich.console import Console
 
 from switchpoint import __version__, _checks
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint._text import printable
-from switchpoint.cli import options
-from switchpoint.cli.check_cost import PIECE, check_sample, rows_at_once
-from switchpoint.cli.config_options import PRIOR, SEGMENT, prior_of, segment_model, with_options
-from switchpoint.cli.files import check_output
+from switchpoint.cli import check_cost, output
+from switchpoint.cli import config_options as options
 from switchpoint.cli.sequence_io import SAMPLE_COLUMNS
 from switchpoint.sources import Source
 
 
-class _Piece(NamedTuple):
-    """Some of the sequences, on the host."""
-
-    start: int
-    """The number of the first of them."""
-    symbols: np.ndarray
-    probs: np.ndarray
-    switches: np.ndarray
-
-
-@with_options(*PRIOR, *SEGMENT)
+@options.with_options(*options.PRIOR, *options.SEGMENT)
 def sample(
-    prior: options.PriorName = "ptw",
-    length: Annotated[int, typer.Option(help="How many symbols each sequence has.")] = 256,
-    batch: Annotated[
-        int,
-        typer.Option(
-            help="How many sequences. Where batch x length x alphabet is above "
-            f"{PIECE:,}, they are drawn in pieces, each with a key of its own."
-        ),
-    ] = 1,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same sequences.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write symbols, true probabilities and switches there (.npz or .csv). "
-            "Without it the symbols are printed.",
-        ),
-    ] = None,
+    prior: str = typer.Option("ptw", help=f"{options.PRIOR_HELP}."),
+    length: int = options.LENGTH,
+    batch: int = typer.Option(
+        1,
+        help="The number of sequences. If batch x length x alphabet is above "
+        f"{check_cost.PIECE:,}, they are drawn in pieces, each with its own key.",
+    ),
+    seed: int = options.SEED,
+    out: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="Write symbols, true probabilities and switches to this file (.npz or .csv). If not "
+        "given, the symbols are printed.",
+    ),
     **given: Any,
 ) -> None:
-    """Draw sequences whose statistics switch, and what no predictor is told of them.
+    """Draw sequences from a source, with their true probabilities and switching points.
 
     For example:
 
         switchpoint sample --prior ptw --length 256 --batch 10 --out draws.npz
     """
-    check_output(out, "out", (".npz", ".csv"))
+    output.check_output(out, "out", (".npz", ".csv"))
     _checks.positive_int("batch", batch)
     _checks.positive_int("length", length)
     _checks.seed(seed)
-    segment = segment_model(given)
-    alphabet = segment.alphabet
-    whole = out is not None and out.suffix.lower() == ".npz"
-    check_sample(batch, length, alphabet, kept=whole)
-    law = prior_of(prior, length, given)
-    pieces = _drawn(Source(law, segment), seed, batch, length)
+    segment = options.segment_model(given)
+    npz = out is not None and out.suffix.lower() == ".npz"
+    check_cost.check_sample(batch, length, segment.alphabet, in_memory=npz)
+    source = Source(options.make_prior(prior, length, given), segment)
+    pieces = _draw(source, seed, batch, length)
     if out is None:
-        separator = "" if alphabet <= 10 else " "
-        for draw in pieces:
-            for row in draw.symbols.tolist():
+        separator = "" if segment.alphabet <= 10 else " "
+        for piece in pieces:
+            for row in piece["symbols"].tolist():
                 print(separator.join(map(str, row)))
         return
-    if whole:
-        description = {
-            "prior": repr(law),
-            "segment": repr(segment),
-            "seed": seed,
-            "version": __version__,
-        }
-        _write_npz(out, list(pieces), json.dumps(description))
-    else:
-        with replacing(out) as file:
-            file.writelines(line.encode() for line in _csv_lines(pieces, alphabet))
-    Console(file=sys.stdout, highlight=False, soft_wrap=True).print(
-        f"{printable(str(out))}: {batch} x {length} symbols from {law!r}, {segment!r}, seed {seed}",
-        markup=False,
-    )
+    about = {"prior": repr(source.prior), "segment": repr(segment), "seed": seed}
+    with atomic_write(out) as file:
+        if npz:
+            drawn = list(pieces)
+            arrays: Any = {
+                name: np.concatenate([each[name] for each in drawn]) for name in drawn[0]
+            }
+            arrays["description"] = np.asarray(json.dumps({**about, "version": __version__}))
+            np.savez_compressed(file, **arrays)
+        else:
+            _write_csv(file, pieces)
+    what = f"{batch} x {length} symbols from {source.prior!r}, {segment!r}, seed {seed}"
+    output.console().print(f"{printable(str(out))}: {what}", soft_wrap=True)
 
 
-def _drawn(source: Source, seed: int, batch: int, length: int) -> Iterator[_Piece]:
-    """All sequences in one piece, or in pieces of one size where they are too many for that.
+def _draw(source: Source, seed: int, batch: int, length: int) -> Iterator[dict[str, np.ndarray]]:
+    """All sequences in one piece, or in pieces of equal size if they are too many for that.
 
-    Piece i is drawn whole with the key fold_in(key(seed), i), and the last is cut after the draw.
+    Piece i is drawn whole with the key fold_in(key(seed), i); the last is cut after the draw.
     """
-    key, rows = jax.random.key(seed), rows_at_once(batch, length, source.segment.alphabet)
+    key, rows = jax.random.key(seed), check_cost.piece_size(batch, length, source.segment.alphabet)
     for index, start in enumerate(range(0, batch, rows)):
-        own = key if rows == batch else jax.random.fold_in(key, index)
-        draw, count = source.sample(own, rows, length), min(rows, batch - start)
-        yield _Piece(
-            start,
-            *(np.asarray(leaf)[:count] for leaf in (draw.symbols, draw.probs, draw.switches)),
-        )
+        draw = source.sample(key if rows == batch else jax.random.fold_in(key, index), rows, length)
+        arrays = {"symbols": draw.symbols, "probs": draw.probs, "switches": draw.switches}
+        yield {name: np.asarray(each)[: batch - start] for name, each in arrays.items()}
 
 
-def _write_npz(path: Path, pieces: Sequence[_Piece], description: str) -> None:
-    with replacing(path) as file:
-        np.savez_compressed(
-            file,
-            symbols=np.concatenate([piece.symbols for piece in pieces]),
-            probs=np.concatenate([piece.probs for piece in pieces]),
-            switches=np.concatenate([piece.switches for piece in pieces]),
-            description=np.asarray(description),
-        )
+def _write_csv(file: BinaryIO, pieces: Iterable[dict[str, np.ndarray]]) -> None:
+    """Write a table with a line for each symbol."""
+    import pandas as pd
 
-
-def _csv_lines(pieces: Iterable[_Piece], alphabet: int) -> Iterator[str]:
-    yield ",".join([*SAMPLE_COLUMNS, *(f"p{k}" for k in range(alphabet))]) + "\n"
+    first = 0
     for piece in pieces:
-        for (row, time), symbol in np.ndenumerate(piece.symbols):
-            # str of a NumPy float is the shortest text that reads back as the same float.
-            here = ",".join(map(str, piece.probs[row, time]))
-            switch = int(piece.switches[row, time])
-            yield f"{piece.start + row},{time},{symbol},{switch},{here}\n"
+        rows, length, alphabet = piece["probs"].shape
+        table = pd.DataFrame(
+            piece["probs"].reshape(-1, alphabet), columns=[f"p{k}" for k in range(alphabet)]
+        )
+        columns = (
+            np.repeat(np.arange(first, first + rows, dtype=np.int32), length),
+            np.tile(np.arange(length, dtype=np.int32), rows),
+            piece["symbols"].ravel(),
+            piece["switches"].ravel().astype(np.int8),
+        )
+        for index, (name, values) in enumerate(zip(SAMPLE_COLUMNS, columns, strict=True)):
+            table.insert(index, name, values)
+        table.to_csv(file, mode="wb", index=False, header=first == 0, lineterminator="\n")
+        first += rows

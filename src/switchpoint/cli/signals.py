@@ -1,39 +1,35 @@
 """The signals that stop a command."""
 
-# Little is imported here: a signal that comes before `listen` is a traceback of Python's.
+# Few imports: a signal that arrives before `listen` prints a traceback.
 import os
 import signal
 import sys
 from contextlib import suppress
 
-_STOPPING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_DESCRIPTIONS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class Signals:
     """What SIGINT and SIGTERM do to a command.
 
-    While modules are imported there is nothing to save, and a half-imported module may turn an
-    exception into anything: the process ends at once. From `unwind` on, the first signal raises
-    a `KeyboardInterrupt`, so that files and the terminal are put in order; the others do nothing.
+    During imports there is nothing to save, and a half-imported module may turn an exception
+    into anything: the process ends immediately. Once `unwinds` is set, the first signal raises
+    a `KeyboardInterrupt`, so that files and the terminal are restored; later ones are ignored.
     """
 
     received: int | None = None
-    _unwinds = False
+    unwinds = False
 
     def listen(self) -> None:
-        """Take the signals from here on; one that is ignored stays ignored."""
-        for number in _STOPPING:
+        """Handle the signals from now on, except those that were ignored (nohup, background)."""
+        for number in _DESCRIPTIONS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 signal.signal(number, self._receive)
         sys.unraisablehook = self._unraisable
 
-    def unwind(self) -> None:
-        """From here on a signal raises `KeyboardInterrupt`."""
-        self._unwinds = True
-
     def ignore(self) -> None:
-        """The command is over, and only the interpreter has to end."""
-        for number in _STOPPING:
+        """The command has finished: ignore signals until the interpreter exits."""
+        for number in _DESCRIPTIONS:
             if signal.getsignal(number) == self._receive:
                 signal.signal(number, signal.SIG_IGN)
 
@@ -45,20 +41,20 @@ class Signals:
     @property
     def description(self) -> str:
         """What happened to a command that was stopped."""
-        return _STOPPING[signal.Signals(self.received or signal.SIGINT)]
+        return _DESCRIPTIONS[signal.Signals(self.received or signal.SIGINT)]
 
     def _receive(self, number: int, _: object) -> None:
         if self.received is not None:
             return
         self.received = number
-        if not self._unwinds:
-            with suppress(OSError):  # not `print`: the signal may have come in the middle of one
+        if not self.unwinds:
+            with suppress(OSError):  # not `print`: the signal may have interrupted one
                 os.write(2, f"switchpoint: {self.description}\n".encode())
             os._exit(self.status)
         raise KeyboardInterrupt
 
     def _unraisable(self, event: "sys.UnraisableHookArgs") -> None:
-        """An interrupt inside a destructor is lost there: let it come again, a little later."""
+        """An interrupt inside a destructor is lost: raise it again a little later."""
         if self.received is not None and issubclass(event.exc_type, KeyboardInterrupt):
             import threading
 

@@ -2,21 +2,18 @@
 
 import math
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import equinox as eqx
 import jax
 import typer
-from rich import box
-from rich.console import Console
-from rich.panel import Panel
 from rich.table import Table
-from rich.text import Text
 
 from switchpoint import _checks, training
+from switchpoint.cli import output
 from switchpoint.cli.config_options import EVERY, given_settings, with_options
-from switchpoint.cli.summary import shortened
 from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.training.config import Member, TrainConfig, read_toml
 from switchpoint.training.fields import one_of
@@ -27,58 +24,46 @@ from switchpoint.training.progress import Warnings, progress_for
 @with_options(*EVERY)
 def train(
     *,
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            file_okay=False,
-            help="The directory of the run; one that was interrupted is continued.",
-        ),
-    ],
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A TOML file of settings, such as learning_rate = 0.01; what is given here as an "
-            "option wins over it.",
-        ),
-    ] = None,
-    kernels: Annotated[
-        str,
-        typer.Option(
-            metavar="BACKEND",
-            help="The backend: fused (GPU kernels, for the networks that have them; on a CPU they "
-            "are interpreted, which is slow), plain (JAX alone), or auto: fused on a GPU, plain "
-            "elsewhere. Predictions agree to about 0.002; checkpoints are the same, so that a run "
-            "may be continued on another backend.",
-        ),
-    ] = "auto",
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Stop after this much time, with the networks as they are then; the same command "
-            "goes on later. The learning rate follows the schedule of all steps nevertheless.",
-        ),
-    ] = None,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write events for TensorBoard as well.")
-    ] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet",
-            help="Print nothing but the path of the trained networks, and warnings of damaged "
-            "files.",
-        ),
-    ] = False,
+    out: Path = typer.Option(
+        metavar="DIR",
+        file_okay=False,
+        help="The directory of the run; an interrupted run is continued.",
+    ),
+    config: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="A TOML file of settings, such as learning_rate = 0.01; options on the command line "
+        "take precedence.",
+    ),
+    kernels: str = typer.Option(
+        "auto",
+        metavar="BACKEND",
+        help="The backend: fused (GPU kernels, for the networks that have them; on a CPU they "
+        "are interpreted, which is slow), plain (JAX alone), or auto: fused on a GPU, plain "
+        "elsewhere. Predictions agree to about 0.002; checkpoints are the same, so that a run "
+        "may be continued on another backend.",
+    ),
+    minutes: float | None = typer.Option(
+        None,
+        metavar="NUMBER",
+        help="Stop after this time and write the networks as they are; the same command continues "
+        "the run. The learning rate still follows the schedule of all steps.",
+    ),
+    tensorboard: bool = typer.Option(
+        False, "--tensorboard", help="Also write events for TensorBoard."
+    ),
+    quiet: bool = typer.Option(
+        False,
+        "--quiet",
+        help="Print only the path of the trained networks, and warnings about damaged files.",
+    ),
     **settings: Any,
 ) -> None:
-    """Train networks to predict a source, and measure how far from its Bayes optimum they end.
+    """Train networks to predict a source, and measure their excess regret over its optimum.
 
-    One program trains all members: a network for each prior, learning rate and seed. What is
-    not given follows the paper or, where the default is by model, a recipe that works for the
-    model. The same command with the same --out continues a run that was stopped.
+    One program trains all members: a network for each prior, learning rate and seed. Defaults are
+    those of the paper or, where the help says by model, of the model's recipe. The same command
+    with the same --out continues a run that was stopped.
 
     For example:
 
@@ -89,8 +74,8 @@ def train(
     minutes = None if minutes is None else _checks.positive_float("minutes", minutes)
     given = given_settings(settings)
     plan = TrainConfig(**given) if config is None else read_toml(config, **given)
-    console = Console(file=sys.stdout, highlight=False, quiet=quiet)
-    _print_plan(console, plan, out)
+    screen = output.console(quiet=quiet)
+    screen.print(output.panel("switchpoint train", _plan_lines(plan, out)))
     run = training.train(
         plan,
         out=out,
@@ -99,67 +84,52 @@ def train(
         tensorboard=tensorboard,
         kernels=kernels,
     )
-    _print_results(console, plan, run.members, run.reports[-1])
+    screen.print(_results_table(plan, run.members, run.reports[-1]))
     count = len(run.members)
     networks = "the trained network" if count == 1 else f"the {count} trained networks"
     print(run.path if quiet else f"{run.path}: {networks}")
 
 
-def _print_plan(console: Console, plan: TrainConfig, out: Path) -> None:
-    """Print what will be trained on what, and where it goes."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold cyan", no_wrap=True)
-    table.add_column()
+def _plan_lines(plan: TrainConfig, out: Path) -> Iterator[tuple[str, str]]:
+    """What will be trained on what, and where it goes."""
     shapes = eqx.filter_eval_shape(plan.network, jax.random.key(0))
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
     details = [f"{name} {value}" for name, value in plan.options().items() if value is not None]
-    table.add_row("network", Text(f"{', '.join([plan.model, *details])}; {count:,} parameters"))
+    yield "network", f"{', '.join([plan.model, *details])}; {count:,} parameters"
     for prior in plan.prior:
         source = plan.source(prior)
-        table.add_row("source", Text(f"{shortened(repr(source.prior))}, {source.segment!r}"))
-    seeds = f"seed {plan.first_seed}" + (
-        f" to {plan.first_seed + plan.seeds - 1}" if plan.seeds > 1 else ""
-    )
+        yield "source", f"{output.shortened(repr(source.prior))}, {source.segment!r}"
+    last = f" to {plan.first_seed + plan.seeds - 1}" if plan.seeds > 1 else ""
     rates = ", ".join(f"{rate:g}" for rate in plan.learning_rate)
-    table.add_row("members", Text(f"{len(plan.members())}: {seeds}, learning rate {rates}"))
-    lengths = str(plan.length) if plan.min_length is None else f"{plan.min_length} to {plan.length}"
-    table.add_row(
-        "training", Text(f"{plan.steps:,} steps of {plan.batch} sequences of {lengths} symbols")
+    yield (
+        "members",
+        f"{len(plan.members())}: seed {plan.first_seed}{last}, learning rate {rates}",
     )
-    rate = f"{plan.schedule} rate after {plan.warmup} steps of warm-up"
-    table.add_row("", Text(f"{rate}, gradients clipped to {plan.clip_norm:g}"))
+    lengths = str(plan.length) if plan.min_length is None else f"{plan.min_length} to {plan.length}"
+    yield "training", f"{plan.steps:,} steps of {plan.batch} sequences of {lengths} symbols"
+    yield (
+        "",
+        f"{plan.schedule} rate after {plan.warmup} steps of warm-up, clip norm {plan.clip_norm:g}",
+    )
     if plan.tbptt_length is not None:
-        table.add_row("", Text(f"gradients cut after every {plan.tbptt_length} symbols"))
-    table.add_row("directory", Text(str(out)))
-    console.print(Panel(table, title="switchpoint train", expand=False, border_style="dim"))
+        yield "", f"gradients cut after every {plan.tbptt_length} symbols"
+    yield "directory", str(out)
 
 
-def _print_results(
-    console: Console, plan: TrainConfig, members: tuple[Member, ...], report: EvalRecord
-) -> None:
-    """Print how far each member ended from the Bayes optimum."""
+def _results_table(plan: TrainConfig, members: tuple[Member, ...], report: EvalRecord) -> Table:
+    """How far each member is from the Bayes optimum at the end."""
     unfinished = report.step < plan.steps
     done = f"{report.step:,} of {plan.steps:,}" if unfinished else f"{report.step:,}"
-    table = Table(
-        title=f"Excess over the Bayes optimum in bits per sequence, after {done} steps",
+    table = output.table(
+        f"Excess over the Bayes optimum in bits per sequence, after {done} steps",
+        *("prior", "learning rate", "seed", "excess, bits", "error", "loss, bits/symbol"),
         caption=f"measured on {plan.validation:,} sequences of {plan.length:,} symbols",
-        title_justify="left",
         caption_justify="left",
-        title_style="cyan",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
     )
-    table.add_column("prior")
-    for heading in ("learning rate", "seed", "excess, bits", "error", "loss, bits/symbol"):
-        table.add_column(heading, justify="right")
     for member in members:
-        frozen = member.index in report.frozen
-        table.add_row(
-            member.prior,
-            f"{member.learning_rate:g}",
-            str(member.seed),
-            "frozen" if frozen else f"{report.excess[member.index]:.3f}",
-            "-" if frozen else f"{report.excess_error[member.index]:.3f}",
-            "-" if frozen else f"{report.loss[member.index]:.4f}",
-        )
-    console.print(table)
+        cells = ["frozen", "-", "-"]
+        if member.index not in report.frozen:
+            excess, error = report.excess[member.index], report.excess_error[member.index]
+            cells = [f"{excess:.3f}", f"{error:.3f}", f"{report.loss[member.index]:.4f}"]
+        table.add_row(member.prior, f"{member.learning_rate:g}", str(member.seed), *cells)
+    return table

@@ -1,196 +1,130 @@
-"""`switchpoint zoo` and `switchpoint verify`: the networks of the zoo, and whether they hold."""
+"""`switchpoint zoo` and `switchpoint verify`: the networks of the zoo, and a check of each."""
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.progress import Progress, TaskID
-from rich.table import Table
 from rich.text import Text
 
 from switchpoint import _checks
 from switchpoint._text import printable
-from switchpoint.priors import LIN, PTW, Prior, RandomUniform, RegularPeriodic
+from switchpoint.cli import output
 from switchpoint.zoo import NAMES, Check, Zoo
 from switchpoint.zoo import verify as check
 from switchpoint.zoo.scoring import source_of, whole_blocks
 
-Directory = Annotated[
-    Path | None,
-    typer.Option(
-        "--zoo",
-        metavar="DIR",
-        file_okay=False,
-        help="The directory of another zoo than the one that comes with the package.",
-    ),
-]
+_DIRECTORY: Any = typer.Option(
+    None,
+    "--zoo",
+    metavar="DIR",
+    file_okay=False,
+    help="The directory of another zoo than the one that comes with the package.",
+)
 
 
-def zoo(directory: Directory = None) -> None:
-    """Show the trained networks that come with the package.
+def zoo(directory: Path | None = _DIRECTORY) -> None:
+    """List the trained networks that come with the package.
 
     Each can be used by its name wherever a trained network can: `sp.load("lstm-ptw")`,
-    `switchpoint predict FILE --model lstm-ptw`, `switchpoint evaluate lstm-ptw`. Excess is the
-    regret of a whole sequence in bits beyond that of the exact optimum, with its standard error,
-    on test sequences of the source that the network was trained on.
+    `switchpoint predict FILE --model lstm-ptw`, `switchpoint evaluate lstm-ptw`. The excess is
+    the regret of a whole sequence beyond that of the exact optimum, in bits, with its standard
+    error, on test sequences of the source that the network was trained on.
     """
-    found = _opened(directory)
-    console = Console(file=sys.stdout, highlight=False)
-    names = found.names()
-    table = _table("Networks of the zoo")
-    table.add_column("name", no_wrap=True)
-    table.add_column("source", overflow="fold")
-    for heading in ("parameters", "excess, bits", "MiB"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name in names:
+    found = _open(directory)
+    headings = ("name", "prior", "parameters", "excess, bits", "MiB")
+    table = output.table("Networks of the zoo", *headings, texts=2)
+    for name in found.names():
         card = found.card(name)
-        test, size = card["test"], found.entries[name].size
-        table.add_row(
-            Text(name),
-            Text(_source(source_of(card).prior)),
-            f"{found.parameters(name):,}",
-            _with_error(test["excess"], test["excess_error"]),
-            f"{size / 2**20:.2f}",
-        )
-    console.print(table)
-    total = sum(found.entries[name].size for name in names)
-    console.print(f"{len(names)} of {len(NAMES)} networks, {total / 2**20:.1f} MiB in all")
+        excess = f"{card['test']['excess']:.4f} ± {card['test']['excess_error']:.4f}"
+        size = f"{found.entries[name].size / 2**20:.2f}"
+        prior = repr(source_of(card).prior)
+        table.add_row(name, prior, f"{found.parameters(name):,}", excess, size)
+    total = sum(found.entries[name].size for name in found.names()) / 2**20
+    output.console().print(table)
+    output.console().print(f"{len(found.names())} of {len(NAMES)} networks, {total:.1f} MiB in all")
 
 
 def verify(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Networks of the zoo; all of them if not given."),
-    ] = None,
-    sequences: Annotated[
-        int,
-        typer.Option(
-            help="How many of the test sequences on its card each network is measured on, a "
-            "multiple of 50."
-        ),
-    ] = 500,
-    directory: Directory = None,
+    names: list[str] | None = typer.Argument(
+        None, metavar="NAME", help="Networks of the zoo; all of them if not given."
+    ),
+    sequences: int = typer.Option(
+        500,
+        help="How many of the test sequences on its card each network is measured on, a multiple "
+        "of 50.",
+    ),
+    directory: Path | None = _DIRECTORY,
 ) -> None:
     """Measure networks of the zoo on this machine, and compare with the numbers on their cards.
 
     A network passes if its excess regret differs from the number on its card, for the same
-    sequences, by no more than the tolerance there. The exit status is 1 if any fails. With 500
-    sequences all twenty take a few minutes on two cores.
+    sequences, by no more than the tolerance on the card. The exit status is 1 if any fails. With
+    500 sequences all twenty take a few minutes on two cores.
 
     For example:
 
         switchpoint verify lstm-ptw transformer-lin --sequences 2000
     """
-    found = _opened(directory)
+    found = _open(directory)
     whole_blocks(_checks.positive_int("sequences", sequences))
     wanted = list(dict.fromkeys(names or found.names()))
     for name in wanted:
-        if name not in found.entries:
-            found.path(name)  # says why not
-        _check_sequences(found, name, sequences)
-    results = _checked(found, wanted, sequences)
-    table = _table(f"Excess regret in bits, on {sequences:,} sequences")
-    table.add_column("name", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for heading in ("on its card", "measured here", "difference", "allowed"):
-        table.add_column(heading, justify="right", overflow="fold")
+        _check_request(found, name, sequences)
+    results: dict[str, Check | str] = {}
+    for name in wanted:
+        with output.progress_bar(name, sequences) as progress:
+            try:
+                results[name] = check(found, name, sequences, progress)
+            except ValueError as error:
+                results[name] = str(error)
+        if not sys.stderr.isatty():
+            print(f"{name}: {_verdict(results[name])}", file=sys.stderr, flush=True)
+    headings = ("name", "", "on its card", "measured here", "difference", "allowed")
+    table = output.table(f"Excess regret in bits, on {sequences:,} sequences", *headings, texts=2)
     for name, result in results.items():
-        table.add_row(Text(name), *_cells(result))
-    console = Console(file=sys.stdout, highlight=False)
-    console.print(table)
+        verdict, numbers = _verdict(result), ["-"] * 4
+        if isinstance(result, Check):
+            difference = f"{result.measured - result.claimed:+.4f}"
+            numbers = [f"{result.claimed:.4f}", f"{result.measured:.4f}", difference]
+            numbers.append(f"{result.allowed:.4f}")
+        table.add_row(name, Text(verdict, "green" if verdict == "pass" else "red"), *numbers)
+    screen = output.console()
+    screen.print(table)
     for each in results.values():
         if isinstance(each, str):
-            console.print(printable(each), markup=False, soft_wrap=True)
-    failed = [n for n, each in results.items() if _verdict(each) == "fail"]
+            screen.print(printable(each), soft_wrap=True)
+    failed = [name for name, each in results.items() if _verdict(each) == "fail"]
     if failed:
-        console.print(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}", markup=False)
+        screen.print(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}")
         raise typer.Exit(1)
-    console.print(f"all {len(results)} passed" if len(results) > 1 else "passed")
+    screen.print(f"all {len(results)} passed" if len(results) > 1 else "passed")
 
 
-def _opened(directory: Path | None) -> Zoo:
+def _open(directory: Path | None) -> Zoo:
     """The zoo in a directory, which must hold one."""
     found = Zoo(directory)
     if not found.names():
-        shown = printable(str(found.directory))
-        if not found.directory.is_dir():
-            raise ValueError(f"{shown} is not a directory: no zoo can be there")
-        raise ValueError(f"{shown} holds no zoo: it has no manifest.json that lists networks")
+        shown, exists = printable(str(found.directory)), found.directory.is_dir()
+        problem = "it has no manifest.json that lists networks" if exists else "not a directory"
+        raise ValueError(f"{shown} holds no zoo: {problem}")
     return found
 
 
-def _check_sequences(found: Zoo, name: str, sequences: int) -> None:
-    """Raise a `ValueError` where a network was tested on fewer sequences than are asked for."""
+def _check_request(found: Zoo, name: str, sequences: int) -> None:
+    """Raise a `ValueError` for an unknown network, or one tested on fewer sequences."""
+    if name not in found.entries:
+        found.path(name)  # raises the error that says why
     try:
         tested = found.card(name)["test"]["sequences"]
     except ValueError:
-        return  # a damaged file is a network that fails, beside others that may pass
+        return  # a damaged file is a network that fails, among others that may pass
     if sequences > tested:
         raise ValueError(
-            f"sequences must be at most {tested}, which is how many {name} was tested on, "
+            f"sequences must be at most {tested}, the number that {name} was tested on, "
             f"got {sequences}"
         )
 
 
-def _source(prior: Prior) -> str:
-    """A prior as the paper writes it."""
-    match prior:
-        case PTW():
-            return f"PTW_{prior.depth}"
-        case RegularPeriodic():
-            return f"Regular({prior.period})"
-        case RandomUniform():
-            return f"Random Uniform({prior.longest})"
-    return "LIN" if isinstance(prior, LIN) else repr(prior)
-
-
-def _checked(found: Zoo, names: list[str], sequences: int) -> dict[str, Check | str]:
-    """The check of each network, or why it could not be measured; with progress."""
-    console = Console(file=sys.stderr)
-    results: dict[str, Check | str] = {}
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
-        every = bars.add_task("networks", total=len(names))
-        one = bars.add_task("", total=sequences)
-        for name in names:
-            bars.reset(one, description=name)
-            try:
-                results[name] = check(found, name, sequences, _teller(bars, one))
-            except ValueError as error:
-                results[name] = str(error)
-            bars.advance(every)
-            if not console.is_terminal:
-                print(f"{name}: {_verdict(results[name])}", file=sys.stderr, flush=True)
-    return results
-
-
-def _teller(bars: Progress, task: TaskID) -> Any:
-    return lambda done, _: bars.update(task, completed=done)
-
-
-def _cells(result: Check | str) -> tuple[Any, ...]:
-    if isinstance(result, str):
-        return Text("fail", "red"), "-", "-", "-", "-"
-    return (
-        Text(_verdict(result), "green" if result.passed else "red"),
-        f"{result.claimed:.4f}",
-        f"{result.measured:.4f}",
-        f"{result.measured - result.claimed:+.4f}",
-        f"{result.allowed:.4f}",
-    )
-
-
 def _verdict(result: Check | str) -> str:
     return "pass" if isinstance(result, Check) and result.passed else "fail"
-
-
-def _with_error(value: float, error: float) -> str:
-    return f"{value:.4f} ± {error:.4f}"
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title, title_justify="left", title_style="cyan", box=box.SIMPLE_HEAD, pad_edge=False
-    )

@@ -66,7 +66,7 @@ def over_networks(
     The number of predictions that exist at a time is bounded.
     """
     return over_members(
-        lambda network: metric(network.log_probs_of_known(draw.symbols)),
+        lambda network: metric(network.log_probs_unchecked(draw.symbols)),
         networks,
         batch_size=max(1, _VALUES_AT_ONCE // draw.probs.size),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint._formats import FORMAT, Step, upgrade
 
 _MARK = "switchpoint_evaluation_2"  # the attributes of a file with a checksum
@@ -38,7 +38,7 @@ def save(dataset: xr.Dataset, path: str | PathLike[str]) -> None:
     attributes = json.dumps(dataset.attrs)
     marked.attrs = {_CHECKSUM: _BLANK.decode(), FORMAT: len(_STEPS), _MARK: attributes}
     data = bytes(marked.to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
-    with replacing(Path(path), "path") as file:
+    with atomic_write(Path(path), "path") as file:
         file.write(_with_seal(data, hashlib.sha256(data).hexdigest().encode()))
 
 

@@ -14,10 +14,10 @@ from jaxtyping import PRNGKeyArray
 from switchpoint import _checks
 from switchpoint._formats import FORMAT, rename, upgrade
 from switchpoint._text import name_of, read_text
-from switchpoint.neural.names import MODEL_OPTIONS, check_options, network_from_name
 from switchpoint.neural.network import Network
-from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
-from switchpoint.segments import Segment, segment_of
+from switchpoint.neural.registry import MODEL_OPTIONS, check_options, network_from_name
+from switchpoint.priors import ATTRIBUTES, PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
+from switchpoint.segments import Segment, make_segment
 from switchpoint.sources import Source
 from switchpoint.training.fields import (
     DATA,
@@ -280,7 +280,8 @@ class TrainConfig:
         for prior in self.prior:
             made = self._prior(prior)
             own = [name for name, owner in PARAMETER_OWNERS.items() if owner == prior]
-            self._set(**{name: getattr(made, name) for name in own if name != "pmf"})
+            parts = {name: getattr(made, ATTRIBUTES.get(name, name)) for name in own}
+            self._set(**{name: value for name, value in parts.items() if name != "pmf"})
         if self.pmf is not None:  # stays as it was given, before it was normalised
             self._set(pmf=tuple(float(number) for number in self.pmf))
         segment = self._segment()
@@ -294,7 +295,7 @@ class TrainConfig:
         return prior_from_name(name, self.length, **{each: getattr(self, each) for each in own})
 
     def _segment(self) -> Segment:
-        return segment_of(self.alphabet, self.alpha, self.beta, self.concentration)
+        return make_segment(self.alphabet, self.alpha, self.beta, self.concentration)
 
     def _follow_recipe(self) -> None:
         recipe = asdict(RECIPES[self.model])

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from switchpoint.neural import MODEL_OPTIONS, Network
-from switchpoint.neural.names import CUSTOM
+from switchpoint.neural.registry import CUSTOM
 from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.sources import Source

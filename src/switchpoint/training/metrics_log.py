@@ -8,7 +8,7 @@ import zlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint._formats import FORMAT, Step, upgrade
 
 _PER_MEMBER = ("loss", "excess", "excess_error")
@@ -133,7 +133,7 @@ class MetricsLog:
         """Let the file hold `content` and nothing else."""
         self.content = content
         if self._read() != content:
-            with replacing(self.path, "metrics") as file:
+            with atomic_write(self.path, "metrics") as file:
                 file.write(content)
 
     def _read(self) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from switchpoint.neural.names import CUSTOM
+from switchpoint.neural.registry import CUSTOM
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint.neural import Network, save_networks
-from switchpoint.neural.names import CUSTOM
+from switchpoint.neural.registry import CUSTOM
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.training.checkpoints import Checkpoint, Checkpoints, remove_temporaries
 from switchpoint.training.config import TrainConfig, upgrade_config
@@ -94,7 +94,7 @@ class RunDirectory:
                 return False
         except (OSError, ValueError, AttributeError):
             pass
-        with replacing(self._config_path, "out") as file:
+        with atomic_write(self._config_path, "out") as file:
             file.write((json.dumps(settings, indent=2) + "\n").encode())
         return True
 
@@ -124,7 +124,7 @@ def card_of(config: TrainConfig, record: EvalRecord) -> dict[str, Any]:
                 "learning_rate": member.learning_rate,
                 "excess": finite(record.excess[member.index]),
                 "excess_error": finite(record.excess_error[member.index]),
-                "frozen": member.index in record.frozen,
+                "diverged": member.index in record.frozen,
             }
             for member in config.members()
         ],

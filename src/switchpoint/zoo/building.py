@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from switchpoint._provenance import made_with
+from switchpoint._provenance import environment_info
 from switchpoint.neural import Network, load_with_card, save_networks
 from switchpoint.zoo.manifest import NAMES, Zoo
 from switchpoint.zoo.scoring import score, source_of
@@ -47,7 +47,7 @@ def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]
         card, _ = load_with_card(run)  # proved whole: its numbers decide
         for index, member in enumerate(card["members"]):
             name = f"{card['model']}-{member['prior']}"
-            if name in NAMES and not member["frozen"] and member["excess"] is not None:
+            if name in NAMES and not member["diverged"] and member["excess"] is not None:
                 source, length = card["sources"][member["prior"]], card["length"]
                 validated_on = (source, length, card["config"]["validation"])
                 each = Candidate(name, Path(run), index, member["excess"], validated_on)
@@ -108,7 +108,7 @@ def build(
             card |= {
                 "name": name,
                 "test": {**test, "tolerance": _TOLERANCE},
-                "provenance": {"training": run.get("provenance"), "measuring": made_with()},
+                "provenance": {"training": run.get("provenance"), "measuring": environment_info()},
             }
         else:
             card = {**known, "chosen": card["chosen"]}  # of more rivals, or fewer, than before

@@ -1,0 +1,160 @@
+"""Predictors that commands work with: the optimum of a source, or trained networks."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from switchpoint import neural
+from switchpoint._text import printable
+from switchpoint.evaluation import code_length
+from switchpoint.exact import KT, bayes_optimal
+from switchpoint.neural import Network
+from switchpoint.neural.storage import MODEL_FILE
+from switchpoint.predictor import Predictor
+from switchpoint.priors import PRIOR_NAMES, Geometric, Prior, prior_from_name
+from switchpoint.segments import Segment
+from switchpoint.sources import Source
+from switchpoint.zoo import NAMES, near_names, path_of
+
+EXACT_NAMES = (*PRIOR_NAMES, "kt", "oracle", "optimum")
+"""The names of the exact predictors: each prior's optimum, and those that need no prior."""
+
+
+@dataclass(frozen=True)
+class LoadedPredictor:
+    """A predictor of one sequence, and its description: texts and numbers by name."""
+
+    predictor: Predictor[Any]
+    about: Mapping[str, Any]
+
+
+def optimum_of(source: Source) -> LoadedPredictor:
+    """The Bayes optimum of a source."""
+    about = {"prior": repr(source.prior), "segment": repr(source.segment)}
+    return LoadedPredictor(bayes_optimal(source), about)
+
+
+def fitted_optimum(segment: Segment, symbols: Int[np.ndarray, " time"]) -> LoadedPredictor:
+    """The optimum of the geometric prior whose hazard, from 1/2 to 1/(4 n), has most evidence.
+
+    Its switches may be anywhere, so that it shows where a sequence changed. PTW's may not: it is
+    one of the predictors that the code length is compared with.
+    """
+
+    def bits(predictor: Predictor[Any]) -> float:
+        return float(code_length(symbols, predictor.log_probs(symbols)).sum())
+
+    def bits_of(prior: Prior) -> float:
+        return bits(bayes_optimal(Source(prior, segment)))
+
+    time = len(symbols)
+    hazards = 2.0 ** -np.arange(1, max(4, time.bit_length() + 2))
+    coarse = min(hazards, key=lambda hazard: bits_of(Geometric(hazard)))
+    finer = np.clip(coarse * 2.0 ** np.linspace(-0.75, 0.75, 7), hazards[-1], 0.5)
+    hazard = min(finer, key=lambda hazard: bits_of(Geometric(hazard)))
+    prior = Geometric(float(f"{hazard:.2g}"))  # the data determine no more than two digits
+    rivals = {name: prior_from_name(name, time) for name in ("lin", "uniform", "ptw")}
+    lengths = {name: bits_of(each) for name, each in {"geometric": prior, **rivals}.items()}
+    lengths["kt"] = bits(KT(segment))
+    optimum = optimum_of(Source(prior, segment))
+    by_prior = dict(sorted(lengths.items(), key=lambda item: item[1]))
+    about = {**optimum.about, "chosen_by": "highest evidence", "bits_by_prior": by_prior}
+    return LoadedPredictor(optimum.predictor, about)
+
+
+def trained_network(model: str, member: int | None) -> LoadedPredictor:
+    """A network of the zoo, a run or a file: the member with this index, or the best one."""
+    path = path_of(model)
+    card = neural.read_card(path)
+    index = neural.best_member(card) if member is None else member
+    network = neural.load(path, index)
+    about: dict[str, Any] = {"model": model, "member": index}
+    if len(card["members"]) > 1:
+        about["members"] = len(card["members"])
+        about["chosen_by"] = "lowest excess after training" if member is None else "--member"
+    return LoadedPredictor(network, {**about, **_training(card, index)})
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Networks of one architecture that were trained on one prior, and their description."""
+
+    label: str
+    """Its name in the results, such as `lstm[ptw]`."""
+    networks: Sequence[Network]
+    about: Mapping[str, Any]
+
+
+def load_ensembles(text: str) -> list[Ensemble]:
+    """The networks at `NAME=PATH` or `PATH`, grouped by the prior they were trained on.
+
+    A path is a file, the directory of a run or a name of the zoo. Its label, if not given, is the
+    name of the zoo, the directory or the stem of the file. Networks whose training diverged are
+    left out.
+    """
+    label, equals, path = text.partition("=")
+    if not equals or Path(text).exists():
+        path = text
+        target = Path(os.path.realpath(path))
+        target = target.parent if target.name == MODEL_FILE else target
+        label = path if path in NAMES else target.name if target.is_dir() else target.stem
+    elif not label:
+        raise ValueError(f"a name must stand before =, got {text!r}")
+    label, path = printable(label), str(path_of(path)) if path in NAMES else path
+    if not Path(path).exists():
+        meant = near_names(path)
+        raise ValueError(
+            f"predictor must be one of {', '.join(EXACT_NAMES)}, a name of the zoo or the path of "
+            f"trained networks, got {text!r}{f'; {meant}' if meant else ''}"
+        )
+    card, networks = neural.load_with_card(path)
+    priors = [member.get("prior") for member in card["members"]]
+    named = label in NAMES and len(set(priors)) == 1  # the label already names the prior
+    ensembles = []
+    for prior in dict.fromkeys(priors):
+        indices = [index for index, each in enumerate(priors) if each == prior]
+        kept = [index for index in indices if not card["members"][index].get("diverged", False)]
+        full_label = label if prior is None or named else f"{label}[{prior}]"
+        if not kept:
+            raise ValueError(f"{full_label}: all members in {printable(path)} diverged in training")
+        about = {"path": path, "members": kept, "diverged": len(indices) - len(kept)}
+        ensembles.append(
+            Ensemble(
+                full_label,
+                [networks[index] for index in kept],
+                {**about, **_training(card, kept[0])},
+            )
+        )
+    return ensembles
+
+
+def network_name(card: Mapping[str, Any]) -> str:
+    """The architecture, such as `lstm, hidden 256, readout 2`."""
+    if "options" not in card:
+        return f"{card['model']}, {card.get('network')}"
+    options = [f"{name} {value}" for name, value in card["options"].items() if value is not None]
+    return ", ".join([card["model"], *options])
+
+
+def trained_on(card: Mapping[str, Any], member: int) -> str:
+    """The source that a member was trained on, such as `PTW(depth=8, split=0.5)`, if known."""
+    prior = card["members"][member].get("prior", "an unknown source")
+    source = " ".join(card.get("sources", {}).get(prior, prior).split())
+    inside = re.fullmatch(r"Source\( ?prior=(.*?)(?:, segment=(.*?))? ?\)", source)
+    return source if inside is None else ", ".join(part for part in inside.groups() if part)
+
+
+def _training(card: Mapping[str, Any], member: int) -> dict[str, Any]:
+    done, planned = card.get("steps", 0), card.get("planned_steps", 0)
+    return {
+        "network": network_name(card),
+        "trained_on": trained_on(card, member),
+        **({"trained_steps": f"{done:,} of {planned:,}"} if done < planned else {}),
+        "trained_length": card["length"],
+    }

@@ -1,0 +1,80 @@
+"""What commands print and write: tables, progress on a terminal, pictures."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from switchpoint._files import atomic_write, check_writable
+from switchpoint._text import printable
+
+PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
+"""The formats that a picture can be written in."""
+
+
+def console(stream: Any = None, **options: Any) -> Console:
+    """A console on `stream`, or standard output, that prints texts as they are."""
+    return Console(file=stream or sys.stdout, highlight=False, markup=False, **options)
+
+
+def table(title: str, *headings: str, texts: int = 1, **options: Any) -> Table:
+    """A table with these headings: the first `texts` columns hold text, the others numbers."""
+    style: Any = {"title_justify": "left", "title_style": "cyan", "box": box.SIMPLE_HEAD}
+    made = Table(title=Text(title), pad_edge=False, **style, **options)
+    for index, heading in enumerate(headings):
+        justify: Any = "left" if index < texts else "right"
+        # Folded rather than cropped: nothing is lost on a narrow terminal.
+        made.add_column(Text(heading, overflow="fold"), justify=justify, overflow="fold")
+    return made
+
+
+def labelled(lines: Iterable[tuple[str, str | Text]]) -> Table:
+    """Lines of text, each with a label."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold cyan", no_wrap=True)
+    grid.add_column()
+    for label, text in lines:
+        grid.add_row(Text(label), Text(text) if isinstance(text, str) else text)
+    return grid
+
+
+def panel(title: str, lines: Iterable[tuple[str, str | Text]]) -> Panel:
+    """Labelled lines in a frame."""
+    return Panel(labelled(lines), title=title, expand=False, border_style="dim")
+
+
+@contextmanager
+def progress_bar(description: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """A function of (done, total) that moves a bar on standard error, if that is a terminal."""
+    screen = Console(file=sys.stderr)
+    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda done, _: bar.update(task, completed=done)
+
+
+def shortened(text: str, width: int = 60) -> str:
+    """`text`, cut where it is too long for a line."""
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def check_output(path: Path | None, name: str, suffixes: tuple[str, ...]) -> None:
+    """Raise a `ValueError` where a file with one of these suffixes cannot be written to `path`."""
+    if path is not None:
+        if suffixes and path.suffix.lower() not in suffixes:
+            allowed = " or ".join(suffixes)
+            raise ValueError(f"{name} must end in {allowed}, got {printable(str(path))}")
+        check_writable(path, name)
+
+
+def write_picture(path: Path, figure: Any) -> None:
+    """Write a figure of Matplotlib in the format of the path's suffix."""
+    with atomic_write(path, "plot") as file:
+        figure.savefig(file, format=path.suffix.lower().removeprefix("."))
