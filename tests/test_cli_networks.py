@@ -1,6 +1,7 @@
 """Trained networks on the command line: as good as any other predictor, and refused as clearly."""
 
 import csv
+import functools
 import io
 import json
 
@@ -39,10 +40,13 @@ def card(alphabet=2, members=5):
 
 
 def networks_of(about):
-    keys = jax.random.split(jax.random.key(5), len(about["members"]))
-    made = [
-        neural.network_from_name("lstm", about["alphabet"], TRAINED, key, **OPTIONS) for key in keys
-    ]
+    return list(make_networks(about["alphabet"], len(about["members"])))
+
+
+@functools.cache
+def make_networks(alphabet, count):
+    keys = jax.random.split(jax.random.key(5), count)
+    made = [neural.network_from_name("lstm", alphabet, TRAINED, key, **OPTIONS) for key in keys]
     # Large weights, so that the members differ in all digits that are printed.
     return [jax.tree.map(lambda leaf: 3 * leaf, network) for network in made]
 

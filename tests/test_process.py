@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -162,7 +163,7 @@ def test_a_reader_that_goes_away_does_not_lose_the_summary(capsys, monkeypatch):
         raise BrokenPipeError
 
     monkeypatch.setattr(sys.stdout, "write", write)
-    assert main(["predict", "bits.txt"]) == 1
+    assert main(["predict", "bits.txt", "--prior", "ptw"]) == 1
     assert "code length" in capsys.readouterr().err
 
 
@@ -294,6 +295,20 @@ def failing(monkeypatch, error):
 
     monkeypatch.setattr("switchpoint.cli.prior.length_law", fail)
     return main(["prior", "lin", "--length", "4"])
+
+
+def test_main_is_the_only_frame_before_the_command(monkeypatch):
+    seen = []
+
+    def record(*_):
+        seen.extend(frame.f_code for frame, _ in traceback.walk_stack(sys._getframe()))
+        raise ValueError
+
+    monkeypatch.setattr("switchpoint.cli.prior.length_law", record)
+    assert main(["prior", "lin", "--length", "4"]) == 2
+    root = str(Path(sp.__file__).parent)
+    ours = [code.co_name for code in seen if code.co_filename.startswith(root)]
+    assert ours == ["prior", "main"]
 
 
 def test_an_unforeseen_error_is_one_line_that_says_how_to_report_it(monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""The README is true: its Python runs as written, and its files are there."""
+"""The documents are true: Python of the README runs as written, files and commands are there."""
 
 import re
 from pathlib import Path
@@ -13,6 +13,7 @@ from switchpoint.studies.scale import RECORDED
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_python_blocks_run(capsys):
@@ -26,9 +27,13 @@ def test_python_blocks_run(capsys):
     assert regret == pytest.approx(12.1, abs=5 * errors)
 
 
-@pytest.mark.parametrize("name", re.findall(r"\]\(([^)]+)\)", README))
-def test_links_lead_somewhere(name):
-    assert (ROOT / name).is_file()
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_documents_refer_to_what_there_is(document):
+    text = document.read_text()
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (document.parent / link).is_file(), link
+    for file in re.findall(r"\bpython ([\w/]+\.py)|`(tests/\w+\.py)`", text):
+        assert (ROOT / "".join(file)).is_file(), file
 
 
 def test_its_table_is_that_of_the_recorded_results():

@@ -359,6 +359,7 @@ def test_changed_settings_do_not_reuse_other_results(command, whole, capsys):
         "other-lengths",
         "priors",
         "length-512",
+        "training-curves",
     }
     command("reproduce", "--scale", "tiny", "--out", whole, "--first-seed", 7, "--list")
     assert capsys.readouterr().out.count("done") == 1  # priors, which trains nothing

@@ -99,8 +99,11 @@ def read_json(
         ) from error
     if not whole:
         raise ValueError(f"{path} is damaged: its content does not match its checksum")
-    content = upgrade(content, str(path), steps)
-    del content[FORMAT]
+    if FORMAT in types:
+        content.setdefault(FORMAT, 0)  # for the caller to upgrade
+    else:
+        content = upgrade(content, str(path), steps)
+        del content[FORMAT]
     if set(content) != set(types) or any(
         not isinstance(content[key], kind) for key, kind in types.items()
     ):

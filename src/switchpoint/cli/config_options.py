@@ -33,7 +33,9 @@ EVERY = tuple(each.name for each in dataclasses.fields(TrainConfig))
 PRIOR_HELP = f"The law of segment lengths: {', '.join(PRIOR_NAMES)}"
 LENGTH: Any = typer.Option(256, help="The number of symbols in each sequence.")
 SEED: Any = typer.Option(0, help="The same seed gives the same sequences.")
-PLOT: Any = typer.Option(None, metavar="FILE", help="Write a picture (.png, .pdf or .svg).")
+PLOT: Any = typer.Option(
+    None, metavar="FILE", help="Draw a picture in this file (.png, .pdf, .svg)."
+)
 
 
 def with_options(*names: str, **helps: str) -> Callable[[Any], Any]:
@@ -64,7 +66,7 @@ def with_options(*names: str, **helps: str) -> Callable[[Any], Any]:
 
 def make_prior(name: str, length: int, options: Mapping[str, Any]) -> Prior:
     """The prior that the options describe, for sequences of `length`."""
-    given = {each: options[each] for each in PRIOR}
+    given: dict[str, Any] = {each: options.get(each) for each in PRIOR}
     # Where the prior takes no pmf, the error names the file rather than its content.
     if given[_FILE_FIELD] is not None and name == "renewal":
         given[_FILE_FIELD] = read_pmf(given[_FILE_FIELD])

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,10 @@ def evaluate(
     names: list[str] | None = typer.Argument(
         None,
         metavar="PREDICTOR",
-        help=f"Any of {_NAMES}, or trained networks: a name that `switchpoint "
-        "zoo` lists, the directory of a run or a .safetensors file, as PATH or NAME=PATH.",
+        help=f"Any of {_NAMES}, or trained networks: a name that `switchpoint zoo` lists, the "
+        "directory of a run or a .safetensors file, as PATH or NAME=PATH.",
     ),
-    on: str = typer.Option("ptw", help=f"The source. {options.PRIOR_HELP}."),
+    on: str = typer.Option("ptw", help=f"The prior of the source: {', '.join(PRIOR_NAMES)}."),
     length: int = options.LENGTH,
     sequences: int = typer.Option(1000, help="The number of sequences."),
     seed: int = options.SEED,
@@ -47,15 +47,16 @@ def evaluate(
 ) -> None:
     """Measure the regret of predictors on a source, in bits.
 
-    The regret of a sequence is what it costs beyond knowing the true distributions. All
-    predictors see the same sequences. `optimum` is the Bayes optimum of the source, and always
-    included; `oracle` knows the switching points. Errors are standard errors; that of the excess
-    is from the differences on each sequence. Bits per symbol are the code length. The options of
-    a prior apply wherever that prior occurs, as the source or as a predictor.
+    The regret of a sequence is its code length beyond that of a predictor that knows the true
+    distributions. All predictors see the same sequences. `optimum` is the Bayes optimum of the
+    source, and always included; `oracle` knows the switching points. Errors are standard errors;
+    that of the excess is computed from the differences on each sequence. The last column is the
+    code length. The options of a prior apply wherever that prior occurs, as the source or as a
+    predictor.
 
-    The networks of a run are one predictor, NAME[prior], for each prior they were trained on. Its
-    numbers are means over its members; lowest and median refer to the excess of the members. The
-    exit status is 1 if the regret of a network is not finite.
+    The networks of a run form one predictor, NAME[prior], for each prior they were trained on.
+    Its numbers are means over its members; lowest and median refer to the excess of the members.
+    The exit status is 1 if the regret of a network is not finite.
 
     For example:
 
@@ -64,43 +65,37 @@ def evaluate(
     if on not in PRIOR_NAMES:
         raise ValueError(f"on must be one of {', '.join(PRIOR_NAMES)}, got {on!r}")
     output.check_output(out, "out", (".nc",))
-    rows = _load(names or [])
-    if reference not in rows and reference not in EXACT_NAMES:
-        known = ", ".join(dict.fromkeys([*EXACT_NAMES, *rows]))
+    order, ensembles = _load(names or [])
+    if reference not in (*order, *EXACT_NAMES):
+        known = ", ".join(dict.fromkeys([*EXACT_NAMES, *order]))
         raise ValueError(f"reference must be one of {known}, got {reference!r}")
-    for name in (reference, _OPTIMUM):
-        rows.setdefault(name, None)
-    ensembles = [each for each in rows.values() if each is not None]
+    order = list(dict.fromkeys([*order, reference, _OPTIMUM]))
     segment = options.segment_model(given)
-    most_members = max([1, *(len(each.networks) for each in ensembles)])
-    check_cost.check_evaluation(len(rows) * most_members, length, segment.alphabet, sequences)
-    exact = {name for name, ensemble in rows.items() if ensemble is None}
-    priors = _make_priors({on} | exact & set(PRIOR_NAMES), length, given)
+    most_members = max([1, *(len(each.networks) for each in ensembles.values())])
+    check_cost.check_evaluation(len(order) * most_members, length, segment.alphabet, sequences)
+    priors = _make_priors({on, *order} & set(PRIOR_NAMES), length, given)
     for each in priors.values():
         check_cost.check_exact(each, length, segment.alphabet)
     source = Source(priors[on], segment)
-    others: dict[str, Entry] = {
+    predictors: dict[str, Entry] = {
         "oracle": KTOracle,
         "kt": KT(segment),
         _OPTIMUM: bayes_optimal(source),
         **{name: bayes_optimal(Source(prior, segment)) for name, prior in priors.items()},
+        **{label: ensemble.networks for label, ensemble in ensembles.items()},
     }
-    predictors = {
-        name: others[name] if ensemble is None else ensemble.networks
-        for name, ensemble in rows.items()
-    }
+    wanted = {name: predictors[name] for name in order}
     with output.progress_bar("sequences", sequences) as progress:
-        dataset = evaluation.evaluate(
-            predictors, source, length, sequences, seed, progress=progress
-        )
-    dataset.attrs["networks"] = {each.label: each.about for each in ensembles}
-    screen = output.console()
+        dataset = evaluation.evaluate(wanted, source, length, sequences, seed, progress=progress)
+    dataset.attrs["networks"] = {label: each.about for label, each in ensembles.items()}
     if out is not None:
         evaluation.save(dataset, out)
+    screen = output.console()
     screen.print(output.shortened(dataset.attrs["prior"]), style="bold")
     screen.print(_regret_table(dataset, reference), "")
     if ensembles:
-        screen.print(output.labelled((each.label, _describe(each)) for each in ensembles))
+        lines = ((label, _describe(each.about)) for label, each in ensembles.items())
+        screen.print(output.labelled(lines))
     if out is not None:
         screen.print(f"{printable(str(out))}: the regret of every sequence", soft_wrap=True)
     problems = list(_not_finite(dataset, ensembles))
@@ -110,22 +105,22 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def _load(names: Iterable[str]) -> dict[str, Ensemble | None]:
-    """The predictors by their names in the results; exact ones are None here."""
-    rows: dict[str, Ensemble | None] = {}
+def _load(names: Iterable[str]) -> tuple[list[str], dict[str, Ensemble]]:
+    """The names of all predictors in the results, and the trained ones among them."""
+    order: list[str] = []
+    ensembles: dict[str, Ensemble] = {}
     for name in dict.fromkeys(names):
-        if name in EXACT_NAMES:
-            rows[name] = None
-            continue
-        for ensemble in load_ensembles(name):
-            if ensemble.label in rows or ensemble.label in EXACT_NAMES:
+        loaded = {} if name in EXACT_NAMES else load_ensembles(name)
+        for label, ensemble in loaded.items():
+            if label in ensembles or label in EXACT_NAMES:
                 path = printable(ensemble.about["path"])
                 raise ValueError(
-                    f"there is more than one predictor {ensemble.label}, give {path} another "
-                    f"name: NAME={path}"
+                    f"there is more than one predictor {label}, give {path} another name: "
+                    f"NAME={path}"
                 )
-            rows[ensemble.label] = ensemble
-    return rows
+        order += loaded or [name]
+        ensembles |= loaded
+    return order, ensembles
 
 
 def _make_priors(names: set[str], length: int, given: Mapping[str, Any]) -> dict[str, Prior]:
@@ -137,14 +132,11 @@ def _make_priors(names: set[str], length: int, given: Mapping[str, Any]) -> dict
                 f"{parameter} is a parameter of {owner}, which is neither the source nor a "
                 f"predictor here, got {value}"
             )
-    return {
-        name: options.make_prior(
-            name,
-            length,
-            {key: given[key] if PARAMETER_OWNERS[key] == name else None for key in options.PRIOR},
-        )
+    owned = {
+        name: {key: given[key] for key in options.PRIOR if PARAMETER_OWNERS[key] == name}
         for name in sorted(names)
     }
+    return {name: options.make_prior(name, length, each) for name, each in owned.items()}
 
 
 def _regret_table(dataset: xr.Dataset, reference: str) -> Table:
@@ -187,22 +179,21 @@ def _number(value: Any) -> str:
     return "-" if math.isnan(value) else f"{float(value):.3f}"
 
 
-def _describe(ensemble: Ensemble) -> str:
-    about = ensemble.about
+def _describe(about: Mapping[str, Any]) -> str:
     trained = f"trained on {about['trained_on']}, length {about['trained_length']}"
     diverged = f"; diverged in training, left out: {about['diverged']}" if about["diverged"] else ""
     return f"{about['network']}; {trained}{diverged}"
 
 
-def _not_finite(dataset: xr.Dataset, ensembles: Sequence[Ensemble]) -> Iterable[str]:
+def _not_finite(dataset: xr.Dataset, ensembles: Mapping[str, Ensemble]) -> Iterable[str]:
     """A sentence for each ensemble with members whose regret is NaN or infinite."""
-    for each in ensembles:
-        members = each.about["members"]
-        regret = dataset["regret"].sel(predictor=each.label).values[: len(members)]
+    for label, ensemble in ensembles.items():
+        members = ensemble.about["members"]
+        regret = dataset["regret"].sel(predictor=label).values[: len(members)]
         finite = np.isfinite(regret).all(-1)
         bad = [str(member) for member, fine in zip(members, finite, strict=True) if not fine]
         if bad:
             yield (
-                f"{each.label}: the regret of {'member' if len(bad) == 1 else 'members'} "
-                f"{', '.join(bad)} of {printable(each.about['path'])} is not a finite number"
+                f"{label}: the regret of {'member' if len(bad) == 1 else 'members'} "
+                f"{', '.join(bad)} of {printable(ensemble.about['path'])} is not a finite number"
             )

@@ -85,18 +85,16 @@ def trained_network(model: str, member: int | None) -> LoadedPredictor:
 class Ensemble:
     """Networks of one architecture that were trained on one prior, and their description."""
 
-    label: str
-    """Its name in the results, such as `lstm[ptw]`."""
     networks: Sequence[Network]
     about: Mapping[str, Any]
 
 
-def load_ensembles(text: str) -> list[Ensemble]:
-    """The networks at `NAME=PATH` or `PATH`, grouped by the prior they were trained on.
+def load_ensembles(text: str) -> dict[str, Ensemble]:
+    """The networks at `NAME=PATH` or `PATH`, by labels such as `lstm[ptw]`, one for each prior.
 
-    A path is a file, the directory of a run or a name of the zoo. Its label, if not given, is the
-    name of the zoo, the directory or the stem of the file. Networks whose training diverged are
-    left out.
+    A path is a file, the directory of a run or a name of the zoo. If not given, the name is that
+    of the zoo, the directory or the stem of the file. Networks whose training diverged are left
+    out.
     """
     label, equals, path = text.partition("=")
     if not equals or Path(text).exists():
@@ -116,7 +114,7 @@ def load_ensembles(text: str) -> list[Ensemble]:
     card, networks = neural.load_with_card(path)
     priors = [member.get("prior") for member in card["members"]]
     named = label in NAMES and len(set(priors)) == 1  # the label already names the prior
-    ensembles = []
+    ensembles = {}
     for prior in dict.fromkeys(priors):
         indices = [index for index, each in enumerate(priors) if each == prior]
         kept = [index for index in indices if not card["members"][index].get("diverged", False)]
@@ -124,13 +122,8 @@ def load_ensembles(text: str) -> list[Ensemble]:
         if not kept:
             raise ValueError(f"{full_label}: all members in {printable(path)} diverged in training")
         about = {"path": path, "members": kept, "diverged": len(indices) - len(kept)}
-        ensembles.append(
-            Ensemble(
-                full_label,
-                [networks[index] for index in kept],
-                {**about, **_training(card, kept[0])},
-            )
-        )
+        about |= _training(card, kept[0])
+        ensembles[full_label] = Ensemble([networks[index] for index in kept], about)
     return ensembles
 
 

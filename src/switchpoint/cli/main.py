@@ -88,6 +88,8 @@ def _report(error: BaseException) -> int:
         message = f"the computation failed, most likely for lack of memory ({error})"
     elif isinstance(error, RecursionError):
         message = "a file is nested too deeply to be read"
+    elif isinstance(error, OSError) and error.filename is None and error.strerror:
+        message = f"standard output cannot be written ({error.strerror})"
     elif isinstance(error, ValueError | OSError | OverflowError):
         message = str(error)
     else:

@@ -104,7 +104,8 @@ def predict(
     screen = output.console(sys.stderr if out is None else sys.stdout)
     if out is None:
         try:
-            _print_rows(text)
+            sys.stdout.write(text)
+            sys.stdout.flush()
         except BrokenPipeError:  # the reader of the rows has gone, that of the summary has not
             screen.print(report.panel())
             raise
@@ -124,14 +125,3 @@ def _exact_optimum(
     prior = options.make_prior(name or "ptw", length, given)
     check_cost.check_exact(prior, length, segment.alphabet)
     return loaded_predictor.optimum_of(Source(prior, segment))
-
-
-def _print_rows(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        reason = error.strerror or error
-        raise ValueError(f"standard output cannot be written ({reason})") from error

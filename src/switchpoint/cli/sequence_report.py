@@ -76,15 +76,15 @@ class SequenceReport:
     def panel(self) -> Panel:
         """The summary for a terminal."""
         count, alphabet = self.probs.shape
-        facts: dict[str, Any] = {"symbols": f"{count} of the alphabet 0..{alphabet - 1}"}
+        lines: list[tuple[str, str | Text]] = [
+            ("symbols", f"{count} of the alphabet 0..{alphabet - 1}")
+        ]
         if self.sequence.labels:
-            facts["labels"] = {label: f"= {k}" for k, label in enumerate(self.sequence.labels)}
-        lines: list[tuple[str, str | Text]] = []
-        for name, value in {**facts, **self.loaded.about}.items():
+            labels = (f"{label} = {k}" for k, label in enumerate(self.sequence.labels))
+            lines.append(("labels", output.shortened(", ".join(labels), 100)))
+        for name, value in self.loaded.about.items():
             if isinstance(value, dict):
-                items = ((key, each if isinstance(each, str) else f"{each:.1f}")
-                         for key, each in value.items())  # fmt: skip
-                value = ", ".join(f"{key} {each}" for key, each in items)
+                value = ", ".join(f"{key} {number:.1f}" for key, number in value.items())
             lines.append((name.replace("_", " "), output.shortened(str(value), 100)))
         if count > self.loaded.about.get("trained_length", count):
             lines.append(("", Text("this sequence is longer than that", "yellow")))
@@ -110,6 +110,7 @@ class SequenceReport:
         from switchpoint.figures import prediction_figure  # imports Matplotlib
 
         about = self.loaded.about
+        title = about.get("prior") or f"{about['network']}, trained on {about['trained_on']}"
         smoothed: dict[str, Any] = {}
         if self.posterior is not None:
             for name in ("probs_smoothed", "switch_smoothed", "map_switches"):
@@ -117,12 +118,7 @@ class SequenceReport:
         return prediction_figure(
             symbols=self.sequence.symbols,
             probs=self.probs,
-            title=output.shortened(
-                about["prior"]
-                if "prior" in about
-                else f"{about['network']}, trained on {about['trained_on']}",
-                115,
-            ),
+            title=output.shortened(title, 115),
             labels=[output.shortened(printable(each), 20) for each in self.sequence.labels],
             **smoothed,
         )
