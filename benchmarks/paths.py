@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from switchpoint.neural.names import MODEL_OPTIONS
+from switchpoint.neural.registry import MODEL_OPTIONS
 from switchpoint.training import TrainConfig, train
 
 

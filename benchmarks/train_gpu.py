@@ -2,6 +2,7 @@
 
     python benchmarks/train_gpu.py                    # all five, under five minutes on an H200
     python benchmarks/train_gpu.py --models lstm --kernels plain
+    python benchmarks/train_gpu.py --models lstm --trace DIR    # for Perfetto or TensorBoard
 
 A step is everything: drawing the data, the forward and backward pass, the update. Arithmetic is
 that of the products with weights and of attention, three times the forward pass; the floor is that
@@ -11,6 +12,7 @@ at 400 TFLOP/s.
 import argparse
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
 
@@ -37,6 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=10, help="members are four times as many")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--kernels", default="auto", help="auto, fused or plain")
+    parser.add_argument("--trace", metavar="DIR", help="write a profiler trace of the timed steps")
     return parser.parse_args()
 
 
@@ -66,7 +69,7 @@ class Timing:
     compiling: float
 
 
-def timing(model: str, seeds: int, steps: int, backend: str) -> Timing:
+def timing(model: str, seeds: int, steps: int, backend: str, trace: str | None) -> Timing:
     """Train `4 * seeds` members of a model for a few steps."""
     config = TrainConfig(
         model=model,
@@ -83,10 +86,11 @@ def timing(model: str, seeds: int, steps: int, backend: str) -> Timing:
     state = program.advance(state, 2)
     jax.block_until_ready(state.step)
     compiling = time.perf_counter() - begun
-    begun = time.perf_counter()
-    state = program.advance(state, 2 + steps)
-    jax.block_until_ready(state.step)
-    seconds = (time.perf_counter() - begun) / steps / (4 * seeds)
+    with jax.profiler.trace(f"{trace}/{model}") if trace else nullcontext():
+        begun = time.perf_counter()
+        state = program.advance(state, 2 + steps)
+        jax.block_until_ready(state.step)
+        seconds = (time.perf_counter() - begun) / steps / (4 * seeds)
     device = jax.devices()[0]
     return Timing(
         model,
@@ -117,7 +121,9 @@ def main() -> None:
     # A process of its own for each: the peak of memory is that of a whole process.
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
         waiting = [
-            processes.submit(timing, model, options.seeds, options.steps, options.kernels)
+            processes.submit(
+                timing, model, options.seeds, options.steps, options.kernels, options.trace
+            )
             for model in options.models
         ]
         found = [each.result() for each in waiting]

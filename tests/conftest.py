@@ -1,17 +1,42 @@
 """Strict tests: shapes are checked at run time, warnings are errors, seeds are shown."""
 
+# ruff: noqa: E402
+
+import contextlib
+import mmap
 import os
 import random
 import tempfile
+from pathlib import Path
 
-# Most of a test is compilation: little effort for each program, and one cache for all processes.
-os.environ["XLA_FLAGS"] = " ".join(
-    [
-        os.environ.get("XLA_FLAGS", ""),
-        "--xla_backend_optimization_level=0",
-        "--xla_llvm_disable_expensive_passes=true",
-    ]
-)
+import jaxlib
+
+# Most of a test is compilation, so compile with little effort on a CPU. Turning the fusion emitters
+# off saves most; XLA aborts on a flag it does not know, and versions of jaxlib differ.
+FAST_COMPILE = {
+    "xla_backend_optimization_level": "0",
+    "xla_llvm_disable_expensive_passes": "true",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+}
+
+
+def known_flags(flags):
+    """The options for those flags that this jaxlib knows."""
+    for library in Path(jaxlib.__file__).parent.glob("*jax_common.*"):
+        with (
+            library.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as code,
+        ):
+            known = [flag for flag in flags if code.find(flag.encode()) >= 0]
+        return [f"--{flag}={flags[flag]}" for flag in known]
+    return []
+
+
+HAS_GPU = Path("/proc/driver/nvidia").exists()
+if "PYTEST_XDIST_WORKER" not in os.environ and not HAS_GPU:  # workers inherit the environment
+    flags = [os.environ.get("XLA_FLAGS", ""), *known_flags(FAST_COMPILE)]
+    os.environ["XLA_FLAGS"] = " ".join(flags)
 if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="switchpoint-tests-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
@@ -21,9 +46,10 @@ from jaxtyping import install_import_hook
 
 install_import_hook("switchpoint", "typechecking.check")
 
-import jax  # noqa: E402
-import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import jax
+import pytest
+from hypothesis import settings
+from jax._src import compiler
 
 settings.register_profile("switchpoint", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("switchpoint")
@@ -42,6 +68,25 @@ def key(request):
     seed = random.Random(request.node.nodeid).randrange(2**31)
     print(f"key seed: {seed}")
     return jax.random.key(seed)
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """A context that yields a list, which gets an entry for each program that is compiled."""
+
+    @contextlib.contextmanager
+    def record():
+        compiled, compile_ = [], compiler.compile_or_get_cached
+
+        def compile_and_count(*args, **options):
+            compiled.append(1)
+            return compile_(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(compiler, "compile_or_get_cached", compile_and_count)
+            yield compiled
+
+    return record
 
 
 SLOW = {
@@ -68,6 +113,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.module.__name__ in SLOW:
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("gpu") and jax.default_backend() != "gpu":
+            item.add_marker(pytest.mark.skip(reason="needs a GPU"))
     if "fuzz" not in config.option.markexpr:
         marathon = [item for item in items if item.get_closest_marker("fuzz")]
         config.hook.pytest_deselected(items=marathon)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from truth import name
+from reference import name
 
 import switchpoint as sp
 

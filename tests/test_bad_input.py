@@ -41,7 +41,7 @@ BAD = {
     "split must be strictly between 0 and 1, got 1.0": lambda: sp.PTW(3, 1),
     "split must be strictly between 0 and 1, got nan": lambda: sp.PTW(3, float("nan")),
     "period must be a whole number of at least 1, got 0": lambda: sp.RegularPeriodic(0),
-    "longest must be a whole number of at least 1, got -1": lambda: sp.RandomUniform(-1),
+    "max_length must be a whole number of at least 1, got -1": lambda: sp.RandomUniform(-1),
     "hazard must be above 0 and at most 1, got 0.0": lambda: sp.Geometric(0.0),
     "hazard must be above 0 and at most 1, got -0.5": lambda: sp.Geometric(-0.5),
     "hazard must be above 0 and at most 1, got 1.5": lambda: sp.Geometric(1.5),

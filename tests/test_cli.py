@@ -567,7 +567,7 @@ def test_an_error_while_writing_leaves_nothing(folder):
         yield b"half"
         raise RuntimeError
 
-    with pytest.raises(RuntimeError), _files.replacing(Path("x.csv")) as file:
+    with pytest.raises(RuntimeError), _files.atomic_write(Path("x.csv")) as file:
         file.writelines(lines())
     assert list(folder.iterdir()) == []
 
@@ -575,13 +575,13 @@ def test_an_error_while_writing_leaves_nothing(folder):
 def test_permissions_are_those_of_an_ordinary_file(folder):
     before = os.umask(0o027)
     try:
-        with _files.replacing(Path("new")) as file:
+        with _files.atomic_write(Path("new")) as file:
             file.write(b"1")
     finally:
         os.umask(before)
     assert stat.S_IMODE((folder / "new").stat().st_mode) == 0o640
     (folder / "new").chmod(0o604)
-    with _files.replacing(Path("new")) as file:
+    with _files.atomic_write(Path("new")) as file:
         file.write(b"2")
     assert stat.S_IMODE((folder / "new").stat().st_mode) == 0o604
     assert (folder / "new").read_bytes() == b"2"
@@ -589,12 +589,12 @@ def test_permissions_are_those_of_an_ordinary_file(folder):
 
 def test_links_stay_links_and_devices_stay_devices(folder):
     (folder / "link").symlink_to("target")
-    with _files.replacing(Path("link")) as file:
+    with _files.atomic_write(Path("link")) as file:
         file.write(b"1")
     assert (folder / "link").is_symlink()
     assert (folder / "target").read_bytes() == b"1"
     _files.check_writable(Path(os.devnull))
-    with _files.replacing(Path(os.devnull)) as file:
+    with _files.atomic_write(Path(os.devnull)) as file:
         file.write(b"1")
     assert Path(os.devnull).is_char_device()
 

@@ -31,7 +31,7 @@ def card(alphabet=2, members=5):
         "options": OPTIONS,
         "sources": SOURCES,
         "members": [
-            {"prior": prior, "seed": index, "excess": excess, "frozen": frozen}
+            {"prior": prior, "seed": index, "excess": excess, "diverged": frozen}
             for index, (prior, excess, frozen) in enumerate(
                 zip(PRIORS, EXCESS, FROZEN, strict=True)
             )
@@ -325,8 +325,8 @@ MODEL = ("predict", "bits.txt", "--model")
 BAD = {
     "no such path": ((*MODEL, "none"), "there is no file or directory none"),
     "no run": ((*MODEL, "."), "holds no trained network"),
-    "truncated": ((*MODEL, "cut.safetensors"), "cut.safetensors is no network of switchpoint"),
-    "foreign": ((*MODEL, "bits.txt"), "bits.txt is no network of switchpoint"),
+    "truncated": ((*MODEL, "cut.safetensors"), "cut.safetensors is not a switchpoint network"),
+    "foreign": ((*MODEL, "bits.txt"), "bits.txt is not a switchpoint network"),
     "no such member": ((*MODEL, "lstm", "--member", 5), "member must be from 0 to 4, got 5"),
     "a negative member": ((*MODEL, "lstm", "--member", -1), "member must be from 0 to 4, got -1"),
     "a member of nothing": (("predict", "bits.txt", "--member", 0), "member is for the networks"),
@@ -357,7 +357,7 @@ BAD = {
     "evaluate no name": (("evaluate", "=lstm"), "a name must stand before ="),
     "evaluate a truncated file": (
         ("evaluate", "x=cut.safetensors"),
-        "cut.safetensors is no network of switchpoint",
+        "cut.safetensors is not a switchpoint network",
     ),
     "evaluate one name twice": (
         ("evaluate", "lstm", "lstm/model.safetensors"),
@@ -378,7 +378,7 @@ def test_bad_input_is_one_line_and_status_two(run_directory, tmp_path, capsys, a
     whole = (run_directory / "model.safetensors").read_bytes()
     (tmp_path / "cut.safetensors").write_bytes(whole[:-9])
     (tmp_path / "letters.txt").write_text("0210")
-    frozen = card(members=1) | {"members": [{"prior": "ptw", "frozen": True}]}
+    frozen = card(members=1) | {"members": [{"prior": "ptw", "diverged": True}]}
     neural.save_networks("frozen.safetensors", networks_of(frozen), frozen)
     status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")

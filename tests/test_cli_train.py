@@ -12,8 +12,8 @@ from switchpoint import training
 from switchpoint.cli import main
 from switchpoint.cli.train import train
 from switchpoint.training.config import TrainConfig
+from switchpoint.training.metrics_log import EvalRecord
 from switchpoint.training.progress import Progress, Warnings
-from switchpoint.training.report import Report
 
 FIELDS = dataclasses.fields(TrainConfig)
 
@@ -36,12 +36,12 @@ class Engine:
         self.calls.append((config, others))
         members = config.members()
         bits = tuple(1.25 + member.index for member in members)
-        report = Report(
+        report = EvalRecord(
             step=self.step or config.steps,
             loss=tuple(0.5 + member.index / 10 for member in members),
             excess=bits,
             excess_error=tuple(excess / 100 for excess in bits),
-            frozen=(1,) if len(members) > 2 else (),
+            diverged=(1,) if len(members) > 2 else (),
         )
         path = Path(others["out"], "model.safetensors")
         return SimpleNamespace(members=members, reports=(report,), path=path)
@@ -104,11 +104,11 @@ SETTINGS = [
         "batch": 6,
         "schedule": "constant",
         "warmup": 13,
-        "clip": 0.75,
-        "optimiser": "adam",
+        "clip_norm": 0.75,
+        "optimizer": "adam",
         "b2": 0.625,
-        "chunk": 16,
-        "shortest": 17,
+        "tbptt_length": 16,
+        "min_length": 17,
         "report_every": 19,
         "validation": 23,
     },
@@ -119,6 +119,7 @@ SETTINGS = [
         "context": 6,
         "width": 24,
         "heads": 3,
+        "matrix_decay": 0.25,
     },
     {"model": "markov", "order": 4, "alphabet": 3, "concentration": 1.5},
 ]
@@ -135,6 +136,11 @@ def test_that_was_every_field():
     for settings in SETTINGS:
         config, defaults = TrainConfig(**settings), TrainConfig(model=settings["model"])
         assert config.differences(defaults).keys() >= settings.keys() - {"model"}
+
+
+def test_options_by_their_former_names_still_work(engine):
+    old = {"clip": 0.75, "optimiser": "adam", "chunk": 16, "shortest": 17}
+    assert configured(engine, *arguments_for(old)) == TrainConfig(**old)
 
 
 def test_nothing_given_is_the_default(engine):
@@ -277,4 +283,4 @@ def test_help_explains_every_field(monkeypatch, capsys, width):
     for default in ["256", "auto", "cosine", "by model"]:
         assert f"[default: {default}]" in flat
     panels = [line.split()[1] for line in lines if line.startswith("╭")]
-    assert panels == ["Options", "Network", "Source", "Members", "Optimisation", "Measurement"]
+    assert panels == ["Options", "Model", "Data", "Optimizer", "Run"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import equinox as eqx
 import jax
@@ -10,13 +11,11 @@ import pytest
 
 import switchpoint as sp
 from switchpoint import _text
-from switchpoint.neural.names import MODEL_OPTIONS, network_from_name
+from switchpoint.neural.registry import MODEL_OPTIONS, network_from_name
 from switchpoint.priors import PARAMETER_OWNERS
-from switchpoint.segments import segment_of
-from switchpoint.training.config import TrainConfig
-from switchpoint.training.members import Member
+from switchpoint.segments import make_segment
+from switchpoint.training.config import Member, TrainConfig, read_toml
 from switchpoint.training.recipes import RECIPES
-from switchpoint.training.toml import read_toml
 
 FIELDS = [each.name for each in dataclasses.fields(TrainConfig)]
 EVERY_PRIOR = {
@@ -45,9 +44,13 @@ def test_what_is_left_out_comes_from_the_recipe_and_the_paper(model):
     assert {getattr(config, name) for name in others} == {None}
     recipe = RECIPES[model]
     assert config.learning_rate == (recipe.learning_rate,)
-    assert (config.steps, config.warmup, config.clip) == (recipe.steps, recipe.warmup, recipe.clip)
-    assert (config.batch, config.b2) == (recipe.batch, recipe.b2)
-    assert config.optimiser == recipe.optimiser
+    assert (config.steps, config.warmup) == (recipe.steps, recipe.warmup)
+    assert (config.batch, config.b2, config.clip_norm) == (
+        recipe.batch,
+        recipe.b2,
+        recipe.clip_norm,
+    )
+    assert (config.optimizer, config.matrix_decay) == (recipe.optimizer, 0.0)
     assert (config.length, config.alphabet) == (256, 2)
     assert (config.prior, config.depth, config.split) == (("ptw",), 8, 0.5)
     assert (config.alpha, config.beta, config.concentration) == (0.5, 0.5, None)
@@ -55,11 +58,11 @@ def test_what_is_left_out_comes_from_the_recipe_and_the_paper(model):
 
 def test_what_is_given_stays():
     config = TrainConfig(
-        hidden=64, readout=0, learning_rate=3e-3, steps=50, warmup=0, clip=2, depth=9, alpha=1
+        hidden=64, readout=0, learning_rate=3e-3, steps=50, warmup=0, clip_norm=2, depth=9, alpha=1
     )
     assert config.options() == {"hidden": 64, "readout": 0}
     assert (config.learning_rate, config.steps, config.warmup) == ((3e-3,), 50, 0)
-    assert (config.clip, config.depth, config.alpha, config.beta) == (2.0, 9, 1.0, 0.5)
+    assert (config.clip_norm, config.depth, config.alpha, config.beta) == (2.0, 9, 1.0, 0.5)
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(9, 0), (1000, 100), (2000, 200), (10**6, 200)])
@@ -122,7 +125,7 @@ def test_the_segment_model_follows_the_alphabet():
     assert TrainConfig(alphabet=4, concentration=0.1).source("ptw").segment == sp.Categorical(
         4, 0.1
     )
-    assert segment_of(3) == sp.Categorical(3, 0.5)
+    assert make_segment(3) == sp.Categorical(3, 0.5)
 
 
 def test_the_network_is_the_one_described(key):
@@ -145,28 +148,54 @@ def test_the_network_is_the_one_described(key):
             width=24,
             heads=3,
             context=8,
-            chunk=64,
-            shortest=3,
+            tbptt_length=64,
+            min_length=3,
             schedule="constant",
         ),
         TrainConfig(**EVERY_PRIOR, model="markov", learning_rate=[0.1, 0.2], seeds=3),
-        TrainConfig(model="stack-rnn", alphabet=5, clip=0.1, validation=7, first_seed=2**32 - 1),
+        TrainConfig(
+            model="stack-rnn", alphabet=5, clip_norm=0.1, validation=7, first_seed=2**32 - 1
+        ),
     ],
     ids=lambda config: config.model,
 )
 def test_json_gives_the_same_configuration_back(config):
     written = json.dumps(config.to_dict(), allow_nan=False)
-    assert set(FIELDS) - set(json.loads(written)) <= {"width", "heads"}
+    assert set(json.loads(written)) == {*FIELDS, "format"}
     assert TrainConfig.from_dict(json.loads(written)) == config
 
 
-def test_earlier_versions_wrote_the_same_of_what_they_had():
-    for config in (TrainConfig(), TrainConfig(model="transformer", width=64, heads=8)):
-        assert not {"width", "heads"} & set(config.to_dict())
-    assert (TrainConfig(model="transformer").width, TrainConfig().width) == (64, None)
-    changed = TrainConfig(model="transformer", width=32)
-    assert changed.to_dict()["width"] == 32
-    assert changed.network(jax.random.key(0)).blocks.mixing.shape == (16, 32, 32)
+OLD = {"clip": 0.5, "optimiser": "adam", "chunk": 64, "shortest": 3}
+NEW = {"clip_norm": 0.5, "optimizer": "adam", "tbptt_length": 64, "min_length": 3}
+
+
+def test_former_names_are_read_everywhere(tmp_path):
+    config = TrainConfig(**NEW)
+    assert TrainConfig(**OLD) == TrainConfig.from_dict(OLD) == config
+    (tmp_path / "old.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in OLD.items()))
+    assert read_toml(tmp_path / "old.toml") == config
+    assert read_toml(tmp_path / "old.toml", clip_norm=2).clip_norm == 2
+    with pytest.raises(ValueError, match="clip is the former name of clip_norm"):
+        TrainConfig(clip=1.0, clip_norm=1.0)
+
+
+def test_earlier_files_mean_what_they_meant_then(monkeypatch):
+    """Whatever is left unset today: they were made before there were such settings."""
+    recipe = dataclasses.replace(RECIPES["transformer"], matrix_decay=0.5, steps=7, warmup=0)
+    old = {"model": "transformer", "steps": 5, "prior": ["lin"]}
+    before = TrainConfig(**old, matrix_decay=0.0, width=64, heads=8)
+    monkeypatch.setitem(sys.modules[TrainConfig.__module__].RECIPES, "transformer", recipe)
+    monkeypatch.setitem(MODEL_OPTIONS["transformer"], "width", 128)
+    assert TrainConfig(**old).matrix_decay == 0.5
+    assert TrainConfig(**old).width == 128
+    found = TrainConfig.from_dict(old)
+    assert (found.matrix_decay, found.width, found.heads) == (0.0, 64, 8)
+    assert found.to_dict() == TrainConfig.from_dict(before.to_dict()).to_dict()
+
+
+def test_a_newer_format_is_refused():
+    with pytest.raises(ValueError, match="format 99; this version of switchpoint reads up to 1"):
+        TrainConfig.from_dict({**TrainConfig().to_dict(), "format": 99})
 
 
 def test_differences_name_the_fields():
@@ -182,14 +211,14 @@ def test_toml_gives_the_configuration(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(
         'model = "stack-lstm"  # a comment\nprior = ["ptw", "renewal"]\nlearning_rate = 1e-3\n'
-        "pmf = [0.5, 0.5]\nclip = 2\nlength = 64\n"
+        "pmf = [0.5, 0.5]\nclip_norm = 2\nlength = 64\n"
     )
     config = TrainConfig(
         model="stack-lstm",
         prior=("ptw", "renewal"),
         learning_rate=1e-3,
         pmf=(0.5, 0.5),
-        clip=2.0,
+        clip_norm=2.0,
         length=64,
     )
     assert read_toml(path) == config
@@ -206,7 +235,7 @@ BAD_TOML = {
     "run.toml, line 3: table 'network' is not allowed": "steps = 5\n\n[network]\nhidden = 64",
     "run.toml is not TOML: Invalid value (at line 2, column 9)": "steps = 5\nmodel = lstm",
     "run.toml, line 2: hidden must be a whole number, got '64'": 'seeds = 2\n hidden = "64"',
-    "run.toml, line 1: chunk must divide the length 256, got 100": "chunk = 100",
+    "run.toml, line 1: tbptt_length must divide the length 256, got 100": "chunk = 100",
     "run.toml, line 1: prior 'regular' needs period: give --period": 'prior = "regular"',
 }
 
@@ -307,7 +336,7 @@ BAD = {
     "length must be a whole number of at least 1, got 0": {"length": 0},
     "length must be a whole number, got None": {"length": None},
     "seeds must be a whole number of at least 1, got 0": {"seeds": 0},
-    "first_seed is no seed: seed must be from 0 to 4294967295, got -1": {"first_seed": -1},
+    "first_seed is not a seed: seed must be from 0 to 4294967295, got -1": {"first_seed": -1},
     "seed must be from 0 to 4294967295, got 4294967296": {"first_seed": 2**32 - 1, "seeds": 2},
     "learning_rate must be a number, got '1e-3'": {"learning_rate": "1e-3"},
     "learning_rate must be a finite number above 0, got 0.0": {"learning_rate": [0.1, 0]},
@@ -317,10 +346,13 @@ BAD = {
     "schedule must be one of cosine, constant, got 'linear'": {"schedule": "linear"},
     "warmup must be less than the 200 steps of the run, got 200": {"steps": 200, "warmup": 200},
     "warmup must be a whole number of at least 0, got -1": {"warmup": -1},
-    "clip must be a finite number above 0, got inf": {"clip": float("inf")},
-    "chunk must divide the length 256, got 100": {"chunk": 100},
-    "shortest must be at most the length 256, got 257": {"shortest": 257},
-    "shortest must be a whole number of at least 1, got 0": {"shortest": 0},
+    "clip_norm must be a finite number above 0, got inf": {"clip_norm": float("inf")},
+    "tbptt_length must divide the length 256, got 100": {"tbptt_length": 100},
+    "min_length must be at most the length 256, got 257": {"min_length": 257},
+    "min_length must be a whole number of at least 1, got 0": {"min_length": 0},
+    "steps must be a whole number, got None": {"steps": None},
+    "matrix_decay is for optimizer 'muon', got 0.1": {"optimizer": "adam", "matrix_decay": 0.1},
+    "matrix_decay must be a finite number of at least 0, got -1": {"matrix_decay": -1},
     "report_every must be a whole number of at least 1, got 0": {"report_every": 0},
     "validation must be at least 2, for a standard error, got 1": {"validation": 1},
 }

@@ -177,11 +177,11 @@ def test_several_sources_are_known_by_their_names():
 
 def test_what_is_left_out_follows_the_recipe_of_custom_networks():
     recipe = RECIPES["custom"]
-    assert recipe.optimiser == "adam"
+    assert recipe.optimizer == "adam"
     given = sp.TrainConfig(model="transformer", length=8, steps=500, batch=3)
     made = CustomConfig(given, None, make)
     assert (made.steps, made.batch, made.warmup) == (500, 3, 50)
-    assert (made.learning_rate, made.optimiser) == ((recipe.learning_rate,), "adam")
+    assert (made.learning_rate, made.optimizer) == ((recipe.learning_rate,), "adam")
     assert made.b2 == recipe.b2 != given.b2
 
 
@@ -197,13 +197,13 @@ class TestResuming:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"source": sp.Source(Ramp(0.5))}, r"Ramp\(slope=0.25\).*not .*Ramp\(slope=0.5\)"),
-            ({"network": lambda key: Other(2, key)}, r"network .*Last, not .*Other"),
+            ({"source": sp.Source(Ramp(0.5))}, r"Ramp\(slope=0.25\).*now .*Ramp\(slope=0.5\)"),
+            ({"network": lambda key: Other(2, key)}, r"network: .*Last, now .*Other"),
             (
                 {"network": lambda key: Last(2, key, rows=5)},
-                r"leaves table float32\[3, 2\], not float32\[5, 2\]",
+                r"leaves table: float32\[3, 2\], now float32\[5, 2\]",
             ),
-            ({"network": None}, "model custom, not lstm"),
+            ({"network": None}, "model: custom, now lstm"),
         ],
     )
     def test_another_source_or_network_is_refused(self, run, changes, message):
@@ -236,7 +236,7 @@ class TestBadInput:
             (lambda key: Last(3, key), {}, "alphabet of the source, 2, got .*Last with 3"),
             (lambda key: Odd(2, key, jnp.arange(3)), {}, "floating point.*as odd of .*static"),
             (lambda key: Odd(2, key, jnp.tanh), {}, "floating point.*as odd of .*static"),
-            (make, {"optimiser": "muon"}, "muon.*Last has none.*adam"),
+            (make, {"optimizer": "muon"}, "muon.*Last has none.*adam"),
         ],
     )
     def test_a_network_must_be_fit_for_training(self, network, settings, message):

@@ -10,9 +10,11 @@ import xarray as xr
 
 import switchpoint as sp
 from switchpoint.cli import main
-from switchpoint.evaluation import evaluate, load, save, summarise
-from switchpoint.evaluation.chunks import chunks
-from switchpoint.evaluation.moments import Moments
+from switchpoint.evaluation import evaluate, load, regrets, save, summarise
+from switchpoint.evaluation import measure as measure_module
+from switchpoint.evaluation.evaluate import Moments
+from switchpoint.evaluation.measure import chunks
+from switchpoint.neural.registry import network_from_name
 
 LENGTH = 32
 CHUNK = 40
@@ -76,8 +78,8 @@ def test_the_first_sequences_are_the_same_however_many_there_are(results, sequen
 
 def test_chunks_are_whole_and_cover_each_sequence_once():
     parts = list(chunks(SOURCE, LENGTH, 100, 3, CHUNK))
-    assert [(part.start, part.wanted) for part in parts] == [(0, 40), (40, 40), (80, 20)]
-    assert all(part.draw.symbols.shape == (CHUNK, LENGTH) for part in parts)
+    assert [(rows.start, rows.stop) for rows, _ in parts] == [(0, 40), (40, 80), (80, 100)]
+    assert all(draw.symbols.shape == (CHUNK, LENGTH) for _, draw in parts)
 
 
 def test_labels(results):
@@ -150,6 +152,47 @@ def test_bad_arguments_are_named(change, message):
     good = {"predictors": {"kt": sp.KT()}, "source": SOURCE, "length": LENGTH, "sequences": 2}
     with pytest.raises(ValueError, match=message):
         evaluate(**(good | change))
+
+
+def networks(count):
+    return [network_from_name("lstm", 2, LENGTH, jax.random.key(i), hidden=4) for i in range(count)]
+
+
+def test_regrets_are_those_of_evaluate():
+    members = [*networks(2), None, sp.KT(), sp.KTOracle]
+    found = regrets(members, SOURCE, LENGTH, 60, seed=3, chunk=CHUNK)
+    assert found.dtype == np.float64
+    assert np.isnan(found[2]).all()
+    known = [member for member in members if member is not None]
+    expected = run(60, {"all": known})["regret"].sel(predictor="all")
+    np.testing.assert_array_equal(np.delete(found, 2, axis=0), expected)
+
+
+@pytest.mark.parametrize("at_once", [2**23, 3 * CHUNK * LENGTH * 2], ids=["all", "three"])
+def test_an_accelerator_runs_equal_networks_together(monkeypatch, at_once):
+    members = [each.with_backend("plain") for each in networks(5)]
+    members.insert(2, network_from_name("rnn", 2, LENGTH, jax.random.key(9), hidden=4))
+    members.insert(4, sp.KT())
+    expected = regrets(members, SOURCE, LENGTH, 60, chunk=CHUNK)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(measure_module, "_VALUES_AT_ONCE", at_once)
+    sizes = []
+    over_members = measure_module.over_members
+
+    def spy(function, networks, batch_size):
+        sizes.append((len(jax.tree.leaves(networks)[0]), batch_size))
+        return over_members(function, networks, batch_size=batch_size)
+
+    monkeypatch.setattr(measure_module, "over_members", spy)
+    jax.clear_caches()
+    found = regrets(members, SOURCE, LENGTH, 60, chunk=CHUNK)
+    jax.clear_caches()
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert sizes == [(5, at_once // (CHUNK * LENGTH * 2))]
+
+
+def test_regrets_without_any_predictor_are_missing():
+    assert np.isnan(regrets([None, None], SOURCE, LENGTH, 3)).all()
 
 
 # --- the summary ----------------------------------------------------------------------------

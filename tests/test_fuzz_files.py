@@ -11,21 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-
-from switchpoint import evaluation
-from switchpoint._files import read_json, write_json
-from switchpoint._tensors import write_tensors
 from switchpoint.experiments import Watcher, result_path
 from switchpoint.experiments.drawn import Drawn
 from switchpoint.experiments.kept import Kept
 from switchpoint.experiments.shipped import RECORDED, Shipped, record
 from switchpoint.experiments.stopwatch import Stopwatch
+
+from switchpoint import evaluation
+from switchpoint._files import read_json, write_json
+from switchpoint._tensors import write_tensors
 from switchpoint.neural import load_members, read_card, save_networks
-from switchpoint.neural.names import network_from_name
+from switchpoint.neural.registry import network_from_name
 from switchpoint.training import TrainConfig, train
 from switchpoint.training.checkpoints import Checkpoints
-from switchpoint.training.metrics import MetricsFile, read_reports
-from switchpoint.training.report import Report
+from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
 from switchpoint.zoo import Zoo
 
 DATASET = xr.Dataset(
@@ -142,10 +141,10 @@ def stopwatch(directory):
 
 def metrics(directory):
     path = directory / "metrics.jsonl"
-    file = MetricsFile(path)
+    file = MetricsLog(path)
     for step in (100, 200, 300):
         numbers = (math.pi, math.e / 7, math.nan)
-        file.append(Report(step, numbers, numbers, numbers, (2,)))
+        file.append(EvalRecord(step, numbers, numbers, numbers, (2,)))
     every = list(map(repr, read_reports(path)))
 
     def read():
@@ -246,7 +245,7 @@ def test_a_damaged_file_without_a_checksum_has_no_other_error(study, count, tmp_
         {"members": [1]},
         {"members": [{"excess": "low"}]},
         {"members": [{"excess": math.nan}]},
-        {"members": [{"frozen": "no"}]},
+        {"members": [{"diverged": "no"}]},
         {"members": [{"prior": 7}]},
         {"options": "many"},
         {"options": {"hidden": 4}},
@@ -270,7 +269,9 @@ def test_a_whole_file_with_an_impossible_card_is_refused(card, tmp_path):
     path, _ = network(tmp_path)
     one = network_from_name("memoryless", 2, 8, jax.random.key(0))
     save_networks(path, [one], {**CARD, "members": [{}], **card})
-    with pytest.raises(ValueError, match=r"model\.safetensors is no network .* card"):
+    with pytest.raises(
+        ValueError, match=r"model\.safetensors is not a switchpoint network: .* card"
+    ):
         load_members(path)
     found, _ = outcome(lambda: read_card(path))  # which need not know the architecture
     assert found is None or found["members"] == [{}]
@@ -282,7 +283,9 @@ def test_weights_that_are_no_real_numbers_are_refused(dtype, tmp_path):
     one = network_from_name("memoryless", 2, 8, jax.random.key(0))
     other = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, dtype), one)
     save_networks(path, [other], {**CARD, "members": [{}]})
-    with pytest.raises(ValueError, match=f"model.safetensors is no network .* {dtype}"):
+    with pytest.raises(
+        ValueError, match=f"model.safetensors is not a switchpoint network: .* {dtype}"
+    ):
         load_members(path)
 
 

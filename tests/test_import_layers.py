@@ -22,7 +22,7 @@ LAYERS = [
     "training",
     "zoo",
     "figures",
-    "experiments",
+    "studies",
     "report",
     "cli",
 ]

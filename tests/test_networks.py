@@ -3,6 +3,7 @@
 import json
 import os
 import tracemalloc
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,9 @@ import numpy as np
 import pytest
 
 import switchpoint as sp
-from switchpoint.neural import Markov, Memoryless, Recurrent, network_from_name
-from switchpoint.neural.recurrence import _scan, recurrence
-from switchpoint.neural.stack import stack_update
+from switchpoint.neural import Markov, Memoryless, Recurrent, network_from_name, storage
+from switchpoint.neural.cells import stack_update
+from switchpoint.neural.recurrent import _scan, recurrence
 
 RECURRENT = ["rnn", "lstm", "stack-rnn", "stack-lstm"]
 
@@ -38,8 +39,8 @@ def numpy_logits(network, symbols):
     h, c = np.zeros(network.hidden), np.zeros(network.hidden)
     rows = []
     for token in [network.alphabet, *symbols[:-1]]:
-        drive = weights.input.weight[token] + weights.input.bias
-        gates = h @ cell.weight + drive[: cell.weight.shape[1]]
+        inputs = weights.input.weight[token] + weights.input.bias
+        gates = h @ cell.weight + inputs[: cell.weight.shape[1]]
         if stack is not None:
             gates = gates + stack[0] @ read
         if network.units == "rnn":
@@ -49,7 +50,7 @@ def numpy_logits(network, symbols):
             c = sigmoid(f + 1) * c + sigmoid(i) * np.tanh(g)
             h = sigmoid(o) * np.tanh(c)
         if stack is not None:
-            written = h @ write + drive[cell.weight.shape[1] :]
+            written = h @ write + inputs[cell.weight.shape[1] :]
             push, pop, keep = np.exp(written[:3]) / np.exp(written[:3]).sum()
             pushed = np.vstack([written[3:], stack[:-1]])
             popped = np.vstack([stack[1:], 0 * stack[:1]])
@@ -75,20 +76,20 @@ def test_recurrent_networks_are_their_definition(name):
 @pytest.mark.usefixtures("float64")
 def test_weight_gradients_in_one_product_are_the_scan_s_own(name):
     cell = small(name).cell
-    drive = jax.random.normal(jax.random.key(2), (7, 3, cell.drive_width))
+    inputs = jax.random.normal(jax.random.key(2), (7, 3, cell.input_width))
     carry = jax.tree.map(lambda leaf: leaf + 0.1, cell.start(3))
     target = jax.random.normal(jax.random.key(3), (7, 3, cell.hidden))
 
-    def loss(run, cell, carry, drive):
-        last, outputs = run(cell, carry, drive)
+    def loss(run, cell, carry, inputs):
+        last, outputs = run(cell, carry, inputs)
         return jnp.sum(outputs * target) + sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(last))
 
-    def plain(cell, carry, drive):
-        last, (outputs, _) = _scan(cell, carry, drive)
+    def plain(cell, carry, inputs):
+        last, (outputs, _) = _scan(cell, carry, inputs)
         return last, outputs
 
-    ours = jax.jit(jax.grad(lambda *args: loss(recurrence, *args), (0, 1, 2)))(cell, carry, drive)
-    true = jax.jit(jax.grad(lambda *args: loss(plain, *args), (0, 1, 2)))(cell, carry, drive)
+    ours = jax.jit(jax.grad(lambda *args: loss(recurrence, *args), (0, 1, 2)))(cell, carry, inputs)
+    true = jax.jit(jax.grad(lambda *args: loss(plain, *args), (0, 1, 2)))(cell, carry, inputs)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(true), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     assert all(np.abs(leaf).max() > 1e-4 for leaf in jax.tree.leaves(true))
@@ -96,11 +97,11 @@ def test_weight_gradients_in_one_product_are_the_scan_s_own(name):
 
 def test_no_weight_gradient_is_carried_through_the_backward_scan():
     cell = small("lstm", hidden=5).cell
-    drive = jnp.zeros((7, 3, cell.drive_width))
+    inputs = jnp.zeros((7, 3, cell.input_width))
 
     def scans_that_give_a_weight(outputs):
         """For the scan along time and the one back, whether its results have a weight's shape."""
-        gradient = jax.grad(lambda cell: outputs(cell, cell.start(3), drive).sum())
+        gradient = jax.grad(lambda cell: outputs(cell, cell.start(3), inputs).sum())
         lines = str(jax.make_jaxpr(gradient)(cell)).splitlines()
         return ["f32[5,20]" in line.split("= scan[")[0] for line in lines if "= scan[" in line]
 
@@ -232,7 +233,33 @@ def saved(path, networks, **changes):
     return path
 
 
+FORMAT_0 = Path(__file__).parent / "format0"
+EXPECTED = json.loads((FORMAT_0 / "expected.json").read_text())
+
+
+@pytest.mark.parametrize("model", sp.neural.MODEL_OPTIONS)
+def test_files_of_format_0_load_with_the_same_predictions(model):
+    path = FORMAT_0 / f"{model}.safetensors"
+    card, networks = sp.neural.load_with_card(path)
+    assert card == sp.neural.read_card(path)
+    assert card["format"] == 1
+    assert [member["diverged"] for member in card["members"]] == [True, False][: len(networks)]
+    assert sp.neural.best_member(card) == len(networks) - 1  # not the one that diverged
+    assert card["sources"] == {"uniform": "Source(prior=RandomUniform(max_length=8))"}
+    for network, log_probs in zip(networks, EXPECTED[model], strict=True):
+        np.testing.assert_allclose(network.log_probs(EXPECTED["symbols"]), log_probs, atol=2e-6)
+
+
 class TestStorage:
+    def test_a_file_says_its_format_and_a_newer_one_is_refused(self, tmp_path, monkeypatch):
+        path = saved(tmp_path / "model.safetensors", [small("lstm")])
+        assert sp.neural.read_card(path)["format"] == 1
+        monkeypatch.setattr(storage, "STEPS", [None] * 3)
+        saved(path, [small("lstm")], members="in a form not known yet")
+        for read in (sp.load, sp.neural.read_card):
+            with pytest.raises(ValueError, match=r"model\.\w+ has format 3; .*up to 1: upgrade"):
+                read(path)
+
     def test_the_best_member_is_loaded_or_the_one_asked_for(self, tmp_path):
         networks = [small("lstm") for _ in range(3)]
         networks = [jax.tree.map(lambda x, i=i: x + i, n) for i, n in enumerate(networks)]
@@ -248,11 +275,11 @@ class TestStorage:
     def test_the_best_of_a_prior_is_loaded(self, tmp_path):
         members = [
             {"prior": "ptw", "excess": 0.1},
-            {"prior": "lin", "excess": 0.05, "frozen": True},
+            {"prior": "lin", "excess": 0.05, "diverged": True},
             {"prior": "lin", "excess": None},
-            {"prior": "lin", "excess": 0.7, "frozen": False},
-            {"prior": "lin", "excess": 0.4, "frozen": False},
-            {"prior": "regular", "excess": None, "frozen": True},
+            {"prior": "lin", "excess": 0.7, "diverged": False},
+            {"prior": "lin", "excess": 0.4, "diverged": False},
+            {"prior": "regular", "excess": None, "diverged": True},
         ]
         networks = [jax.tree.map(lambda x, i=i: x + i, small("lstm")) for i in range(len(members))]
         path = saved(tmp_path / "model.safetensors", networks, members=members)
@@ -276,11 +303,11 @@ class TestStorage:
         for damaged, message in (
             (whole[:-7], "truncated"),
             (whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:], "checksum"),
-            (b"hello", "truncated or no safetensors"),
-            (b"", "truncated or no safetensors"),
+            (b"hello", "truncated or not a safetensors"),
+            (b"", "truncated or not a safetensors"),
         ):
             path.write_bytes(damaged)
-            with pytest.raises(ValueError, match=f"no network of switchpoint: .*{message}"):
+            with pytest.raises(ValueError, match=f"not a switchpoint network: .*{message}"):
                 sp.load(path)
 
     def test_a_card_is_read_without_the_weights(self, tmp_path):
@@ -301,7 +328,9 @@ class TestStorage:
         finally:
             tracemalloc.stop()
         os.truncate(path, size)
-        with pytest.raises(ValueError, match=r"large\.safetensors is no network .*truncated"):
+        with pytest.raises(
+            ValueError, match=r"large\.safetensors is not a switchpoint network: .*truncated"
+        ):
             sp.neural.read_card(path)
 
     def test_weights_that_changed_are_refused_beside_a_card_that_did_not(self, tmp_path):
@@ -321,7 +350,7 @@ class TestStorage:
         [
             ({"options": {"hidden": 7, "readout": 1}}, "must have shape"),
             ({"model": "stack-lstm"}, "not those of .*Recurrent: "),
-            ({"model": "gru"}, "describes no network we know"),
+            ({"model": "gru"}, "describes no known network"),
             ({"members": [{}, {}]}, "must have shape"),
         ],
     )

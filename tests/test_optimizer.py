@@ -12,7 +12,13 @@ import pytest
 from switchpoint.neural import MODEL_OPTIONS, network_from_name
 from switchpoint.neural.storage import named_leaves
 from switchpoint.training import TrainConfig
-from switchpoint.training.optimizer import declared_matrices, muon, optimiser_of, with_muon
+from switchpoint.training.optimizer import (
+    declared_matrices,
+    is_matrix,
+    muon,
+    optimizer_of,
+    with_muon,
+)
 from switchpoint.training.program import Program
 
 # With these options every matrix is known by its name, and the number of matrices in it.
@@ -22,10 +28,10 @@ MATRICES = {
     "stack-rnn": {".cell.inner.weight": 1, ".output.layers[0].weight": 1},
     "stack-lstm": {".cell.inner.weight": 4, ".output.layers[0].weight": 1},
     "transformer": {
-        ".blocks.projections": 3,
-        ".blocks.mixing": 1,
-        ".blocks.widening.weight": 1,
-        ".blocks.narrowing.weight": 1,
+        ".blocks.qkv": 3,
+        ".blocks.out_proj": 1,
+        ".blocks.mlp_in.weight": 1,
+        ".blocks.mlp_out.weight": 1,
     },
     "markov": {".perceptron.layers[0].weight": 1, ".perceptron.layers[1].weight": 1},
     "memoryless": {},
@@ -73,8 +79,8 @@ def by_name(tree):
 @pytest.mark.parametrize("model", MATRICES)
 def test_matrices_go_along_an_orthogonal_one(model):
     network, gradient = network_of(model), gradient_of(network_of(model), 1)
-    optimiser = with_muon(optax.set_to_zero())
-    ways, _ = jax.jit(optimiser.update)(gradient, optimiser.init(network))
+    optimizer = with_muon(optax.set_to_zero())
+    ways, _ = jax.jit(optimizer.update)(gradient, optimizer.init(network))
     ways, slopes = by_name(ways), by_name(gradient)
     assert {name for name, way in ways.items() if way.any()} == set(MATRICES[model])
     for name, count in MATRICES[model].items():
@@ -94,12 +100,12 @@ def test_matrices_go_along_an_orthogonal_one(model):
 def test_the_length_of_a_gradient_does_not_matter_but_its_past_does():
     network = network_of("rnn")
     first, second = gradient_of(network, 1), gradient_of(network, 2)
-    optimiser = muon()
+    optimizer = muon()
 
     def after(*gradients):
-        state = optimiser.init(network.cell)
+        state = optimizer.init(network.cell)
         for gradient in gradients:
-            ways, state = optimiser.update(gradient.cell, state)
+            ways, state = optimizer.update(gradient.cell, state)
         return ways.weight
 
     longer = jax.tree.map(lambda leaf: 100 * leaf, first)
@@ -107,8 +113,8 @@ def test_the_length_of_a_gradient_does_not_matter_but_its_past_does():
     assert jnp.abs(after(first, second) - after(second)).max() > 0.05
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "muon"])
-def test_one_step_of_a_program(optimiser):
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_one_step_of_a_program(optimizer):
     config = TrainConfig(
         model="lstm",
         hidden=16,
@@ -119,8 +125,8 @@ def test_one_step_of_a_program(optimiser):
         warmup=0,
         schedule="constant",
         learning_rate=0.1,
-        clip=1e9,
-        optimiser=optimiser,
+        clip_norm=1e9,
+        optimizer=optimizer,
     )
     program = Program(config)
     start = jax.tree.map(lambda leaf: np.asarray(leaf), program.start())
@@ -129,7 +135,7 @@ def test_one_step_of_a_program(optimiser):
     weight = moved.pop(".cell.weight")
     for leaf in moved.values():  # the sign of the gradient, unless it is nearly 0
         np.testing.assert_allclose(np.median(np.abs(leaf)), 0.1, atol=1e-3)
-    if optimiser == "adam":
+    if optimizer == "adam":
         np.testing.assert_allclose(np.median(np.abs(weight)), 0.1, atol=1e-3)
     else:
         for gate in np.split(weight, 4, -1):
@@ -148,7 +154,7 @@ def test_every_matrix_is_declared(model):
         if leaf.ndim >= 2 and min(leaf.shape[-2:]) >= 16
     }
     declared = declared_matrices(network)
-    left_out = matrices - declared.keys() - {"embedding"}
+    left_out = matrices - declared.keys()
     assert not left_out, f"neither Muon's nor, as 0, left to Adam on purpose: {left_out}"
     for_muon = {name for name, count in declared.items() if count}
     assert for_muon == matrices - BY_ADAM.get(model, set())
@@ -173,8 +179,8 @@ def test_modules_declare_their_own_matrices_and_those_of_others():
     network = Own((layer, layer), eqx.nn.Linear(16, 16, key=jax.random.key(0)))
     declared = {"layers.0.inner": 2, "layers.1.inner": 0, "linear.weight": 1}
     assert declared_matrices(network) == declared
-    optimiser = with_muon(optax.set_to_zero())
-    ways, _ = optimiser.update(gradient_of(network, 1), optimiser.init(network))
+    optimizer = with_muon(optax.set_to_zero())
+    ways, _ = optimizer.update(gradient_of(network, 1), optimizer.init(network))
     moved = {name for name, way in by_name(ways).items() if way.any()}
     assert moved == {".layers[0].inner", ".linear.weight"}
     for half in np.split(np.asarray(ways.layers[0].inner), 2, -1):
@@ -199,8 +205,51 @@ def test_a_declaration_that_does_not_fit_is_refused(matrices, message, monkeypat
 def test_networks_of_few_units_have_adam_alone():
     config = TrainConfig(model="lstm", hidden=8, readout=0, length=8)
     network = config.network(jax.random.key(0))
-    assert config.optimiser == "muon"
-    optimiser, gradient = optimiser_of(config), gradient_of(network, 1)
-    ways, _ = optimiser.update(gradient, optimiser.init(network))
+    assert config.optimizer == "muon"
+    optimizer, gradient = optimizer_of(config), gradient_of(network, 1)
+    ways, _ = optimizer.update(gradient, optimizer.init(network))
     for way, slope in zip(jax.tree.leaves(ways), jax.tree.leaves(gradient), strict=True):
         np.testing.assert_allclose(way, np.sign(slope), atol=1e-3)  # Adam's first step
+
+
+SWEPT = {"clip_norm": (0.05, 1.0), "b2": (0.9, 0.999), "matrix_decay": (0.0, 0.3)}
+
+
+def test_members_with_settings_of_their_own_are_as_if_alone():
+    settings = {
+        "model": "rnn",
+        "hidden": 16,
+        "readout": 0,
+        "length": 8,
+        "batch": 4,
+        "steps": 20,
+        "learning_rate": 0.05,
+        "warmup": 0,
+    }
+    configs = [
+        TrainConfig(**settings, **dict(zip(SWEPT, values, strict=True)))
+        for values in zip(*SWEPT.values(), strict=True)
+    ]
+    together = Program(configs)
+    assert [config for config, _ in together.members] == configs
+    state = together.advance(together.start(), 20)
+    for index, config in enumerate(configs):
+        alone = Program(config)
+        expected = alone.advance(alone.start(), 20)
+        for a, b in zip(*map(jax.tree.leaves, (state.networks, expected.networks)), strict=True):
+            np.testing.assert_allclose(a[0, index], b[0, 0], rtol=2e-3, atol=2e-4)
+    with pytest.raises(ValueError, match="must have the same batch, length"):
+        Program([configs[0], TrainConfig(**{**settings, "length": 4, "batch": 2})])
+
+
+def test_decay_of_matrices_is_decoupled_and_of_matrices_alone():
+    settings = {"model": "rnn", "hidden": 16, "readout": 0, "length": 8, "batch": 4, "steps": 1}
+    settings |= {"learning_rate": 0.1, "warmup": 0, "schedule": "constant"}
+    programs = [Program(TrainConfig(**settings, matrix_decay=decay)) for decay in (0.0, 0.5)]
+    start = jax.tree.map(np.asarray, programs[0].start().networks)
+    plain, decayed = (each.advance(each.start(), 1).networks for each in programs)
+    matrices = jax.tree.leaves(is_matrix(jax.tree.map(lambda leaf: leaf[0, 0], plain)))
+    assert any(matrices)
+    leaves = map(jax.tree.leaves, (start, plain, decayed))
+    for old, a, b, matrix in zip(*leaves, matrices, strict=True):
+        np.testing.assert_allclose(b, a - 0.1 * 0.5 * old if matrix else a, atol=1e-6)

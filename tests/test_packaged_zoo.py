@@ -5,13 +5,13 @@ import json
 import jax
 import numpy as np
 import pytest
+from switchpoint.experiments.shipped import RECORDED
 
 import switchpoint as sp
 from switchpoint import evaluation, neural
-from switchpoint.experiments.shipped import RECORDED
 from switchpoint.zoo import NAMES, Zoo
 from switchpoint.zoo.building import LARGEST
-from switchpoint.zoo.names import MODELS, SOURCES
+from switchpoint.zoo.manifest import MODELS, SOURCES
 
 
 def test_the_packaged_zoo_is_whole_and_small():

@@ -7,66 +7,68 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from truth import name, ptw_marginal
+from reference import name, pmf, ptw_marginal
 
 import switchpoint as sp
-from switchpoint.exact.many_letters import many_letters
-from switchpoint.exact.recursion import _few_letters
-from switchpoint.neural import Memoryless, network_from_name, save_networks
+from switchpoint.exact.recursion import _few_symbols, _many_symbols
+from switchpoint.neural import network_from_name, save_networks
 
-LENGTH = 16
-LONG = 100  # beyond what streams have room for at first
-SWITCHES = np.zeros(LONG, bool)
+LENGTH = 100  # one for all, so that each program is compiled once; longer than a new stream's state
+SWITCHES = np.zeros(LENGTH, bool)
 SWITCHES[[5, 6, 11, 70]] = True
 
+EXACT = {
+    "ptw": (sp.PTW(7, split=0.3), sp.Bernoulli()),
+    "ptw-deep": (sp.PTW(40), sp.Categorical(12)),
+    "lin": (sp.LIN(), sp.Categorical(4)),
+    "regular": (sp.RegularPeriodic(3), sp.Bernoulli()),
+    "uniform": (sp.RandomUniform(4), sp.Bernoulli(0.7, 2.0)),
+    "geometric": (sp.Geometric(0.2), sp.Bernoulli()),
+    "always": (sp.Geometric(1.0), sp.Bernoulli()),
+    "renewal": (sp.Renewal([0.1, 0.0, 0.5, 0.4]), sp.Bernoulli()),
+}
+NETWORKS = {
+    "rnn": ("rnn", 2, {"hidden": 8, "readout": 0}),
+    "lstm": ("lstm", 5, {"hidden": 8, "readout": 1}),
+    "stack-rnn": ("stack-rnn", 2, {"hidden": 8, "readout": 2, "stack_depth": 3, "stack_width": 2}),
+    "stack-lstm": ("stack-lstm", 3, {"hidden": 8}),
+    "sincos": ("transformer", 2, {"layers": 2, "positions": "sincos"}),
+    "alibi": ("transformer", 3, {"layers": 2, "positions": "alibi"}),
+    "relative": ("transformer", 2, {"layers": 2, "positions": "relative"}),
+    "window": ("transformer", 2, {"layers": 1, "positions": "relative", "context": 4}),
+    "memoryless": ("memoryless", 2, {}),
+    "markov": ("markov", 2, {"order": 3}),
+}
+OTHERS = {
+    "pruned": lambda: sp.bayes_optimal(sp.Source(sp.LIN()), max_hypotheses=5),
+    "kt": lambda: sp.KT(sp.Categorical(5)),
+    "oracle": lambda: sp.KTOracle(SWITCHES),
+}
 
-def predictor_of(prior, segment, **options):
-    return sp.bayes_optimal(sp.Source(prior, segment), **options)
 
-
-NETWORKS = [
-    ("rnn", 2, {"hidden": 8, "readout": 0}),
-    ("lstm", 5, {"hidden": 8, "readout": 1}),
-    ("stack-rnn", 2, {"hidden": 8, "readout": 2, "stack_depth": 3, "stack_width": 2}),
-    ("stack-lstm", 3, {"hidden": 8}),
-    ("transformer", 2, {"layers": 2, "positions": "sincos"}),
-    ("transformer", 3, {"layers": 2, "positions": "alibi"}),
-    ("transformer", 2, {"layers": 2, "positions": "relative"}),
-    ("transformer", 2, {"layers": 1, "positions": "relative", "context": 4}),
-    ("memoryless", 2, {}),
-    ("markov", 2, {"order": 3}),
-]
-
-
-def network_of(name, alphabet, options, length=LENGTH):
-    return network_from_name(name, alphabet, length, jax.random.key(0), **options)
+def network_of(name, alphabet, options):
+    return network_from_name(name, alphabet, LENGTH, jax.random.key(0), **options)
 
 
 @functools.cache
-def predictors_for(length):
-    return [
-        predictor_of(sp.PTW(length.bit_length(), split=0.3), sp.Bernoulli()),
-        predictor_of(sp.PTW(40), sp.Categorical(12)),
-        predictor_of(sp.LIN(), sp.Categorical(4)),
-        predictor_of(sp.LIN(), sp.Bernoulli(), max_hypotheses=5),
-        predictor_of(sp.RegularPeriodic(3), sp.Bernoulli()),
-        predictor_of(sp.RandomUniform(4), sp.Bernoulli(0.7, 2.0)),
-        predictor_of(sp.Geometric(0.2), sp.Bernoulli()),
-        predictor_of(sp.Geometric(1.0), sp.Bernoulli()),
-        predictor_of(sp.Renewal([0.1, 0.0, 0.5, 0.4]), sp.Bernoulli()),
-        sp.KT(sp.Categorical(5)),
-        sp.KTOracle(SWITCHES[:length]),
-        *(network_of(*network, length) for network in NETWORKS),
-    ]
+def predictor_of(name):
+    if name in NETWORKS:
+        return network_of(*NETWORKS[name])
+    return sp.bayes_optimal(sp.Source(*EXACT[name])) if name in EXACT else OTHERS[name]()
 
 
-def conformance(*lengths):
-    pairs = [(each, length) for length in lengths for each in predictors_for(length)]
-    return pytest.mark.parametrize(("predictor", "length"), pairs, ids=name)
+@pytest.fixture(params=[*EXACT, *OTHERS, *NETWORKS])
+def predictor(request):
+    """Each kind of predictor, built when it is needed."""
+    return predictor_of(request.param)
 
 
-def sequences(predictor, length, batch=3):
-    return np.random.default_rng(1).integers(0, predictor.alphabet, (batch, length))
+def random_symbols(alphabet, *shape):
+    return np.random.default_rng(1).integers(0, alphabet, shape)
+
+
+def sequences(predictor):
+    return random_symbols(predictor.alphabet, 3, LENGTH)
 
 
 def one_at_a_time(predictor, symbols):
@@ -74,102 +76,81 @@ def one_at_a_time(predictor, symbols):
     for symbol in symbols:
         rows.append(predictor.predict(state))
         state = predictor.update(state, int(symbol))
-    return jnp.stack(rows)
+    return np.stack(rows)
 
 
-@conformance(LENGTH)
-def test_probabilities_are_normalised_and_positive(predictor, length):
-    log_probs = predictor.log_probs(sequences(predictor, length))
-    assert log_probs.shape == (3, length, predictor.alphabet)
+def test_probabilities_are_normalised_and_positive(predictor):
+    log_probs = predictor.log_probs(sequences(predictor))
+    assert log_probs.shape == (3, LENGTH, predictor.alphabet)
     assert np.all(np.isfinite(log_probs))
     np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1, atol=1e-6)
 
 
-@conformance(LENGTH)
-def test_prediction_is_causal(predictor, length):
-    symbols = sequences(predictor, length)
+def test_prediction_is_causal(predictor):
+    symbols = sequences(predictor)
     log_probs = np.asarray(predictor.log_probs(symbols))
-    for time in (0, 7, length - 7, length - 1):
+    forgets = predictor is predictor_of("always") or predictor is predictor_of("memoryless")
+    for time in (0, 7, LENGTH - 7, LENGTH - 1):
         changed = symbols.copy()
         changed[:, time:] = (changed[:, time:] + 1) % predictor.alphabet
         again = np.asarray(predictor.log_probs(changed))
         np.testing.assert_allclose(again[:, : time + 1], log_probs[:, : time + 1], atol=1e-6)
-        if time + 2 < length and not forgets(predictor):
+        if time + 2 < LENGTH and not forgets:
             assert np.abs(again - log_probs)[:, time + 1 :].max() > 1e-3  # but not deaf
 
 
-def forgets(predictor):
-    # Where every symbol is a segment, or nothing is remembered.
-    return repr(sp.Geometric(1.0)) in repr(predictor) or isinstance(predictor, Memoryless)
-
-
-@conformance(LONG)
-def test_streaming_is_the_whole_sequence(predictor, length):
-    symbols = sequences(predictor, length)
+def test_streaming_is_the_whole_sequence(predictor):
+    symbols = sequences(predictor)
     whole = predictor.log_probs(symbols)[0]
     np.testing.assert_allclose(one_at_a_time(predictor, symbols[0]), whole, atol=1e-5)
 
 
-@conformance(LONG)
-def test_streaming_inside_jit_is_the_whole_sequence(predictor, length):
+@pytest.mark.slow
+def test_inside_jit_both_forms_are_the_same(predictor):
     @jax.jit
-    def stream(symbols):
+    def both(symbols):
         def step(state, symbol):
             return predictor.update(state, symbol), predictor.predict(state)
 
-        return jax.lax.scan(step, predictor.init(length=length), symbols)[1]
+        stream = jax.lax.scan(step, predictor.init(length=LENGTH), symbols[0])[1]
+        return predictor.log_probs(symbols), stream
 
-    symbols = jnp.asarray(sequences(predictor, length))
-    whole = predictor.log_probs(symbols)[0]
-    np.testing.assert_allclose(stream(symbols[0]), whole, atol=1e-5)
+    symbols = sequences(predictor)
+    expected = predictor.log_probs(symbols)
+    whole, stream = both(symbols)
+    np.testing.assert_allclose(whole, expected, atol=1e-6)
+    np.testing.assert_allclose(stream, expected[0], atol=1e-5)
 
 
-@conformance(LENGTH)
-def test_batch_shape_is_free(predictor, length):
-    symbols = sequences(predictor, length, 4)
-    flat = predictor.log_probs(symbols)
-    square = predictor.log_probs(symbols.reshape(2, 2, length))
-    np.testing.assert_array_equal(np.reshape(square, flat.shape), flat)
+@pytest.mark.slow
+def test_batch_shape_is_free(predictor):
+    symbols = sequences(predictor)
+    flat = np.asarray(predictor.log_probs(symbols))
+    np.testing.assert_array_equal(predictor.log_probs(symbols[:, None])[:, 0], flat)
     np.testing.assert_allclose(predictor.log_probs(symbols[0]), flat[0], atol=1e-6)
 
 
-@conformance(LENGTH)
-def test_jit_is_eager(predictor, length):
-    symbols = jnp.asarray(sequences(predictor, length))
-    jitted = eqx.filter_jit(predictor.log_probs)(symbols)
-    np.testing.assert_allclose(jitted, predictor.log_probs(symbols), atol=1e-6)
-
-
-@conformance(LENGTH)
-def test_a_second_call_does_not_compile(predictor, length):
-    symbols = jnp.asarray(sequences(predictor, length))
+def test_a_second_call_does_not_compile(predictor, compilations):
+    symbols = sequences(predictor)
     predictor.log_probs(symbols)
     state = predictor.update(predictor.init(), 0)
     predictor.predict(state)
     again = jax.tree.map(lambda leaf: leaf, predictor)  # an equal predictor, not the same one
-    with jax.log_compiles(), pytest.MonkeyPatch.context() as patch:
-        compiled = []
-        from jax._src import compiler
-
-        compile_ = compiler.compile_or_get_cached
-        patch.setattr(
-            compiler,
-            "compile_or_get_cached",
-            lambda *args, **options: compiled.append(1) or compile_(*args, **options),
-        )
+    with compilations() as compiled:
         again.log_probs(symbols)
         again.predict(again.update(again.init(), 0))
     assert not compiled
 
 
-@pytest.mark.parametrize(("model", "alphabet", "options"), NETWORKS)
-def test_save_then_load_is_identical(model, alphabet, options, tmp_path):
-    network = network_of(model, alphabet, options)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_save_then_load_is_identical(name, tmp_path):
+    model, alphabet, options = NETWORKS[name]
+    network = predictor_of(name)
     card = {"model": model, "alphabet": alphabet, "length": LENGTH, "options": options}
     save_networks(tmp_path / "a.safetensors", [network], {**card, "members": [{}]})
     loaded = sp.load(tmp_path / "a.safetensors")
     assert jax.tree.structure(loaded) == jax.tree.structure(network)
-    symbols = sequences(network, LENGTH)
+    symbols = sequences(network)
     np.testing.assert_array_equal(loaded.log_probs(symbols), network.log_probs(symbols))
 
 
@@ -199,17 +180,15 @@ def test_ptw_is_its_recursive_definition():
     for depth, split, length in ((4, 0.5, 16), (4, 0.5, 11), (6, 0.3, 21), (9, 0.8, 5)):
         symbols = rng.integers(0, 2, length)
         predictor = sp.bayes_optimal(sp.Source(sp.PTW(depth, split)))
-        log_probs = predictor.log_probs(symbols)
-        bits = sp.code_length(symbols, log_probs).sum()
-        assert float(bits) == pytest.approx(
-            -np.log2(ptw_marginal(depth, symbols, split)), rel=1e-12
-        )
+        marginal = np.asarray(predictor.log_probs(symbols))[np.arange(length), symbols].sum()
+        assert marginal == pytest.approx(np.log(ptw_marginal(depth, symbols, split)), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
-def test_ptw_is_the_general_recursion(key):
+def test_ptw_is_the_general_recursion():
     source = sp.Source(sp.PTW(9, 0.4), sp.Categorical(3))
-    symbols = source.sample(key, 5, 50).symbols
+    symbols = random_symbols(3, 5, 50)
     fast = sp.bayes_optimal(source)
     slow = sp.ForwardPredictor(source.prior, source.segment)
     np.testing.assert_allclose(fast.log_probs(symbols), slow.log_probs(symbols), atol=1e-12)
@@ -221,22 +200,20 @@ def test_ptw_is_the_general_recursion(key):
     np.testing.assert_array_equal(few.map_switches, many.map_switches)
 
 
-def test_regular_is_the_oracle(key):
+def test_regular_is_the_oracle():
     source = sp.Source(sp.RegularPeriodic(7), sp.Categorical(3))
-    draw = source.sample(key, 5, 40)
+    symbols, times = random_symbols(3, 5, 40), np.arange(40)
+    oracle = sp.KTOracle((times % 7 == 0) & (times > 0), source.segment)
     np.testing.assert_allclose(
-        sp.bayes_optimal(source).log_probs(draw.symbols),
-        sp.KTOracle(draw.switches, source.segment).log_probs(draw.symbols),
-        atol=1e-6,
+        sp.bayes_optimal(source).log_probs(symbols), oracle.log_probs(symbols), atol=1e-6
     )
 
 
 @pytest.mark.usefixtures("float64")
-def test_lin_is_the_renewal_of_its_own_law(key):
+def test_lin_is_the_renewal_of_its_own_law():
     length = 40
-    symbols = sp.Source(sp.LIN()).sample(key, 5, length).symbols
-    runs = jnp.arange(1, length)
-    law = np.exp(sp.LIN().log_pmf(jnp.zeros_like(runs), runs))
+    symbols = random_symbols(2, 5, length)
+    law = np.array([pmf(sp.LIN(), 0, run) for run in range(1, length)])
     renewal = sp.Renewal([*law, 1 - law.sum()])
     np.testing.assert_allclose(
         sp.bayes_optimal(sp.Source(renewal)).log_probs(symbols),
@@ -253,51 +230,44 @@ def test_uniform_that_never_ends_in_time_is_kt():
     np.testing.assert_allclose(np.exp(kt)[:, 1], [0.5, 0.25, 0.5, 2.5 / 4], atol=1e-6)
 
 
-@pytest.mark.parametrize("batch", [1, 20, 300])
-def test_any_batch_gives_the_same(batch, key):
-    source = sp.Source(sp.LIN())
-    symbols = source.sample(key, 300, 70).symbols
-    predictor = sp.bayes_optimal(source)
-    np.testing.assert_allclose(
-        predictor.log_probs(symbols[:batch]), predictor.log_probs(symbols)[:batch], atol=1e-5
-    )
+def test_many_sequences_are_laid_out_otherwise_and_give_the_same():
+    symbols = random_symbols(2, 300, 70)
+    predictor = sp.bayes_optimal(sp.Source(sp.LIN()))
+    many = np.asarray(predictor.log_probs(symbols))
+    np.testing.assert_allclose(predictor.log_probs(symbols[:20]), many[:20], atol=1e-5)
 
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("prior", [sp.LIN(), sp.Geometric(0.02), sp.PTW(9, 0.4)], ids=name)
 def test_large_alphabets_are_the_same_recursion(prior):
     segment = sp.Categorical(5, 0.7)
-    rows = jnp.asarray(np.random.default_rng(0).integers(0, 5, (2, 300)))
-    many = jax.vmap(lambda row: many_letters(prior, segment, row))(rows)
-    for slow, fast in zip(
-        jax.tree.leaves(_few_letters(prior, segment, rows)), jax.tree.leaves(many), strict=True
-    ):
+    rows = jnp.asarray(random_symbols(5, 2, 300))
+    many = jax.jit(jax.vmap(lambda row: _many_symbols(prior, segment, row)))(rows)
+    few = jax.jit(lambda rows: _few_symbols(prior, segment, rows))(rows)
+    for slow, fast in zip(jax.tree.leaves(few), jax.tree.leaves(many), strict=True):
         np.testing.assert_allclose(slow, fast, atol=1e-10)
 
 
-def test_chunks_are_put_together_in_order(key):
-    source = sp.Source(sp.PTW(9))
-    symbols = source.sample(key, 1100, 300).symbols  # more than one chunk, the last one short
-    predictor = sp.bayes_optimal(source)
+def test_chunks_are_put_together_in_order():
+    symbols = random_symbols(2, 1100, 300)  # more than one chunk, the last one short
+    predictor = sp.bayes_optimal(sp.Source(sp.PTW(9)))
     whole = predictor.log_probs(symbols)
     for row in (0, 549, 550, 1099):
         np.testing.assert_allclose(whole[row], predictor.log_probs(symbols[row]), atol=1e-6)
 
 
 class TestStreaming:
-    def test_state_grows_as_long_as_the_stream(self, key):
-        source = sp.Source(sp.LIN())
-        symbols = source.sample(key, 1, 150).symbols[0]
-        predictor = sp.bayes_optimal(source)
+    def test_state_grows_as_long_as_the_stream(self):
+        symbols = random_symbols(2, 150)
+        predictor = sp.bayes_optimal(sp.Source(sp.LIN()))
         np.testing.assert_allclose(
             one_at_a_time(predictor, symbols), predictor.log_probs(symbols), atol=1e-5
         )
         assert len(predictor.init().weights) < 150
 
-    def test_a_bounded_prior_needs_no_more_than_its_longest_segment(self, key):
-        source = sp.Source(sp.RandomUniform(10))
-        symbols = source.sample(key, 1, 100).symbols[0]
-        predictor = sp.bayes_optimal(source)
+    def test_a_bounded_prior_needs_no_more_than_its_longest_segment(self):
+        symbols = random_symbols(2, LENGTH)
+        predictor = sp.bayes_optimal(sp.Source(sp.RandomUniform(10)))
         state = predictor.init()
         for symbol in symbols:
             state = predictor.update(state, symbol)
@@ -307,20 +277,21 @@ class TestStreaming:
             one_at_a_time(predictor, symbols), predictor.log_probs(symbols), atol=1e-5
         )
 
-    def test_many_streams_by_vmap(self, key):
+    def test_many_streams_by_vmap(self):
         predictor = sp.bayes_optimal(sp.Source(sp.PTW(40)))
-        symbols = sp.Source(sp.PTW(40)).sample(key, 3, 8).symbols
+        symbols = random_symbols(2, 3, 8)
         states = eqx.filter_vmap(predictor.init, axis_size=3)()
         for time in range(8):
             states = jax.vmap(predictor.update)(states, symbols[:, time])
         np.testing.assert_array_equal(states.time.low, [8, 8, 8])
 
+    @pytest.mark.slow
     def test_fewer_hypotheses_mean_larger_errors_and_estimates(self, key):
         source = sp.Source(sp.Geometric(0.05))
         symbols = source.sample(key, 20, 120).symbols
         exact = np.exp(sp.bayes_optimal(source).log_probs(symbols))
         errors, estimates = [], []
-        for most in (2, 8, 32, 121):
+        for most in (2, 32, 121):
             kept = sp.bayes_optimal(source, max_hypotheses=most)
             estimate = np.asarray(kept.pruning_errors(symbols))
             assert np.all((estimate >= 0) & (estimate <= 1))
@@ -331,8 +302,9 @@ class TestStreaming:
         assert estimates[-1] == 0
         assert errors[-1] < 1e-5
         assert errors == sorted(errors, reverse=True)
-        assert errors[2] < 0.05
+        assert errors[1] < 0.05
 
+    @pytest.mark.slow
     def test_the_estimated_error_is_faithful(self):
         # In the mean over streams and times; single figures scatter more.
         for prior, most in ((sp.Geometric(0.01), 30), (sp.Geometric(0.001), 100), (sp.LIN(), 30)):
@@ -346,6 +318,7 @@ class TestStreaming:
             assert 0.4 < estimate.mean() / error.mean() < 3
             assert np.corrcoef(estimate.ravel(), error.ravel())[0, 1] > 0.4
 
+    @pytest.mark.slow
     def test_the_estimated_error_tells_good_from_bad_on_a_long_stream(self):
         source = sp.Source(sp.Geometric(0.001))
         symbols = source.sample(jax.random.key(0), 1, 100_000).symbols[0]
@@ -426,8 +399,8 @@ class TestStreaming:
         assert np.exp(predictor.predict(state))[1] > 0.9  # it saw the change
 
 
-def test_a_deep_tree_serves_a_short_stream(key):
-    symbols = sp.Source(sp.PTW(6)).sample(key, 4, 64).symbols
+def test_a_deep_tree_serves_a_short_stream():
+    symbols = random_symbols(2, 4, 64)
     deep = sp.bayes_optimal(sp.Source(sp.PTW(60, 0.5)))
     # A split above the first 64 symbols is nearly never on the leftmost path.
     log_probs = deep.log_probs(symbols)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from truth import PRIORS, name, partitions, pmf, prior_of_partition, survival
+from reference import PRIORS, name, partitions, pmf, prior_of_partition, survival
 
 import switchpoint as sp
 
@@ -47,12 +47,12 @@ def test_statistics_are_those_of_the_enumeration(prior):
     chances = np.asarray([prior_of_partition(prior, row) for row in rows])
     assert chances.sum() == pytest.approx(1, abs=1e-12)
     counts = np.bincount(rows.sum(1), weights=chances, minlength=length)
-    np.testing.assert_allclose(prior.switch_count_law(length), counts, atol=1e-12)
+    np.testing.assert_allclose(prior.switch_count_pmf(length), counts, atol=1e-12)
     np.testing.assert_allclose(prior.switch_probability(length), chances @ rows, atol=1e-12)
 
 
 def test_statistics_are_float64_whatever_the_default():
-    law = sp.LIN().switch_count_law(300)
+    law = sp.LIN().switch_count_pmf(300)
     assert law.dtype == np.float64
     assert law.sum() == pytest.approx(1, abs=1e-12)
     mean = law @ np.arange(300)
@@ -62,8 +62,8 @@ def test_statistics_are_float64_whatever_the_default():
 @pytest.mark.parametrize("split", [0.5, 0.3, 0.8])
 @pytest.mark.parametrize("depth", [1, 2, 5, 8])
 def test_ptw_count_law_is_the_papers(depth, split):
-    law = sp.statistics.ptw_switch_count_law(depth, split)
-    np.testing.assert_allclose(law, sp.PTW(depth, split).switch_count_law(2**depth), atol=1e-13)
+    law = sp.statistics.ptw_switch_count_pmf(depth, split)
+    np.testing.assert_allclose(law, sp.PTW(depth, split).switch_count_pmf(2**depth), atol=1e-13)
     mean = sp.statistics.ptw_expected_switches(depth, split)
     assert law @ np.arange(len(law)) == pytest.approx(mean)
     limit = sp.statistics.ptw_switch_count_limit(depth - 1, split)
@@ -85,11 +85,11 @@ def test_ptw_count_limit_has_catalan_numbers():
 
 
 def test_ptw_count_law_of_depth_0_and_cut_short():
-    np.testing.assert_array_equal(sp.statistics.ptw_switch_count_law(0), [1.0])
+    np.testing.assert_array_equal(sp.statistics.ptw_switch_count_pmf(0), [1.0])
     assert sp.statistics.ptw_expected_switches(0) == 0
-    whole = sp.statistics.ptw_switch_count_law(6)
-    np.testing.assert_allclose(sp.statistics.ptw_switch_count_law(6, most=9), whole[:10])
-    np.testing.assert_allclose(sp.statistics.ptw_switch_count_law(1, most=3), [0.5, 0.5, 0, 0])
+    whole = sp.statistics.ptw_switch_count_pmf(6)
+    np.testing.assert_allclose(sp.statistics.ptw_switch_count_pmf(6, most=9), whole[:10])
+    np.testing.assert_allclose(sp.statistics.ptw_switch_count_pmf(1, most=3), [0.5, 0.5, 0, 0])
 
 
 def test_ptw_switches_are_at_halves_and_quarters():
@@ -122,7 +122,7 @@ def test_a_prior_of_ones_own_is_one_small_class(key):
 def test_priors_are_values():
     assert hash(jax.tree.structure(sp.PTW(8))) == hash(jax.tree.structure(sp.PTW(8, 0.5)))
     assert jax.tree.structure(sp.PTW(8)) != jax.tree.structure(sp.PTW(9))
-    assert repr(sp.RandomUniform(7)) == "RandomUniform(longest=7)"
+    assert repr(sp.RandomUniform(7)) == "RandomUniform(max_length=7)"
 
 
 def test_prior_from_name_has_the_papers_defaults():

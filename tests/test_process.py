@@ -14,7 +14,7 @@ import pytest
 
 import switchpoint as sp
 from switchpoint.cli import main, process
-from switchpoint.training.progress import SilentProgress
+from switchpoint.training.progress import Progress
 
 BITS = "01101110000000010000111101111111"
 # What the console script does; a signal before `main` is imported is Python's.
@@ -93,7 +93,7 @@ def test_interrupts_at_random_times():
     assert not list(Path().glob(".*.tmp"))
 
 
-class Stopping(SilentProgress):
+class Stopping(Progress):
     """Sends a signal to this process when the second step is done."""
 
     def __init__(self, number):

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
-from truth import name
+from reference import name
 
 import switchpoint as sp
 
@@ -40,7 +40,7 @@ def test_number_of_switches_has_its_exact_law(prior, key):
     switches = np.asarray(prior.sample_switches(key, BATCH, LENGTH))
     assert not switches[:, 0].any()
     counts = np.bincount(switches.sum(1), minlength=LENGTH)
-    law = prior.switch_count_law(LENGTH)
+    law = prior.switch_count_pmf(LENGTH)
     assert chi_square(counts, law * BATCH) > 1e-3
 
 

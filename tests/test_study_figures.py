@@ -1,32 +1,60 @@
 """The figures of studies show the saved numbers, in files that do not depend on the day."""
 
-import hashlib
+import functools
+import itertools
+import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from saved_studies import NETWORKS, SOURCES, all_studies
 
-from switchpoint.figures.identity import colour_of, source_name
-from switchpoint.figures.marks import measured_here, spread_apart
-from switchpoint.figures.studies import STUDIES, draw_study, study_figures
-from switchpoint.report.captions import study_captions
+from switchpoint import evaluation
+from switchpoint._numbers import bits
+from switchpoint.figures.annotations import labels_right, spread_apart
+from switchpoint.figures.labels import display_name, source_label, with_subscripts
+from switchpoint.figures.seeds import measured_locally
+from switchpoint.figures.style import colour_of
+from switchpoint.studies import STUDIES, draw, load_result
+from switchpoint.studies.scale import RECORDED
 
-
-@pytest.fixture(scope="module")
-def studies():
-    return all_studies(length=32, seeds=3)
-
-
-@pytest.fixture(scope="module")
-def figures(studies):
-    """The figures of every study, drawn once."""
-    return {name: study_figures(name, dataset) for name, dataset in studies.items()}
+QUICK = Path(__file__).parent / "quick"
+"""Results of `switchpoint reproduce --scale quick`."""
+ZOO = Path(__file__).parent / "format0" / "zoo"
+"""Results of `--scale zoo`: recorded ones, and what was measured beside them."""
+DONE = [name for name in STUDIES if (QUICK / "results" / f"{name}.nc").exists()]
 
 
-def heights(axes, colour=None):
-    """All heights that lines of a colour go through."""
+@functools.cache
+def saved(name):
+    return load_result(QUICK, name).shown
+
+
+@functools.cache
+def recorded(name):
+    return load_result(RECORDED, name, RECORDED / f"{name}.nc").shown
+
+
+@functools.cache
+def figures_of(name):
+    """The figures of a study, drawn once for all tests."""
+    return STUDIES[name].plot(saved(name))
+
+
+def plot(name, result, local=None):
+    return STUDIES[name].plot(result, local)
+
+
+def labels_of(coordinate):
+    return [str(label) for label in coordinate.values]
+
+
+def heights(axes, predictor=None):
+    """All heights that the lines of a predictor go through, or all lines."""
+    colour = predictor and colour_of(predictor).upper()
     return np.concatenate(
         [
             np.asarray(line.get_ydata(), float)
@@ -41,279 +69,363 @@ def title(axes):
 
 
 def texts(axes):
-    return {text.get_text() for text in axes.texts}
+    return [text.get_text() for text in axes.texts]
 
 
-def shown(values, found):
+def diamonds(axes):
+    """The heights of the marks of what was measured on this machine."""
+    marks = [line for line in axes.lines if line.get_marker() == "D"]
+    return [line.get_ydata()[0] for line in marks if line.get_markerfacecolor() == "white"]
+
+
+def contains(found, values):
     """Whether every one of `values` is among those found."""
     return all(np.isclose(found, value, rtol=1e-6).any() for value in np.ravel(values))
 
 
-def test_there_is_a_drawing_for_every_study(studies):
-    assert set(STUDIES) == set(studies)
-    with pytest.raises(ValueError, match=r"study must be one of trajectory, .*, got 'other'"):
-        study_figures("other", studies["memory"])
+@pytest.mark.parametrize("name", DONE)
+def test_every_figure_has_a_caption_and_every_caption_a_figure(name):
+    assert list(STUDIES[name].captions(saved(name))) == list(figures_of(name))
 
 
-def test_files_are_the_same_on_every_day(studies, tmp_path, monkeypatch):
-    digests = []
+@pytest.mark.parametrize("name", DONE)
+def test_captions_are_whole_sentences(name):
+    there = (RECORDED / f"{name}.nc").exists()
+    results = [saved(name), recorded(name)] if there else [saved(name)]
+    for result in results:
+        for caption in STUDIES[name].captions(result).values():
+            for words in (caption.alt, caption.observed, caption.paper):
+                assert words[0].isupper() or words[0].isdigit()
+                assert words.rstrip().endswith(".")
+                assert not re.search(r"\b(nan|unknown|None|inf)\b", words)
+
+
+def test_captions_tell_the_numbers():
+    result = recorded("longer-lengths")
+    told = STUDIES["longer-lengths"].captions(result)["longer-lengths"].observed
+    for network in labels_of(result["architecture"]):
+        first, *_, last = result["excess_mean"].sel(architecture=network).values
+        assert f" {display_name(network)} {bits(first)} → {bits(last)}" in told
+    told = STUDIES["trajectory"].captions(saved("trajectory"))
+    for source in labels_of(saved("trajectory")["source"]):
+        one = saved("trajectory").sel(source=source)
+        switches = np.flatnonzero(one["switches"])
+        observed = told[f"trajectory-{source}"].observed
+        assert observed.startswith(f"32 symbols with {len(switches) or 'no'} switch")
+        assert str(switches[0]) in observed
+
+
+def test_files_are_the_same_on_every_day_and_drawn_once(tmp_path, monkeypatch):
+    drawn = []
     for day in ("0", "1000000000"):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", day)
-        paths = draw_study("mean-regret", studies["mean-regret"], tmp_path / day / "new")
+        results = tmp_path / day / "results"
+        results.mkdir(parents=True)
+        shutil.copy(QUICK / "results" / "mean-regret.nc", results)
+        paths = draw(STUDIES["mean-regret"], tmp_path / day)
         assert [path.name for path in paths] == ["mean-regret.pdf", "mean-regret.png"]
-        starts = [path.read_bytes()[:4] for path in paths]
-        assert starts == [b"%PDF", b"\x89PNG"]
-        digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in paths])
-        assert {path.name for path in paths[0].parent.iterdir()} == {path.name for path in paths}
-    assert digests[0] == digests[1]
+        drawn.append([path.read_bytes() for path in paths])
+    assert [data[:4] for data in drawn[0]] == [b"%PDF", b"\x89PNG"]
+    assert drawn[0] == drawn[1]
+    paths[0].touch()  # what is current is left as it is, and what is not is drawn again
+    before = [path.stat().st_mtime_ns for path in paths]
+    assert draw(STUDIES["mean-regret"], tmp_path / day) == paths
+    assert [path.stat().st_mtime_ns for path in paths] == before
+    paths[1].write_bytes(b"another picture")
+    draw(STUDIES["mean-regret"], tmp_path / day)
+    assert [path.read_bytes() for path in paths] == drawn[0]
 
 
-def test_trajectories(studies, figures):
-    dataset = studies["trajectory"]
-    found = figures["trajectory"]
-    assert list(found) == [f"trajectory-{source}" for source in SOURCES]
-    one = dataset.sel(source="lin", predictor="lstm")
+def test_a_result_without_what_is_drawn_is_named(tmp_path):
+    (tmp_path / "results").mkdir()
+    path = tmp_path / "results" / "memory.nc"
+    evaluation.save(saved("memory").drop_vars("bound"), path)
+    with pytest.raises(ValueError, match=r"bound") as error:
+        draw(STUDIES["memory"], tmp_path)
+    assert str(path) in str(error.value)
+    assert not (tmp_path / "figures").exists()
+
+
+def test_trajectories():
+    result, found = saved("trajectory"), figures_of("trajectory")
+    assert list(found) == [f"trajectory-{source}" for source in labels_of(result["source"])]
+    one = result.sel(source="lin")
     top, middle, bottom = found["trajectory-lin"].axes
     for axes, name in ((top, "prediction"), (middle, "regret"), (bottom, "cumulative_regret")):
-        drawn = heights(axes, colour_of("lstm"))
-        np.testing.assert_array_equal(drawn, one[name])
-    labels = [text.get_text() for text in top.get_legend().get_texts()]
-    assert labels == ["true bias", "exact optimum", "KT Oracle", "LSTM [LIN]"]
+        for predictor in labels_of(one["predictor"]):
+            drawn = heights(axes, predictor)
+            np.testing.assert_array_equal(drawn, one[name].sel(predictor=predictor))
+    labels = {text.get_text() for text in top.get_legend().get_texts()}
+    assert labels == {"true bias", "exact optimum", "KT Oracle", "LSTM [LIN]"}
 
 
-def test_every_seed_has_a_dot_and_every_exact_predictor_a_name(studies):
-    dataset = studies["on-distribution"].copy(deep=True)
-    dataset["regret"][0, 1, 0] = np.nan  # a member that did not train
-    figures = study_figures("on-distribution", dataset)
-    panels = figures["on-distribution"].axes
-    for axes, source in zip(panels, SOURCES, strict=True):
-        one = dataset.sel(source=source)
-        assert title(axes) == source_name(dataset, source)
-        for network in NETWORKS:
+def test_mean_regret():
+    result = saved("mean-regret")
+    (axes,) = figures_of("mean-regret")["mean-regret"].axes
+    for predictor in labels_of(result["predictor"]):
+        values = result["cumulative_regret"].sel(predictor=predictor).values
+        np.testing.assert_array_equal(heights(axes, predictor), values)
+        assert f"{display_name(predictor)} {values[-1]:.2f}" in texts(axes)
+
+
+def test_every_seed_has_a_dot_and_every_exact_predictor_a_name():
+    result = saved("on-distribution").isel(source=[0, 1]).copy(deep=True)
+    result["regret"][0, 1, 0] = np.nan  # a network whose training diverged
+    found = plot("on-distribution", result)
+    for axes, source in zip(
+        found["on-distribution"].axes, labels_of(result["source"]), strict=True
+    ):
+        one = result.sel(source=source)
+        assert title(axes) == source_label(result, source)
+        for network in labels_of(one["architecture"]):
             seeds = one["regret"].sel(architecture=network).values
-            drawn = heights(axes, colour_of(network))
-            np.testing.assert_array_equal(drawn, seeds[np.isfinite(seeds)])
-        assert shown(one["regret_median"], heights(axes, "#2B2B2B"))
-        assert shown(one["regret_minimum"], heights(axes, "#2B2B2B"))
-        assert shown(one["exact_regret"].sel(exact="optimum"), heights(axes, "#2B2B2B"))
+            np.testing.assert_array_equal(heights(axes, network), seeds[np.isfinite(seeds)])
+        marks = heights(axes, "optimum")
+        for name in ("regret_median", "regret_minimum"):
+            assert contains(marks, one[name])
+        assert contains(marks, one["exact_regret"].sel(exact="optimum"))
+        labels = " ".join(texts(axes))
+        for exact in ("KT", "LIN", "PTW", "KT Oracle"):
+            assert exact in labels
+    above = " ".join(texts(found["on-distribution-excess"].axes[0]))
+    excess = result["exact_excess"].sel(source="ptw", exact=["kt", "lin"]).values
+    assert all(f"{value:.2f}" in above for value in excess)
+
+
+@pytest.mark.parametrize("kind", ["quick", "recorded"])
+def test_panels_zoom_in_on_the_seeds_and_say_so(kind):
+    result = {"quick": saved, "recorded": recorded}[kind]("on-distribution")
+    found = figures_of("on-distribution") if kind == "quick" else plot("on-distribution", result)
+    panels = found["on-distribution"].axes
+    for axes, source in zip(panels, labels_of(result["source"]), strict=True):
+        one = result.sel(source=source)
+        optimum = float(one["exact_regret"].sel(exact="optimum"))
         low, high = axes.get_ylim()
-        assert low < np.nanmin(one["regret"])
-        assert high > np.nanmax(one["regret"])
-    assert {"optimum = PTW 12.20", "LIN 16.30", "KT Oracle 9.90", "KT 36.00 ↑"} == texts(panels[0])
-    assert {"KT 23.80", "LIN 4.10"} == texts(figures["on-distribution-excess"].axes[0])
+        assert low < optimum < float(one["regret"].min())
+        assert float(one["regret"].max()) < high
+        assert float(one["regret"].max()) - optimum > 0.4 * (high - low)
+        written = [*texts(axes), axes.get_xlabel()]
+        (note,) = [text for text in written if "of the optimum" in text]
+        share = float(re.search(r"([\d.]+)\s%", note)[1]) / 100
+        assert share == pytest.approx((high - low) / optimum, rel=0.2)
 
 
-def test_what_is_measured_here_stands_beside_recorded_seeds(studies):
-    dataset = studies["on-distribution"]
-    excess = dataset["excess_minimum"] + 0.01
-    here = dataset.assign(here_excess=excess, here_excess_error=0 * excess + 0.02)
-    for name, figure in study_figures("on-distribution", here).items():
+def test_what_was_measured_here_stands_beside_recorded_seeds():
+    result = load_result(ZOO, "on-distribution")
+    local = result.beside["excess"].mean("seed")
+    for name, figure in plot("on-distribution", result.shown, result.beside).items():
         (legend,) = figure.legends
-        labels = [text.get_text() for text in legend.get_texts()]
-        assert {"one seed, recorded", "zoo, measured here"} <= set(labels)
-        for axes, source in zip(figure.axes, SOURCES, strict=True):
-            diamonds = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
-            own = dataset["exact_regret"].sel(source=source, exact="optimum")
-            base = 0.0 if name.endswith("excess") else float(own)
-            expected = excess.sel(source=source).values + base
-            np.testing.assert_allclose([each.get_ydata()[0] for each in diamonds], expected)
-    lengths = studies["longer-lengths"]
-    few = lengths["excess_mean"].where(lengths["length"] < 100)  # not measured beyond
-    marked = lengths.assign(here_excess=few, here_excess_error=0.1 * few)
-    (axes,) = study_figures("longer-lengths", marked)["longer-lengths"].axes
-    diamonds = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
-    assert np.isfinite([line.get_ydata()[0] for line in diamonds]).sum() == 2 * len(NETWORKS)
+        assert any("recorded" in text.get_text() for text in legend.get_texts())
+        assert any("here" in text.get_text() for text in legend.get_texts())
+        for axes, source in zip(figure.axes, labels_of(local["source"]), strict=True):
+            expected = local.sel(source=source).values
+            if name.endswith("excess"):  # a logarithmic axis has no place for the others
+                expected = expected[expected > 0]
+            else:
+                expected = expected + float(
+                    result.shown["exact_regret"].sel(source=source, exact="optimum")
+                )
+            np.testing.assert_allclose(diamonds(axes), expected)
+            assert (np.array(diamonds(axes)) < axes.get_ylim()[1]).all()
+    result = load_result(ZOO, "longer-lengths")
+    (axes,) = plot("longer-lengths", result.shown, result.beside)["longer-lengths"].axes
+    expected = result.beside["excess"].mean("seed").values
+    np.testing.assert_allclose(sorted(diamonds(axes)), sorted(expected[expected > 0]))
 
 
-def test_what_is_measured_here_is_seen_however_far_off_it_is(studies):
-    study = studies["on-distribution"]
-    far = study["excess"].max("seed") * 0 + 50.0
-    marked = study.assign(here_excess=far, here_excess_error=0 * far + 0.1)
-    drawn = study_figures("on-distribution", marked)
-    for name, kind in (("on-distribution", "regret"), ("on-distribution-excess", "excess")):
-        for axes, source in zip(drawn[name].axes, SOURCES, strict=False):
-            optimum = float(study["exact_regret"].sel(source=source, exact="optimum"))
-            top = 50 + (optimum if kind == "regret" else 0)
-            assert axes.get_ylim()[0] < top < axes.get_ylim()[1]
+def test_what_was_measured_here_is_seen_however_far_off_it_is():
+    result = load_result(ZOO, "on-distribution")
+    shown, local = (each.isel(source=[0, 1]) for each in (result.shown, result.beside))
+    optimum = shown["exact_regret"].sel(exact="optimum").values
+    far = local.assign(excess=50.0 + 0 * local["excess"])
+    for name, figure in plot("on-distribution", shown, far).items():
+        base = np.zeros_like(optimum) if name.endswith("excess") else optimum
+        for axes, own in zip(figure.axes, base, strict=True):
+            assert axes.get_ylim()[0] < 50 + own < axes.get_ylim()[1]
 
 
-def test_off_distribution_and_its_matrix(studies, figures):
-    dataset = studies["off-distribution"]
-    found = figures["off-distribution"]
-    assert [title(axes) for axes in found["off-distribution"].axes] == [
-        "PTW₅ → Random Uniform(32)",
-        "LIN → Random Uniform(32)",
-        "PTW₅ → Regular(20)",
-        "LIN → Regular(20)",
-        "Random Uniform(32) → PTW₅",
-        "Random Uniform(32) → LIN",
-    ]
-    panels = {title(axes): axes for axes in found["off-distribution-matrix"].axes}
-    values = dataset["excess_mean"].sel(architecture="lstm", train_source="ptw").values
-    drawn = [text.get_text() for text in panels["LSTM"].texts]
-    assert len(drawn) == 16
-    np.testing.assert_allclose([float(text) for text in drawn[:4]], values, rtol=0.01, atol=0.006)
-    exact = [float(text.get_text()) for text in panels["exact optimum"].texts]
-    assert exact[:4] == [0.0, 6.1, 25.1, 6.2]  # PTW on each source
-    assert exact[5] == exact[10] == exact[15] == 0
+def test_off_distribution_and_its_matrix():
+    result, found = saved("off-distribution"), figures_of("off-distribution")
+    titles = [title(axes) for axes in found["off-distribution"].axes]
+    assert len(set(titles)) == 6
+    assert titles[0] == "PTW₅ → Random Uniform(32)"
+    axes = found["off-distribution"].axes[0]
+    one = result.sel(train_source="ptw", test_source="uniform")
+    for network in labels_of(one["architecture"]):
+        seeds = one["regret"].sel(architecture=network)
+        np.testing.assert_array_equal(heights(axes, network), seeds)
+    tables = {title(axes): axes for axes in found["off-distribution-matrix"].axes}
+    sources = labels_of(result["train_source"])
+    expected = {
+        display_name(network): result["excess_mean"]
+        .sel(architecture=network)
+        .transpose("train_source", "test_source")
+        for network in labels_of(result["architecture"])
+    }
+    expected["exact optimum"] = result["exact_excess"].sel(exact=sources).transpose("exact", ...)
+    for name, values in expected.items():
+        drawn = [float(text) for text in texts(tables[name])]
+        np.testing.assert_allclose(drawn, values.values.ravel(), rtol=0.01, atol=0.006)
 
 
 @pytest.mark.parametrize("scale", ["log", "linear"])
-def test_lengths(studies, scale):
-    for name, kinds in (("longer-lengths", ["excess"]), ("other-lengths", ["own", "transferred"])):
-        dataset = studies[name].copy()
+@pytest.mark.parametrize("name", ["longer-lengths", "other-lengths"])
+def test_lengths(name, scale):
+    result = recorded(name).copy()
+    kinds = ["excess"] if name == "longer-lengths" else ["own", "transferred"]
+    if scale == "linear":
+        result = result.assign(
+            {f"{kind}_mean": 5 + np.tanh(result[f"{kind}_mean"]) for kind in kinds}
+        )
+    (axes,) = plot(name, result)[name].axes
+    assert axes.get_yscale() == scale
+    low, high = axes.get_ylim()
+    for network in labels_of(result["architecture"]):
         for kind in kinds:
-            if scale == "linear":
-                dataset[f"{kind}_mean"] = 5 + np.tanh(dataset[f"{kind}_mean"])
-        (axes,) = study_figures(name, dataset)[name].axes
-        low, high = axes.get_ylim()
-        assert axes.get_yscale() == scale
-        for network in NETWORKS:
-            drawn = heights(axes, colour_of(network))
-            for kind in kinds:
-                means = dataset[f"{kind}_mean"].sel(architecture=network)
-                assert shown(means, drawn)
-                assert ((low < means) & (means < high)).all()
-        assert f"trained on {dataset.attrs['length']}" in texts(axes)
+            means = result[f"{kind}_mean"].sel(architecture=network)
+            assert contains(heights(axes, network), means)
+            assert ((low < means) & (means < high)).all()
+    trained = result.attrs["length" if name == "longer-lengths" else "base_length"]
+    assert f"trained on {trained}" in texts(axes)
 
 
-def test_ablations_with_and_without_their_parts(studies, figures):
-    dataset = studies["ablations"]
-    found = figures["ablations"]
+def test_a_band_of_lengths_holds_all_seeds():
+    result = saved("longer-lengths")
+    (axes,) = figures_of("longer-lengths")["longer-lengths"].axes
+    bands = [each.get_paths()[0].get_extents() for each in axes.collections]
+    for network, band in zip(labels_of(result["architecture"]), bands, strict=True):
+        seeds = result["excess"].sel(architecture=network)
+        assert band.ymax == pytest.approx(float(seeds.max()))
+
+
+def test_one_seed_is_enough():
+    """There is no deviation between seeds then."""
+    for name in ("longer-lengths", "other-lengths", "memory"):
+        result = saved(name).isel(seed=[0])
+        missing = {n: np.nan * result[n] for n in result if str(n).endswith("_deviation")}
+        assert missing
+        assert list(plot(name, result.assign(missing))) == list(figures_of(name))
+
+
+def test_ablations():
+    result, found = saved("ablations"), figures_of("ablations")
+    assert list(found) == ["ablations-parameters", "ablations-stack", "ablations-transformer"]
     recurrent, transformers = found["ablations-parameters"].axes
-    parts = dataset["part"].values
+    parts = result["part"].values.astype(str)
     for axes, chosen in ((recurrent, ["core", "stack"]), (transformers, ["positions"])):
-        means = dataset["regret_mean"].values[np.isin(parts, chosen)]
-        assert shown(means, heights(axes))
-    assert len(found["ablations-stack"].axes[0].texts) == 9
+        assert contains(heights(axes), result["regret_mean"].values[np.isin(parts, chosen)])
+        assert contains(heights(axes, "optimum"), result["optimum_regret"])
+    numbers = [text for axes in found["ablations-stack"].axes for text in texts(axes)]
+    drawn = sorted(float(text) for text in numbers)
+    expected = sorted(result["excess_mean"].values[parts == "stack"])
+    np.testing.assert_allclose(drawn, expected, rtol=0.01, atol=0.006)
     left, right = found["ablations-transformer"].axes
-    assert shown(dataset["excess_mean"].values[parts == "positions"], heights(left))
-    assert shown(dataset["excess_mean"].values[parts == "context"], heights(right))
-    few = dataset.isel(configuration=parts == "core")
-    assert list(study_figures("ablations", few)) == ["ablations-parameters"]
-    assert list(study_captions("ablations", few)) == ["ablations-parameters"]
+    for axes, part in ((left, "positions"), (right, "context")):
+        assert contains(heights(axes), result["excess_mean"].values[parts == part])
 
 
-def test_ablations_show_a_part_where_there_is_something_to_compare(studies):
-    dataset = studies["ablations"]
-    parts, models = dataset["part"].values, dataset["model"].values
-    one_of_each_stack = [
-        np.flatnonzero((parts == "stack") & (models == model))[0]
-        for model in ("stack-rnn", "stack-lstm")
-    ]
-    whole_context = np.flatnonzero((parts == "context") & (dataset["context"].values < 0))
-    positions, context = np.flatnonzero(parts == "positions"), np.flatnonzero(parts == "context")
-    core = np.flatnonzero(parts == "core")
-    for chosen, panels in (
-        ([*one_of_each_stack, *positions, *whole_context], ["positions and layers"]),
-        ([*one_of_each_stack, positions[0], *context], ["context window"]),
-        ([*one_of_each_stack, positions[0], *whole_context], []),
+def test_ablations_show_a_part_where_there_is_something_to_compare():
+    result = saved("ablations")
+    part, model = (result[name].values.astype(str) for name in ("part", "model"))
+    places = {name: np.flatnonzero(part == name) for name in set(part)}
+    of_each = [places["stack"][model[places["stack"]] == m][0] for m in set(model[places["stack"]])]
+    whole = [place for place in places["context"] if result["context"][place] < 0]
+    first, panels = places["positions"][:1], "ablations-transformer"
+    for chosen, titles, stack in (
+        ([], [], False),
+        ([*of_each, *places["positions"], *whole], ["positions and layers"], False),
+        ([*of_each, *first, *places["context"]], ["context window"], False),
+        ([*of_each, *first, *whole], [], False),
+        (places["stack"], [], True),
     ):
-        some = dataset.isel(configuration=[*core, *chosen])
-        found = study_figures("ablations", some)
-        expected = ["ablations-parameters"] + ["ablations-transformer"] * bool(panels)
-        assert list(found) == expected
-        captions = study_captions("ablations", some)
-        assert list(captions) == expected
-        if panels:
-            drawn = found["ablations-transformer"].axes
-            assert [axes.get_title(loc="left") for axes in drawn] == panels
-            for title in ("positions and layers", "context window"):
-                said = f"best {title}: " in captions["ablations-transformer"].seen
-                assert said == (title in panels)
-    stacks = np.flatnonzero(parts == "stack")[:2]
-    some = dataset.isel(configuration=[*core, *stacks])
-    assert list(study_figures("ablations", some)) == ["ablations-parameters", "ablations-stack"]
-    assert list(study_captions("ablations", some)) == ["ablations-parameters", "ablations-stack"]
+        some = result.isel(configuration=[*places["core"], *chosen])
+        found, captions = plot("ablations", some), STUDIES["ablations"].captions(some)
+        assert list(captions) == list(found)
+        assert ("ablations-stack" in found) == stack
+        assert ([title(axes) for axes in found[panels].axes] if panels in found else []) == titles
+        for each in titles:
+            assert f"best {each}: " in captions[panels].observed
+    lacking = recorded("ablations")  # it has no stacks of several sizes
+    assert list(plot("ablations", lacking)) == list(STUDIES["ablations"].captions(lacking))
 
 
-def test_priors(studies, figures):
-    dataset = studies["priors"]
-    found = figures["priors"]
+def test_priors():
+    result, found = saved("priors"), figures_of("priors")
     (positions,) = found["priors-ptw-positions"].axes
-    one = dataset.sel(source="ptw")
-    np.testing.assert_array_equal(positions.lines[-1].get_ydata(), one["switch_probability"])
+    one = result.sel(source="ptw")
+    assert contains(heights(positions), one["switch_probability"])
     bars = [patch.get_height() for patch in positions.patches]
     np.testing.assert_array_equal(bars, one["switch_frequency"])
     exact, sampled = found["priors-ptw-counts"].axes
     for axes, name in ((exact, "ptw_count_law"), (sampled, "ptw_count_sampled")):
-        deepest = dataset[name].sel(depth=9).values
-        assert shown(deepest[deepest > 0], heights(axes))
-        assert shown(dataset["ptw_count_limit"], heights(axes, "#2B2B2B"))
-    assert len(found["priors-switches"].axes) == 2 * len(SOURCES)
+        values = result[name].values
+        assert contains(heights(axes), values[values > 0])
+        assert contains(heights(axes, "optimum"), result["ptw_count_limit"])
+    assert len(found["priors-switches"].axes) == 2 * result.sizes["source"]
 
 
-def test_regret_by_index(studies, figures):
-    dataset = studies["regret-by-index"]
-    found = figures["regret-by-index"]
+def test_regret_by_position():
+    result, found = saved("regret-by-index"), figures_of("regret-by-index")
     (axes,) = found["regret-by-index"].axes
-    np.testing.assert_array_equal(heights(axes, "#2B2B2B"), dataset["optimum_regret"])
-    for panel, network in zip(found["regret-by-index-difference"].axes, NETWORKS, strict=True):
-        drawn = heights(panel, colour_of(network))
-        np.testing.assert_array_equal(drawn, dataset["difference"].sel(architecture=network))
+    np.testing.assert_array_equal(heights(axes, "optimum"), result["optimum_regret"])
+    panels = found["regret-by-index-difference"].axes
+    for panel, network in zip(panels, labels_of(result["architecture"]), strict=True):
+        assert texts(panel) == [display_name(network)]
+        drawn = heights(panel, network)
+        np.testing.assert_array_equal(drawn, result["difference"].sel(architecture=network))
+        np.testing.assert_array_equal(
+            heights(axes, network), result["regret"].sel(architecture=network)
+        )
 
 
-def test_longer_sequences(studies, figures):
-    dataset = studies["length-512"]
-    found = figures["length-512"]
+def test_sequences_of_twice_the_length():
+    result, found = saved("length-512"), figures_of("length-512")
     *panels, cumulative = found["length-512-sequence"].axes
-    assert [title(axes) for axes in panels] == [
-        "RNN", "LSTM", "Stack-RNN", "Stack-LSTM", "Transformer",
-    ]  # fmt: skip
-    for network in NETWORKS:
-        expected = dataset["cumulative_regret"].sel(predictor=network)
-        np.testing.assert_array_equal(heights(cumulative, colour_of(network)), expected)
+    networks = labels_of(result["architecture"])
+    assert [title(axes) for axes in panels] == [display_name(name) for name in networks]
+    for axes, network in zip(panels, networks, strict=True):
+        for drawn, name in ((axes, "prediction"), (cumulative, "cumulative_regret")):
+            values = result[name].sel(predictor=network)
+            np.testing.assert_array_equal(heights(drawn, network), values)
     maps = {title(axes): axes for axes in found["length-512-map"].axes}
-    image = maps["Transformer"].images[0]
-    np.testing.assert_array_equal(
-        image.get_array(), dataset["difference"].sel(architecture="transformer")
-    )
-    low, high = image.get_clim()
-    assert low == -high < 0  # white is where network and PTW are equal
+    for network in networks:
+        (image,) = maps[display_name(network)].images
+        np.testing.assert_array_equal(
+            image.get_array(), result["difference"].sel(architecture=network)
+        )
+        low, high = image.get_clim()
+        assert low == -high < 0  # white is where network and PTW are equal
 
 
-def test_memory(studies, figures):
-    dataset = studies["memory"]
-    for axes, source in zip(figures["memory"]["memory"].axes, SOURCES, strict=True):
-        one = dataset.sel(source=source)
+def test_memory():
+    result = saved("memory")
+    axes_of = zip(figures_of("memory")["memory"].axes, labels_of(result["source"]), strict=True)
+    for axes, source in axes_of:
+        assert title(axes) == source_label(result, source)
         for name in ("regret", "regret_mean", "bound", "optimum_regret"):
-            assert shown(one[name], heights(axes))
+            assert contains(heights(axes), result[name].sel(source=source))
 
 
-def test_every_figure_has_a_caption(studies, figures):
-    for name, dataset in studies.items():
-        assert list(study_captions(name, dataset)) == list(figures[name])
-
-
-def test_one_seed_is_enough():
-    for name, dataset in all_studies(length=32, seeds=1).items():
-        if name in ("longer-lengths", "other-lengths", "ablations"):
-            assert np.isnan(
-                dataset["own_deviation" if name == "other-lengths" else "excess_deviation"]
-            ).all()
-            assert study_figures(name, dataset)
-
-
-def test_what_is_on_the_optimum_is_drawn_on_it():
-    """Differences that are nothing beside the regret itself do not fill a panel."""
-    dataset = all_studies(length=32)["on-distribution"]
-    optimum = dataset["exact_regret"].sel(exact="optimum")
-    near = {name: optimum + 1e-3 + 0 * dataset[name] for name in dataset if "regret_m" in name}
-    near["regret"] = optimum + 1e-3 + 0 * dataset["regret"]
-    alone = dataset.assign(near).sel(exact=["optimum", "kt"])
-    panels = study_figures("on-distribution", alone)["on-distribution"].axes
-    for axes, bits in zip(panels, optimum.values, strict=True):
-        low, high = axes.get_ylim()
-        assert high - low > 0.1 * bits
-
-
-def test_a_band_of_lengths_holds_all_seeds(studies, figures):
-    dataset = studies["longer-lengths"]
-    (axes,) = figures["longer-lengths"]["longer-lengths"].axes
-    bands = [each.get_paths()[0].get_extents() for each in axes.collections]
-    for name, band in zip(dataset["architecture"].values, bands, strict=True):
-        seeds = dataset["excess"].sel(architecture=name)
-        assert band.ymax == pytest.approx(float(seeds.max()))
+def test_training_curves():
+    curves = [[[[2.0, 0.5, 1.4, 0.3], [2.0, 0.6, 0.4, 0.2]]], [[[1.0, 0.1, np.nan, np.nan]] * 2]]
+    result = xr.Dataset(
+        {
+            "step": (("architecture", "record"), [[1, 10, 20, 30], [1, 10, np.nan, np.nan]]),
+            "excess": (("architecture", "source", "seed", "record"), curves),
+        },
+        coords={"architecture": ["rnn", "lstm"], "source": ["ptw"], "seed": [0, 1]},
+        attrs=saved("on-distribution").attrs,
+    )
+    study = STUDIES["training-curves"]
+    (caption,), (figure,) = study.captions(result).values(), study.plot(result).values()
+    for axes, network in zip(figure.axes, ["rnn", "lstm"], strict=True):
+        drawn = np.stack([line.get_ydata() for line in axes.lines])
+        np.testing.assert_array_equal(drawn, result["excess"].sel(architecture=network)[0])
+    assert "RNN 1 (median 0.25) and LSTM 0 (median 0.10)" in caption.observed
+    (table,) = study.tables({"training-curves": result})
+    assert [row[:3] for row in table.rows] == [
+        ["rnn, PTW_5", "1 of 2", "+0.90 (ends at 0.300)"],
+    ]
 
 
 @pytest.mark.parametrize(("value", "marks"), [(0.5, 1), (-0.1, 0)])
@@ -321,16 +433,19 @@ def test_a_bar_on_a_logarithmic_scale_goes_down_to_the_edge(value, marks):
     axes = Figure().subplots()
     axes.set_yscale("log")
     axes.set_ylim(1e-3, 10)
-    measured_here(axes, 1.0, "lstm", value, 0.3, log=True)
+    measured_locally(axes, 1.0, "lstm", value, 0.3, log=True)
     (bar,) = axes.collections[0].get_segments()
     assert 0 < bar[:, 1].min() < 1e-3
     assert bar[:, 1].max() == pytest.approx(value + 0.6)
-    assert sum(line.get_marker() == "D" for line in axes.lines) == marks
+    assert len(diamonds(axes)) == marks
 
 
 def test_predictors_can_be_told_apart():
-    names = [*NETWORKS, "kt", "oracle", "ptw", "lin", "optimum"]
+    names = [*labels_of(saved("on-distribution")["architecture"])]
+    names += [*labels_of(saved("on-distribution")["exact"])]
     assert len({colour_of(name) for name in names}) == len(names)
+    assert len({display_name(name) for name in names}) == len(names)
+    assert with_subscripts("PTW_12 and LIN_3") == "PTW₁₂ and LIN_3"
 
 
 def test_labels_keep_their_order_and_their_distance():
@@ -340,3 +455,17 @@ def test_labels_keep_their_order_and_their_distance():
     assert places[0] == 0.0
     assert places[2] == pytest.approx(0.51)
     assert places[-1] <= 1.0
+
+
+def test_labels_beside_an_axis_do_not_overlap():
+    figure = Figure()
+    axes = figure.subplots()
+    labels_right(axes, [(height, f"label {height}", "#000000") for height in (0.5, 0.51, 0.1)])
+    figure.draw_without_rendering()
+    boxes = sorted(
+        (text.get_text(), text.get_window_extent().y0, text.get_window_extent().y1)
+        for text in axes.texts
+    )
+    assert [name for name, _, _ in boxes] == ["label 0.1", "label 0.5", "label 0.51"]
+    for (_, _, top), (_, bottom, _) in itertools.pairwise(boxes):
+        assert bottom >= top - 1

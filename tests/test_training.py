@@ -23,11 +23,11 @@ from switchpoint._tensors import read_tensors, write_tensors
 from switchpoint.neural import network_from_name
 from switchpoint.training import TrainConfig, read_reports, train
 from switchpoint.training.loss import loss_and_gradient
-from switchpoint.training.optimizer import rate_at
+from switchpoint.training.optimizer import lr_schedule
 from switchpoint.training.program import Program
-from switchpoint.training.progress import PlainProgress, SilentProgress
+from switchpoint.training.progress import PlainProgress, Progress
 
-jitted_loss = jax.jit(loss_and_gradient, static_argnames="chunk")
+jitted_loss = jax.jit(loss_and_gradient, static_argnames="tbptt_length")
 
 SMALL = {
     "model": "lstm",
@@ -90,7 +90,7 @@ class TestReproducible:
     def test_the_best_is_not_frozen(self, many):
         first, second = sorted(range(8), key=lambda i: many.reports[-1].excess[i])[:2]
         assert many.best() is many.networks[first]
-        report = dataclasses.replace(many.reports[-1], frozen=(first,))
+        report = dataclasses.replace(many.reports[-1], diverged=(first,))
         assert dataclasses.replace(many, reports=(report,)).best() is many.networks[second]
 
     def test_members_differ(self, many):
@@ -145,13 +145,13 @@ class TestResuming:
         again = train(small(), out=tmp_path, progress=PlainProgress(sys.stdout))
         assert_same(run, again)
         out = capsys.readouterr().out
-        assert "passed over the checkpoint" in out
-        assert "going on from step 30 (step-000000030.safetensors)" in out
+        assert "skipped the checkpoint" in out
+        assert "resuming from step 30 (step-000000030.safetensors)" in out
 
     def test_another_configuration_is_refused_by_its_fields(self, tmp_path):
         train(small(), out=tmp_path)
         before = (tmp_path / "config.json").read_bytes()
-        with pytest.raises(ValueError, match="batch 4, not 5; hidden 8, not 9"):
+        with pytest.raises(ValueError, match="batch: 4, now 5; hidden: 8, now 9"):
             train(small(batch=5, hidden=9), out=tmp_path)
         assert (tmp_path / "config.json").read_bytes() == before
 
@@ -206,7 +206,7 @@ class TestResuming:
         again = train(small(), out=tmp_path, progress=PlainProgress(told))
         assert_same(again, train(small()))
         assert "the report of step 20 is missing" in told.getvalue()
-        assert "going on from step 19" in told.getvalue()
+        assert "resuming from step 19" in told.getvalue()
 
     @pytest.mark.parametrize("content", [None, b"", b'{"model": "rnn"}'])
     def test_the_configuration_is_repaired(self, tmp_path, content, capsys):
@@ -275,7 +275,7 @@ def without_reports(directory):
 def interrupt(config, step, directory, monkeypatch, **options):
     """Begin a run, and press Ctrl-C when so many steps are done."""
 
-    class Impatient(SilentProgress):
+    class Impatient(Progress):
         def tick(self, done, steps_per_second):  # noqa: ARG002
             if done == step:
                 os.kill(os.getpid(), signal.SIGINT)
@@ -355,13 +355,13 @@ def test_every_core_can_be_a_device():
 
 
 def test_a_member_that_is_not_finite_is_frozen_and_the_others_go_on(capsys):
-    config = small(model="rnn", seeds=2, learning_rate=[1e-2, 1e30], clip=1e9)
+    config = small(model="rnn", seeds=2, learning_rate=[1e-2, 1e30], clip_norm=1e9)
     run = train(config, progress=PlainProgress(sys.stdout))
-    assert run.reports[-1].frozen == (2, 3)
+    assert run.reports[-1].diverged == (2, 3)
     out = capsys.readouterr().out
     assert out.count("is frozen: at step") == 2
     assert "member ptw-seed1-lr1e+30 is frozen" in out
-    alone = train(small(model="rnn", seeds=2, learning_rate=1e-2, clip=1e9))
+    alone = train(small(model="rnn", seeds=2, learning_rate=1e-2, clip_norm=1e9))
     for a, b in zip(weights(alone), weights(run), strict=False):
         np.testing.assert_allclose(a, b, atol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in weights(run))  # as they were before
@@ -421,7 +421,7 @@ class TestLoss:
         symbols = jax.random.randint(key, (4, 12), 0, 2)
         even = jnp.full(12, 1 / 12)
         whole, slope = jitted_loss(network, symbols, even)
-        cut, cut_slope = jitted_loss(network, symbols, even, chunk=4)
+        cut, cut_slope = jitted_loss(network, symbols, even, tbptt_length=4)
         assert float(cut) == pytest.approx(float(whole), rel=1e-5)
 
         # The last layer sees no other time than its own: its gradient is not cut.
@@ -439,10 +439,12 @@ class TestLoss:
         network = network_from_name("lstm", 2, 12, key, hidden=5)
         symbols = jax.random.randint(key, (4, 12), 0, 2)
         whole = jitted_loss(network, symbols, jnp.full(12, 1 / 12))
-        assert eqx.tree_equal(whole, jitted_loss(network, symbols, jnp.full(12, 1 / 12), chunk=12))
+        assert eqx.tree_equal(
+            whole, jitted_loss(network, symbols, jnp.full(12, 1 / 12), tbptt_length=12)
+        )
 
     def test_random_lengths_weigh_a_prefix(self):
-        program = Program(small(shortest=3))
+        program = Program(small(min_length=3))
         keys = jax.random.split(jax.random.key(0), 500)
         rows = np.asarray(jax.vmap(program._weights)(keys))
         np.testing.assert_allclose(rows.sum(1), 1, atol=1e-6)
@@ -451,29 +453,29 @@ class TestLoss:
         assert set(lengths) == {3, 4, 5, 6, 7, 8}
 
     def test_runs_with_chunks_and_random_lengths(self):
-        run = train(small(chunk=2, shortest=3, schedule="constant"))
+        run = train(small(tbptt_length=2, min_length=3, schedule="constant"))
         assert np.isfinite(run.reports[-1].loss).all()
 
 
 def test_the_rate_rises_and_falls():
     config = small(steps=100, warmup=10)
-    rates = np.asarray([float(rate_at(config, jnp.asarray(step))) for step in range(100)])
+    rates = np.asarray([float(lr_schedule(config, jnp.asarray(step))) for step in range(100)])
     np.testing.assert_allclose(rates[:10], np.arange(1, 11) / 10, atol=1e-6)
     done = (np.arange(10, 100) - 10) / 90
     np.testing.assert_allclose(rates[10:], (1 + np.cos(np.pi * done)) / 2, atol=1e-6)
     constant = small(steps=100, warmup=10, schedule="constant")
-    assert float(rate_at(constant, jnp.asarray(90))) == 1
+    assert float(lr_schedule(constant, jnp.asarray(90))) == 1
 
 
 def test_one_step_is_adam_on_a_clipped_gradient():
     config = small(
-        steps=1, warmup=0, schedule="constant", clip=0.01, learning_rate=0.1, optimiser="adam"
+        steps=1, warmup=0, schedule="constant", clip_norm=0.01, learning_rate=0.1, optimizer="adam"
     )
     program = Program(config)
     start = program.start()
     network = jax.tree.map(lambda leaf: leaf[0, 0], start.networks)
     before = jax.tree.map(np.asarray, network)
-    key = jax.random.fold_in(program._replicas.keys[0, 0], 0)
+    key = jax.random.fold_in(program._member_keys.keys[0, 0], 0)
     symbols = config.source("ptw").sample(key, 4, 8).symbols
     _, gradient = jitted_loss(network, symbols, jnp.full(8, 1 / 8))
     norm = np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(gradient)))
@@ -487,11 +489,11 @@ def test_one_step_is_adam_on_a_clipped_gradient():
 
 def test_the_second_step_remembers_the_first_by_b2():
     config = small(
-        steps=2, warmup=0, schedule="constant", clip=1e9, learning_rate=0.01, b2=0.6, seeds=1
+        steps=2, warmup=0, schedule="constant", clip_norm=1e9, learning_rate=0.01, b2=0.6, seeds=1
     )
     program = Program(config)
     state = program.start()
-    key = program._replicas.keys[0, 0]
+    key = program._member_keys.keys[0, 0]
     slopes = []
     for step in (0, 1):
         network = jax.tree.map(lambda leaf: leaf[0, 0], state.networks)
@@ -510,7 +512,7 @@ def test_the_second_step_remembers_the_first_by_b2():
 
 class TestBadInput:
     def test_one_directory_one_process(self, tmp_path):
-        from switchpoint.training.lock import run_lock
+        from switchpoint.training.checkpoints import run_lock
 
         with run_lock(tmp_path), pytest.raises(ValueError, match="another process is training"):
             train(small(), out=tmp_path)

@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 
 from switchpoint.neural import attention
-from switchpoint.neural.attention import attend
-from switchpoint.neural.positions import POSITIONS, RelativePositions, alibi_slopes, sinusoids
+from switchpoint.neural.attention import (
+    POSITIONS,
+    RelativePositions,
+    alibi_slopes,
+    attend,
+    sinusoids,
+)
 from switchpoint.neural.transformer import HEADS, WIDTH, Transformer
 
 SIZE = WIDTH // HEADS
@@ -51,7 +56,7 @@ def plain_logits(network, tokens):
     if network.positions == "sincos":
         x = x + plain_sinusoids(np.arange(time), network.width)
     size = network.width // network.heads
-    projected = plain_norm(block.before_attention, x) @ block.projections
+    projected = plain_norm(block.ln1, x) @ block.qkv
     query, key, value = (
         part.reshape(batch, time, network.heads, size) for part in np.split(projected, 3, axis=-1)
     )
@@ -65,10 +70,10 @@ def plain_logits(network, tokens):
         scores = scores - slopes[:, None, None] * distances
     unseen = (distances < 0) | (distances >= (network.context or time))
     weights = plain_softmax(np.where(unseen, -np.inf, scores))
-    x = x + np.einsum("bhqk,bkhs->bqhs", weights, value).reshape(x.shape) @ block.mixing
-    wide = plain_norm(block.before_widening, x) @ block.widening.weight + block.widening.bias
-    x = x + np.maximum(wide, 0) @ block.narrowing.weight + block.narrowing.bias
-    return plain_norm(network.before_output, x) @ network.output.weight + network.output.bias
+    x = x + np.einsum("bhqk,bkhs->bqhs", weights, value).reshape(x.shape) @ block.out_proj
+    wide = plain_norm(block.ln2, x) @ block.mlp_in.weight + block.mlp_in.bias
+    x = x + np.maximum(wide, 0) @ block.mlp_out.weight + block.mlp_out.bias
+    return plain_norm(network.final_norm, x) @ network.output.weight + network.output.bias
 
 
 def with_random_weights(build, seed=0):
@@ -118,7 +123,7 @@ class TestPositions:
             query = jnp.asarray(rng.normal(size=(2, 30, 4, 8)), float)
             key = jnp.asarray(rng.normal(size=(2, 50, 4, 8)), float)
             waves = sinusoids(jnp.arange(-20, 30), 16)
-            long_query, long_key = relative.lengthened(query, key, waves)
+            long_query, long_key = relative.augment_qk(query, key, waves)
             scores = np.einsum("bqhl,bkhl->bhqk", long_query, long_key)
             plain = plain_relative_scores(relative, np.asarray(query), np.asarray(key))
         assert scores.dtype == (np.float64 if wide else np.float32)
@@ -145,7 +150,7 @@ class TestAttention:
 
         whole = result()
         # A sequence has 374 scores: there is space for two of five, or for 8 queries of one.
-        monkeypatch.setattr(attention, "_most_scores", lambda: most)
+        monkeypatch.setattr(attention, "_max_scores", lambda: most)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), result(), whole)
 
     def test_memory_grows_with_the_length(self):
@@ -223,12 +228,12 @@ class TestNetwork:
         build = jax.jit(lambda key: Transformer(2, key=key, layers=9).blocks)
         blocks = build(key)
         deviation = 0.8796  # of the normal law cut at two
-        added = [(blocks.mixing, 64), (blocks.narrowing.weight, 256)]
+        added = [(blocks.out_proj, 64), (blocks.mlp_out.weight, 256)]
         for weights, inputs in added:
             expected = deviation / np.sqrt(inputs * 2 * 9)
             np.testing.assert_allclose(np.std(weights, axis=(1, 2)), expected, rtol=0.06)
         expected = deviation / np.sqrt(64)
-        np.testing.assert_allclose(np.std(blocks.projections, axis=(1, 2)), expected, rtol=0.06)
+        np.testing.assert_allclose(np.std(blocks.qkv, axis=(1, 2)), expected, rtol=0.06)
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -249,20 +254,20 @@ class TestNetwork:
 
 class TestMemory:
     @pytest.mark.parametrize(
-        ("positions", "context", "room"),
+        ("positions", "context", "capacity"),
         [("sincos", None, 12), ("alibi", None, 14), ("relative", None, 12), ("relative", 9, 12)],
     )
-    def test_pieces_are_the_whole(self, positions, context, room):
+    def test_pieces_are_the_whole(self, positions, context, capacity):
         network = make(2, positions, context)
         tokens = jnp.asarray(random_tokens(3, 18))
         nothing, whole = read(network, network.memory(3, 0), tokens)
         assert nothing.keys.shape[2] == 0
         assert nothing.count == 18
-        memory, pieces = network.memory(3, room), []
+        memory, pieces = network.memory(3, capacity), []
         for piece in np.split(tokens, 3, axis=1):
             memory, logits = read(network, memory, piece)
             pieces.append(logits)
-        assert memory.keys.shape == (2, 3, room if context is None else 8, HEADS, SIZE)
+        assert memory.keys.shape == (2, 3, capacity if context is None else 8, HEADS, SIZE)
         np.testing.assert_allclose(jnp.concatenate(pieces, axis=1), whole, atol=1e-5)
 
     @pytest.mark.parametrize("context", [None, 40])
@@ -286,7 +291,7 @@ class TestMemory:
             memory, logits = read(wide, memory, tokens[:, time : time + 1])
             rows.append(logits)
         np.testing.assert_allclose(jnp.concatenate(rows, axis=1), windowed, atol=1e-5)
-        assert wide.with_room(memory) is memory  # what is forgotten does not come back
+        assert wide.grow(memory) is memory  # what is forgotten does not come back
 
     def test_gradients_pass_through_memory_unless_stopped(self):
         network = make(1)

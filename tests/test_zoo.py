@@ -11,7 +11,7 @@ import pytest
 import switchpoint as sp
 from switchpoint import _provenance, neural
 from switchpoint.cli import main
-from switchpoint.zoo import NAMES, Zoo, build, collection, verify
+from switchpoint.zoo import NAMES, Zoo, build, manifest, verify
 from switchpoint.zoo.building import best_of, candidates
 
 LENGTH = 16
@@ -46,7 +46,7 @@ def built(runs, tmp_path_factory):
 @pytest.fixture
 def packaged(built, monkeypatch, tmp_path):
     """The small zoo in place of the one in the package."""
-    monkeypatch.setattr(collection, "PACKAGED", built.directory)
+    monkeypatch.setattr(manifest, "PACKAGED", built.directory)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
     return built
@@ -150,7 +150,7 @@ def test_frozen_and_unmeasured_networks_are_no_candidates(runs, tmp_path):
     best = min(m["excess"] for m in card["members"] if m["prior"] == "ptw")
     for member in card["members"]:
         if member["prior"] == "ptw" and member["excess"] == best:
-            member["frozen"] = True
+            member["diverged"] = True
     neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
     found = candidates([tmp_path / "x.safetensors"])
     assert len(found["lstm-ptw"]) == 2

@@ -1,6 +1,9 @@
-"""switchpoint: sequences whose statistics jump at unknown times, and their exact Bayes optimum."""
+"""Exact Bayesian prediction of piecewise stationary sequences, and networks that imitate it.
 
-TYPE_CHECKING = False  # for type checkers it is True; `typing` itself takes long to import
+The public API is `__all__` of this package and of its subpackages; everything else is private.
+"""
+
+TYPE_CHECKING = False  # True for type checkers; importing `typing` would take long
 
 if TYPE_CHECKING:
     from switchpoint.evaluation import (
@@ -76,55 +79,31 @@ __all__ = [
     "train",
 ]
 
-# What the package offers is imported when it is first asked for: JAX takes seconds to import,
-# and the command line can say its version without it.
-_MODULES = {
-    "evaluation": (
-        "code_length",
-        "cumulative_regret",
-        "evaluate",
-        "excess_regret",
-        "regret",
-        "summarise",
-    ),
-    "exact": (
-        "KT",
-        "ExactPredictor",
-        "ForwardPredictor",
-        "KTOracle",
-        "PTWPredictor",
-        "Posterior",
-        "bayes_optimal",
-    ),
-    "neural": (),
-    "predictor": ("Predictor",),
-    "priors": (
-        "LIN",
-        "PTW",
-        "Geometric",
-        "Prior",
-        "RandomUniform",
-        "RegularPeriodic",
-        "Renewal",
-        "prior_from_name",
-        "statistics",
-    ),
-    "segments": ("Bernoulli", "Categorical", "Segment"),
-    "sources": ("Draw", "Source"),
-    "training": ("TrainConfig", "train"),
-    "zoo": ("load", "load_members"),
+# Names are imported on first use: JAX takes seconds to import, and the command line can print its
+# version without it.
+_NAMES = {
+    "evaluation": "code_length cumulative_regret evaluate excess_regret regret summarise",
+    "exact": "KT ExactPredictor ForwardPredictor KTOracle PTWPredictor Posterior bayes_optimal",
+    "neural": "",
+    "predictor": "Predictor",
+    "priors": "LIN PTW Geometric Prior RandomUniform RegularPeriodic Renewal prior_from_name "
+    "statistics",
+    "segments": "Bernoulli Categorical Segment",
+    "sources": "Draw Source",
+    "training": "TrainConfig train",
+    "zoo": "load load_members",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # else any name would pass the type checker
+if not TYPE_CHECKING:  # or else any name would pass the type checker
 
     def __getattr__(name: str) -> object:
         from importlib import import_module
 
         if name == "__version__":
             value = _version()
-        elif name in _MODULES:
+        elif name in _NAMES:
             value = import_module(f"switchpoint.{name}")
         elif name in _MODULE_OF:
             value = getattr(import_module(f"switchpoint.{_MODULE_OF[name]}"), name)
@@ -135,7 +114,7 @@ if not TYPE_CHECKING:  # else any name would pass the type checker
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *__all__, *_NAMES})
 
 
 def _version() -> str:

@@ -1,4 +1,4 @@
-"""Batches of any shape, in pieces of a bounded size."""
+"""Batches of any shape, processed in chunks of bounded size."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 def flat_batch(
     symbols: Int[Array, "*batch time"],
 ) -> tuple[Int[Array, "flat time"], tuple[int, ...]]:
-    """Symbols with one batch axis, and the batch shape they had."""
+    """Symbols with a single batch axis, and their original batch shape."""
     return symbols.reshape(-1, symbols.shape[-1]), symbols.shape[:-1]
 
 
@@ -23,10 +23,10 @@ def in_chunks(
     rows: Int[Array, "flat time"],
     numbers_per_symbol: int = 1,
 ) -> Result:
-    """`function` of a bounded number of rows at a time, its results put together again.
+    """`function` applied to a bounded number of rows at a time, with the results concatenated.
 
-    Keeps the work of a CPU inside its caches, and the memory bounded, whatever the batch.
-    `numbers_per_symbol` is about how many numbers the function has to hold for each.
+    This keeps the working set within a CPU's caches and bounds memory for any batch.
+    `numbers_per_symbol` is roughly how many numbers the function stores per symbol.
     """
     count, time = rows.shape
     elements = (2**18 if jax.default_backend() == "cpu" else 2**24) // numbers_per_symbol

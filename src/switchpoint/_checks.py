@@ -1,4 +1,4 @@
-"""Checks of arguments: each raises a `ValueError` that names the argument and its value."""
+"""Argument checks: each raises a `ValueError` that names the argument and its value."""
 
 import math
 import operator
@@ -13,22 +13,16 @@ from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
 
 def positive_int(name: str, value: Any) -> int:
     """`value` as an int of at least 1."""
-    number = _as_int(name, value)
-    if number < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {number}")
-    return number
+    return _as_int(name, value, least=1)
 
 
 def whole_number(name: str, value: Any) -> int:
     """`value` as an int of at least 0."""
-    number = _as_int(name, value)
-    if number < 0:
-        raise ValueError(f"{name} must be a whole number of at least 0, got {number}")
-    return number
+    return _as_int(name, value, least=0)
 
 
 def seed(value: Any) -> int:
-    """`value` as an int that `jax.random.key` takes whole."""
+    """`value` as an int that `jax.random.key` accepts without truncation."""
     number = _as_int("seed", value)
     if not 0 <= number < 2**32:
         raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {number}")
@@ -44,7 +38,7 @@ def positive_float(name: str, value: Any) -> float:
 
 
 def probability(name: str, value: Any, *, below_one: bool = False) -> float:
-    """`value` as a float in (0, 1], or in (0, 1) where `below_one`."""
+    """`value` as a float in (0, 1], or in (0, 1) if `below_one`."""
     number = _as_float(name, value)
     if not 0 < number <= 1 or (below_one and number == 1):
         allowed = "strictly between 0 and 1" if below_one else "above 0 and at most 1"
@@ -72,9 +66,9 @@ def distribution(name: str, values: Any) -> tuple[float, ...]:
 
 
 def random_key(value: Any) -> PRNGKeyArray:
-    """`value` as a random key; a number is refused, since it may be a seed by mistake."""
+    """`value` as a random key; a number is refused, since it is probably a seed."""
     try:
-        jax.random.key_impl(value)  # also of the older kind of keys, arrays of uint32
+        jax.random.key_impl(value)  # accepts legacy uint32 keys too
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"key must be a JAX random key, such as jax.random.key(0), got {shown(value)}"
@@ -85,20 +79,15 @@ def random_key(value: Any) -> PRNGKeyArray:
 def symbols(values: Any, alphabet: int, name: str = "symbols") -> Int[Array, "*batch time"]:
     """`values` as an int32 array of symbols 0..alphabet-1 with time last.
 
-    Values are looked at where they are known; inside `jit` only the shape and type can be.
+    Inside `jit` only the shape and the type are checked.
     """
-    if isinstance(values, jax.core.Tracer):
-        if not jnp.issubdtype(values.dtype, jnp.integer):
-            raise ValueError(f"{name} must be whole numbers, got dtype {values.dtype}")
-        known = None
-    else:
-        known = _as_array(values, name)
-    shape = values.shape if known is None else known.shape
-    if len(shape) == 0 or 0 in shape:
-        raise ValueError(f"{name} must hold at least one symbol, got shape {tuple(shape)}")
-    if known is None:
-        return values.astype(jnp.int32)
-    return jnp.asarray(_known_symbols(known, alphabet, name), jnp.int32)
+    traced = isinstance(values, jax.core.Tracer)
+    if traced and not jnp.issubdtype(values.dtype, jnp.integer):
+        raise ValueError(f"{name} must be whole numbers, got dtype {values.dtype}")
+    array = values if traced else _as_array(values, name)
+    if array.ndim == 0 or 0 in array.shape:
+        raise ValueError(f"{name} must hold at least one symbol, got shape {tuple(array.shape)}")
+    return jnp.asarray(array if traced else _known_symbols(array, alphabet, name), jnp.int32)
 
 
 def symbol(value: Any, alphabet: int) -> Int[ArrayLike, ""]:
@@ -112,13 +101,13 @@ def symbol(value: Any, alphabet: int) -> Int[ArrayLike, ""]:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: on one line, and not too long."""
+    """A value for a message, shortened to one line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _as_array(values: Any, name: str) -> np.ndarray:
-    """Numbers, lists, arrays, Series and DataFrames of one column as an array."""
+    """Numbers, lists, arrays, Series and single-column DataFrames as an array."""
     if isinstance(values, str | bytes | bytearray | dict | set | frozenset | Iterator):
         advice = {
             str: "map each symbol to a number from 0 first",
@@ -129,7 +118,7 @@ def _as_array(values: Any, name: str) -> np.ndarray:
             f"{name} must be whole numbers in a list or an array, "
             f"got the {type(values).__name__} {shown(values)}: {advice}"
         )
-    if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or polars
+    if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # pandas or polars
         columns = [str(column) for column in values.columns]
         if len(columns) != 1:
             raise ValueError(
@@ -160,7 +149,7 @@ def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
             f"symbol to a number from 0 to {alphabet - 1} first"
         )
     if array.dtype.kind != "f" and array.min() >= 0 and array.max() < alphabet:
-        return array  # the usual case, in two quick passes
+        return array  # the common case, in two fast passes
     bad = ~((array >= 0) & (array < alphabet) & (array == np.floor(array)))
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -176,7 +165,7 @@ def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
 
 
 def _advice(value: float, array: np.ndarray, alphabet: int) -> str:
-    """What to do about a value that is no symbol."""
+    """A remedy for a value that is not a symbol."""
     if math.isfinite(value) and value != math.floor(value):
         return "; real values are not supported: turn them into symbols first, by numpy.digitize"
     if alphabet <= value < 1000 and (array >= 0).all():
@@ -184,19 +173,22 @@ def _advice(value: float, array: np.ndarray, alphabet: int) -> str:
     return ""
 
 
-def _as_int(name: str, value: Any) -> int:
-    if isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be a whole number, got {value}")
+def _as_int(name: str, value: Any, least: int | None = None) -> int:
     try:
-        return operator.index(value)
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        number = operator.index(value)
     except TypeError as error:
         raise ValueError(f"{name} must be a whole number, got {value!r}") from error
+    if least is not None and number < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {number}")
+    return number
 
 
 def _as_float(name: str, value: Any) -> float:
-    if isinstance(value, bool | np.bool_ | str):
-        raise ValueError(f"{name} must be a number, got {value!r}")
     try:
+        if isinstance(value, bool | np.bool_ | str):
+            raise TypeError
         return float(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a number, got {value!r}") from error

@@ -1,20 +1,22 @@
-"""Files that are written whole or not at all, and JSON that proves to be what was written."""
+"""Atomic file writes, and JSON files with a checksum."""
 
 import errno
 import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from switchpoint._formats import FORMAT, Step, upgrade
 
 _CHECKSUM = "sha256"
 
 
 def check_writable(path: Path, name: str = "out") -> None:
-    """Raise a `ValueError` where `path` cannot be written; `name` is the argument's name."""
+    """Raise a `ValueError` if `path` cannot be written; `name` is the name of the argument."""
     with _problems_named(path, name):
         if not _is_special(path):
             temporary = _temporary_beside(_target(path))
@@ -23,11 +25,11 @@ def check_writable(path: Path, name: str = "out") -> None:
 
 
 @contextmanager
-def replacing(path: Path, name: str = "out") -> Iterator[BinaryIO]:
-    """A file to write what `path` shall hold; `path` changes when all of it is on disk.
+def atomic_write(path: Path, name: str = "out") -> Iterator[BinaryIO]:
+    """A temporary file that replaces `path` once everything written to it is on disk.
 
-    Without success nothing is left behind, and what `path` held before stays. Anything that
-    the system refuses is a `ValueError` that gives `name`, the path and the reason.
+    On failure nothing is left behind, and the previous content of `path` stays. Operating system
+    errors become a `ValueError` with `name`, the path and the reason.
     """
     with _problems_named(path, name):
         if _is_special(path):
@@ -36,7 +38,7 @@ def replacing(path: Path, name: str = "out") -> Iterator[BinaryIO]:
             return
         target = _target(path)
         temporary = _temporary_beside(target)
-        # Mode 0666 less the umask, as `open` would give; `tempfile` would give 0600.
+        # Mode 0666 minus the umask, like `open`; `tempfile` would use 0600.
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -53,9 +55,9 @@ def replacing(path: Path, name: str = "out") -> Iterator[BinaryIO]:
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring the names in a directory to disk; without this a power cut could undo a rename."""
+    """Flush the entries of a directory to disk, so that a power cut cannot undo a rename."""
     if os.name == "nt":
-        return  # Windows opens no directories
+        return  # Windows cannot open directories
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -70,17 +72,20 @@ def digest_of(path: Path) -> str:
 
 
 def write_json(path: Path, content: Mapping[str, Any], name: str = "out") -> None:
-    """Write a JSON object with a checksum of it, whole or not at all."""
+    """Write a JSON object with its checksum, atomically."""
     text = json.dumps({**content, _CHECKSUM: json_digest(content)}, indent=2)
-    with replacing(path, name) as file:
+    with atomic_write(path, name) as file:
         file.write((text + "\n").encode())
 
 
-def read_json(path: Path, unsealed: bool = False, **types: Any) -> dict[str, Any]:
-    """The object that `write_json` wrote, which must have keys of these types and no others.
+def read_json(
+    path: Path, unsealed: bool = False, steps: Sequence[Step] = (), **types: Any
+) -> dict[str, Any]:
+    """The object written by `write_json`, which must have exactly these keys, of these types.
 
-    Anything else is a `ValueError` that names the file. With `unsealed`, an object without a
-    checksum, as earlier versions wrote it, is taken as it is.
+    Raises a `ValueError` that names the file otherwise. With `unsealed`, an object without a
+    checksum, as earlier versions wrote it, is accepted. `steps` upgrade earlier formats (see
+    `switchpoint._formats`); the format number itself is left out.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -89,18 +94,22 @@ def read_json(path: Path, unsealed: bool = False, **types: Any) -> dict[str, Any
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: it is no JSON object of switchpoint") from error
+        raise ValueError(
+            f"{path} is damaged: it is not a JSON object written by switchpoint"
+        ) from error
     if not whole:
         raise ValueError(f"{path} is damaged: its content does not match its checksum")
+    content = upgrade(content, str(path), steps)
+    del content[FORMAT]
     if set(content) != set(types) or any(
         not isinstance(content[key], kind) for key, kind in types.items()
     ):
-        raise ValueError(f"{path} is no file of switchpoint with {' and '.join(types)}")
-    return dict(content)
+        raise ValueError(f"{path} is not a switchpoint file with {' and '.join(types)}")
+    return content
 
 
 def json_digest(content: Mapping[str, Any]) -> str:
-    """The SHA-256 of what JSON says, however it is written."""
+    """The SHA-256 of the content of a JSON object, independent of its formatting."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -114,10 +123,10 @@ def _problems_named(path: Path, name: str) -> Iterator[None]:
 
 
 def _target(path: Path) -> Path:
-    """The file to replace: what a link points to, so that the link itself stays."""
+    """The file to replace: the target of a link, so that the link itself stays."""
     try:
         target = path.resolve()
-    except RuntimeError as error:  # Python before 3.13 says so of links that lead in a circle
+    except RuntimeError as error:  # raised for circular links before Python 3.13
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
     if target.is_dir():
         raise IsADirectoryError(None, "Is a directory")
@@ -127,7 +136,7 @@ def _target(path: Path) -> Path:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether `path` is a device or a pipe, which is written to and never replaced."""
+    """Whether `path` is a device or a pipe, which cannot be replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 

@@ -1,4 +1,4 @@
-"""Running sums as products with a triangular matrix, several times faster than a scan."""
+"""Prefix sums as products with triangular matrices, several times faster than a scan."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,10 +16,10 @@ def sum_before(values: Float[Array, "*batch time"]) -> Float[Array, "*batch time
 def sum_before_within(
     values: Float[Array, "*batch time"], window: int
 ) -> Float[Array, "*batch time"]:
-    """The sum of the values at earlier times of the same window of time.
+    """The sum of the values at earlier times within the same window.
 
-    Time and window are powers of two. Small windows share one product with a matrix of
-    triangles along its diagonal: many tiny products would be slow, and slow to compile.
+    Time and window are powers of two. Small windows share one product with a block-diagonal
+    matrix of triangles: many tiny products would be slow, and slow to compile.
     """
     *batch, time = values.shape
     block = min(_BLOCK, time)

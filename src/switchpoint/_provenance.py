@@ -1,4 +1,4 @@
-"""What a number was made with: the commit, the versions and the machine."""
+"""The environment that produced a result: commit, versions and machine."""
 
 import os
 import platform
@@ -9,14 +9,14 @@ from typing import Any
 import jax
 
 COMMIT_VARIABLE = "SWITCHPOINT_COMMIT"
-"""Where the commit may be named for a copy of the sources that has no history."""
+"""The environment variable that names the commit for sources without a git history."""
 
 _PACKAGE = Path(__file__).parent
 
 
-def made_with() -> dict[str, Any]:
+def environment_info() -> dict[str, Any]:
     """Commit, versions, platform and device, ready for JSON; the commit is None if unknown."""
-    from switchpoint import __version__  # known once all of the package is
+    from switchpoint import __version__  # not yet defined while the package is imported
 
     return {
         "commit": commit(),
@@ -29,12 +29,12 @@ def made_with() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the sources, with a plus sign where files were changed since."""
+    """The commit of the sources, with a plus sign if files have changed since."""
     named = os.environ.get(COMMIT_VARIABLE)
     if named:
         return named
     root = _git("rev-parse", "--show-toplevel")
-    # An installed package may lie in somebody else's repository.
+    # An installed package may lie inside another repository.
     if not root or (Path(root) / "src" / "switchpoint").resolve() != _PACKAGE.resolve():
         return None
     head = _git("rev-parse", "HEAD")
@@ -43,7 +43,7 @@ def commit() -> str | None:
 
 
 def _git(*arguments: str) -> str:
-    """What git says, or nothing."""
+    """The output of git, or nothing if it fails."""
     try:
         done = subprocess.run(
             ["git", "-C", str(_PACKAGE), *arguments],

@@ -1,4 +1,4 @@
-"""Keys for each purpose, and uniform numbers fine enough for small probabilities."""
+"""Random keys by purpose, and uniform numbers fine enough for small probabilities."""
 
 import zlib
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 def uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
-    """Uniform numbers strictly inside (0, 1), so that P(u < p) is p to within 2^-32.
+    """Uniform numbers strictly within (0, 1), such that P(u < p) is p to within 2^-32.
 
     `jax.random.uniform` has steps of 2^-23 in float32, which would bias an event of
     probability 1e-6 by several per cent.
@@ -19,14 +19,14 @@ def uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
 
 
 def key_for(seed: int, purpose: str) -> PRNGKeyArray:
-    """A key of its own for each purpose, so that what is trained on is never tested on."""
+    """A separate key for each purpose, so that training data never appear in a test."""
     return jax.random.fold_in(jax.random.key(seed), zlib.crc32(purpose.encode()))
 
 
 def constants_of_fast_draws(leaf: object) -> bool:
-    """Whether a parameter has one of the values that programs of their own draw from faster.
+    """Whether a parameter has a value that a specialised program samples faster.
 
-    A fair coin is one random bit, and Beta(1/2, 1/2) has a closed form. Samplers hold these
-    values static and trace all others, so that no other value compiles anew.
+    A fair coin is one random bit, and Beta(1/2, 1/2) has a closed form. Samplers keep these values
+    static and trace all others, so that no other value recompiles.
     """
     return isinstance(leaf, float) and leaf in (0.0, 0.5, 1.0)

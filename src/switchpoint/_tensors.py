@@ -1,4 +1,4 @@
-"""Named arrays in a safetensors file, with what they are and a checksum of it all."""
+"""Named arrays in safetensors files, with JSON metadata and a checksum of both."""
 
 import hashlib
 import json
@@ -12,42 +12,42 @@ from jaxtyping import Array
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 
 _MARK = "switchpoint"
 
 
 class DamagedError(ValueError):
-    """The file is not whole, or not one of ours; the message says why."""
+    """The file is damaged or not written by switchpoint; the message says why."""
 
 
 def write_tensors(
     path: Path, about: Mapping[str, Any], arrays: Mapping[str, Array | np.ndarray], name: str
 ) -> None:
-    """Write arrays, and `about` as JSON, whole or not at all; `name` is the file's in messages."""
+    """Write arrays and `about`, as JSON, atomically; `name` is the argument in messages."""
     host = {key: _on_host(array) for key, array in arrays.items()}
     card = json.dumps({**about, "sha256": _digest(about, host)})
-    with replacing(path, name) as file:
+    with atomic_write(path, name) as file:
         file.write(save(host, {_MARK: card}))
 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `write_tensors` wrote, where `about["kind"]` was `kind`, proved whole."""
-    return _read(path, kind, lambda file, name: file.get_tensor(name), prove=True)
+    """The `about` of this `kind` and the arrays of a file, verified by the checksum."""
+    return _read(path, kind, lambda file, name: file.get_tensor(name), verify=True)
 
 
 def read_header(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
     """`about` and the shapes of the arrays, from the header alone.
 
-    The checksum covers the arrays too, so that nothing here is proved whole.
+    Not verified, since the checksum covers the arrays too.
     """
     return _read(
-        path, kind, lambda file, name: tuple(file.get_slice(name).get_shape()), prove=False
+        path, kind, lambda file, name: tuple(file.get_slice(name).get_shape()), verify=False
     )
 
 
 def check_leaves(leaves: Sequence[np.ndarray], expected: Sequence[jax.ShapeDtypeStruct]) -> None:
-    """Raise a `DamagedError` where arrays have not the number, the shapes or the types expected."""
+    """Raise a `DamagedError` unless arrays have the expected number, shapes and types."""
     if len(leaves) != len(expected):
         raise DamagedError(f"it must have {len(expected)} arrays, got {len(leaves)}")
     for index, (leaf, like) in enumerate(zip(leaves, expected, strict=True)):
@@ -59,22 +59,22 @@ def check_leaves(leaves: Sequence[np.ndarray], expected: Sequence[jax.ShapeDtype
 
 
 def _read(
-    path: Path, kind: str, read: Callable[[Any, str], Any], prove: bool
+    path: Path, kind: str, read: Callable[[Any, str], Any], verify: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`about`, and what `read` takes from the open file for each array."""
+    """`about`, and `read(file, name)` for each array of the open file."""
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
             arrays = {name: read(file, name) for name in file.keys()}  # noqa: SIM118
     except MemoryError:
         raise
-    except Exception as error:  # of many kinds, for a header may name types that do not exist
-        raise DamagedError(f"it is truncated or no safetensors file ({error})") from error
+    except Exception as error:  # of many kinds: a header may name types that do not exist
+        raise DamagedError(f"it is truncated or not a safetensors file ({error})") from error
     try:
         about = json.loads(metadata[_MARK])
         digest = about.pop("sha256")
         found = about["kind"]
-        damaged = prove and _digest(about, arrays) != digest
+        damaged = verify and _digest(about, arrays) != digest
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DamagedError("it was not written by switchpoint") from error
     if found != kind:
@@ -85,13 +85,13 @@ def _read(
 
 
 def _on_host(array: Array | np.ndarray) -> np.ndarray:
-    """The array as safetensors needs it: little-endian, one row after the other."""
+    """The array as safetensors needs it: little-endian and in row-major order."""
     host = np.asarray(array)
     return np.asarray(host, host.dtype.newbyteorder("<"), order="C")
 
 
 def _digest(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """The SHA-256 of everything that the file says."""
+    """The SHA-256 of the metadata and of all arrays."""
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]

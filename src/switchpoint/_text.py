@@ -1,4 +1,4 @@
-"""Text that comes from files, and text that goes to a terminal."""
+"""Text read from files, and text printed to a terminal."""
 
 import sys
 from pathlib import Path
@@ -7,21 +7,21 @@ STDIN = Path("-")
 """The path that stands for standard input."""
 
 LARGEST = 256 * 2**20
-"""The most bytes that are read from a file, or unpacked from an archive."""
+"""The maximal number of bytes read from a file or unpacked from an archive."""
 
 
 def printable(text: str) -> str:
-    """`text` with control characters escaped, so that a terminal shows and does not obey them."""
+    """`text` with control characters escaped, so that a terminal prints them literally."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def name_of(path: Path | str) -> str:
-    """How messages name a file."""
+    """The name of a file in messages."""
     return "standard input" if Path(path) == STDIN else printable(str(path))
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds, or standard input where the path is `-`; at most `LARGEST` bytes."""
+    """The content of a file, or of standard input if the path is `-`; at most `LARGEST` bytes."""
     try:
         if path != STDIN:
             with path.open("rb") as file:
@@ -37,14 +37,14 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_size(data: bytes, name: str) -> bytes:
-    """`data`; a `ValueError` where it is more than is read from one file."""
+    """`data`, or a `ValueError` if it is larger than `LARGEST`."""
     if len(data) > LARGEST:
         raise ValueError(f"{name} holds more than {LARGEST // 2**20} MiB, the most that is read")
     return data
 
 
 def read_text(path: Path) -> str:
-    """The text in a file, or on standard input where the path is `-`."""
+    """The text of a file, or of standard input if the path is `-`."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

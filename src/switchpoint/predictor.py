@@ -1,4 +1,4 @@
-"""The protocol that every predictor answers, exact or learned."""
+"""The interface of every predictor, exact or learned."""
 
 from abc import abstractmethod
 from typing import Any, Generic, TypeVar
@@ -10,16 +10,16 @@ State = TypeVar("State")
 
 
 def check_capacity(grows: bool) -> None:
-    """Raise a `ValueError` where a state that would have to grow is updated inside `jit`."""
+    """Raise a `ValueError` if a state that would have to grow is updated inside `jit`."""
     if grows:
         raise ValueError(
-            "inside jit a state cannot grow: begin with init(length=n), where n is the most "
-            "symbols that the stream will have"
+            "inside jit a state cannot grow: start with init(length=n), where n is the maximal "
+            "number of symbols in the stream"
         )
 
 
 def check_state(name: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Raise a `ValueError` where a state was made by another predictor."""
+    """Raise a `ValueError` if a state was made by another predictor."""
     if found != expected:
         raise ValueError(
             f"state must be one that this predictor's init() or update() returned: its {name} "
@@ -28,7 +28,7 @@ def check_state(name: str, found: tuple[int, ...], expected: tuple[int, ...]) ->
 
 
 class Predictor(eqx.Module, Generic[State]):
-    """A distribution of the next symbol given the symbols so far.
+    """Predicts the distribution of the next symbol given the symbols so far.
 
     One symbol at a time:
 
@@ -37,21 +37,21 @@ class Predictor(eqx.Module, Generic[State]):
         state = predictor.update(state, 1)    # x_0 was 1
         predictor.predict(state)              # ln P(x_1 = k | x_0 = 1)
 
-    A whole sequence, or a batch, at once: `predictor.log_probs(symbols)`. Both agree.
+    For whole sequences or batches, `predictor.log_probs(symbols)`. Both forms agree.
     """
 
     @property
     @abstractmethod
     def alphabet(self) -> int:
-        """How many symbols there are: 0..alphabet-1."""
+        """The number of symbols, which are 0..alphabet-1."""
 
     @abstractmethod
     def init(self, length: int | None = None) -> State:
         """The state before the first symbol of a stream.
 
-        `length` is the most symbols that the stream will have. Outside `jit` it may be left out:
-        states grow as they must. Inside `jit` arrays cannot grow, so predictors whose state
-        depends on the length need it there.
+        `length` is the maximal number of symbols in the stream. Outside `jit` it is optional, since
+        states grow as needed. Inside `jit` arrays cannot grow, so predictors whose state depends
+        on the length require it.
         """
 
     @abstractmethod

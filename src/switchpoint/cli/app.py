@@ -12,9 +12,18 @@ from typer.core import TyperCommand
 from switchpoint.cli.process import use_compilation_cache
 from switchpoint.cli.signals import SIGNALS
 
-COMMANDS = ("sample", "predict", "train", "evaluate", "prior",
-            "reproduce", "figure", "zoo", "verify")  # fmt: skip
+COMMANDS = ("sample", "predict", "train", "evaluate", "prior", "reproduce", "figure", "report",
+            "zoo", "verify", "shard", "merge", "build-zoo")  # fmt: skip
 """The commands in the order of the help."""
+
+_OWNERS = {  # the module of a command that is not called as it is
+    "figure": "reproduce",
+    "report": "reproduce",
+    "verify": "zoo",
+    "shard": "shards",
+    "merge": "shards",
+    "build-zoo": "shards",
+}
 
 _app = typer.Typer(
     name="switchpoint",
@@ -46,13 +55,12 @@ class _Delayed(TyperCommand):
 def load_command(name: str) -> Any:
     """The command called `name`, as Typer makes it from a function."""
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
-    alone.command(name)(getattr(import_module(_module(name)), name))
+    alone.command(name)(getattr(import_module(_module(name)), name.replace("-", "_")))
     return typer.main.get_command(alone)
 
 
 def _module(command: str) -> str:
-    owners = {"figure": "reproduce", "verify": "zoo"}  # modules of two commands
-    return f"switchpoint.cli.{owners.get(command, command)}"
+    return f"switchpoint.cli.{_OWNERS.get(command, command)}"
 
 
 def _docstring(command: str) -> str | None:
@@ -60,7 +68,7 @@ def _docstring(command: str) -> str | None:
     module: Any = find_spec(_module(command))
     body = ast.parse(module.loader.get_source(module.name)).body
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    return ast.get_docstring(functions[command])
+    return ast.get_docstring(functions[command.replace("-", "_")])
 
 
 def _print_version(wanted: bool) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from switchpoint.evaluation.chunks import CHUNK
+from switchpoint.evaluation.measure import CHUNK
 from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
 from switchpoint.priors import PTW, Prior

@@ -14,10 +14,10 @@ from switchpoint import _checks
 from switchpoint._text import name_of, read_text
 from switchpoint.cli.check_cost import MAX_ALPHABET
 from switchpoint.cli.sequence_io import parse_number
-from switchpoint.neural.names import MODEL_OPTIONS
+from switchpoint.neural.registry import MODEL_OPTIONS
 from switchpoint.priors import PRIOR_NAMES, Prior, prior_from_name
-from switchpoint.segments import Segment, segment_of
-from switchpoint.training.config import TrainConfig
+from switchpoint.segments import Segment, make_segment
+from switchpoint.training.config import RENAMED, TrainConfig
 from switchpoint.training.recipes import Recipe
 
 _FILE_FIELD = "pmf"  # a list in Python and TOML, on the command line a file that holds it
@@ -46,6 +46,12 @@ def with_options(*names: str, **helps: str) -> Callable[[Any], Any]:
     fields = {each.name: each for each in dataclasses.fields(TrainConfig)}
     hints = get_type_hints(TrainConfig)
     options = [_parameter(fields[name], hints[name], helps.get(name)) for name in names]
+    # Options by their former names still work, and are not shown.
+    options += [
+        _parameter(fields[new], hints[new], helps.get(new), former)
+        for former, new in RENAMED.items()
+        if new in names
+    ]
 
     def decorate(command: Any) -> Any:
         own = inspect.signature(command).parameters.values()
@@ -73,7 +79,7 @@ def segment_model(options: Mapping[str, Any], alphabet: int | None = None) -> Se
     alphabet = 2 if alphabet is None else alphabet
     if alphabet > MAX_ALPHABET:
         raise ValueError(f"alphabet must be at most {MAX_ALPHABET}, got {alphabet}")
-    return segment_of(alphabet, *(options[name] for name in SEGMENT[1:]))
+    return make_segment(alphabet, *(options[name] for name in SEGMENT[1:]))
 
 
 def given_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +103,9 @@ def read_pmf(path: Path) -> tuple[float, ...]:
     return tuple(map(float, tokens))
 
 
-def _parameter(field: dataclasses.Field, hint: Any, text: str | None) -> inspect.Parameter:
+def _parameter(
+    field: dataclasses.Field, hint: Any, text: str | None, former: str | None = None
+) -> inspect.Parameter:
     """The option of a field; its default is None, whatever the field's default is."""
     if isinstance(hint, types.UnionType):
         hint = next(each for each in get_args(hint) if each is not types.NoneType)
@@ -112,10 +120,13 @@ def _parameter(field: dataclasses.Field, hint: Any, text: str | None) -> inspect
         # Typer would show the default of the option, which is None.
         text += "" if default is None else f" [default: {default}]"
     option = typer.Option(
-        help=text, rich_help_panel=field.metadata["panel"], metavar=_METAVARS.get(field.name)
+        help=text,
+        rich_help_panel=field.metadata["panel"],
+        metavar=_METAVARS.get(field.name),
+        hidden=former is not None,
     )
     return inspect.Parameter(
-        field.name,
+        former or field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[kind | None, option],

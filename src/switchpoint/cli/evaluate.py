@@ -16,7 +16,7 @@ from switchpoint._text import printable
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.loaded_predictor import EXACT_NAMES, Ensemble, load_ensembles
-from switchpoint.evaluation.members import Entry
+from switchpoint.evaluation.evaluate import Entry
 from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
 from switchpoint.sources import Source

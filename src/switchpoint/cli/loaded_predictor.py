@@ -117,7 +117,7 @@ def load_ensembles(text: str) -> dict[str, Ensemble]:
     ensembles = {}
     for prior in dict.fromkeys(priors):
         indices = [index for index, each in enumerate(priors) if each == prior]
-        kept = [index for index in indices if not card["members"][index].get("frozen", False)]
+        kept = [index for index in indices if not card["members"][index].get("diverged", False)]
         full_label = label if prior is None or named else f"{label}[{prior}]"
         if not kept:
             raise ValueError(f"{full_label}: all members in {printable(path)} diverged in training")

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from switchpoint._files import check_writable, replacing
+from switchpoint._files import atomic_write, check_writable
 from switchpoint._text import printable
 
 PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
@@ -76,5 +76,5 @@ def check_output(path: Path | None, name: str, suffixes: tuple[str, ...]) -> Non
 
 def write_picture(path: Path, figure: Any) -> None:
     """Write a figure of Matplotlib in the format of the path's suffix."""
-    with replacing(path, "plot") as file:
+    with atomic_write(path, "plot") as file:
         figure.savefig(file, format=path.suffix.lower().removeprefix("."))

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint.cli import check_cost, loaded_predictor, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.sequence_io import SymbolSequence, read_symbols
@@ -97,7 +97,7 @@ def predict(
     report = analyse(loaded, sequence)
     text = report.text(form or ("csv" if out is None else out.suffix.lower()[1:]))
     if out is not None:
-        with replacing(out) as target:
+        with atomic_write(out) as target:
             target.write(text.encode())
     if plot is not None:
         output.write_picture(plot, report.figure())

@@ -43,7 +43,7 @@ def prior(
     if not 0 <= start < length:
         raise ValueError(f"start must be from 0 to {length - 1}, got {start}")
     output.check_output(plot, "plot", output.PICTURE_SUFFIXES)
-    counts = law.switch_count_law(length)
+    counts = law.switch_count_pmf(length)
     # All lengths that a segment can have, if they fit in a table.
     longest = law.max_length
     longest = length if longest is None or longest > MAX_LENGTH else longest

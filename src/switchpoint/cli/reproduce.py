@@ -1,4 +1,4 @@
-"""`switchpoint reproduce` and `switchpoint figure`: the paper's studies and their pictures."""
+"""`switchpoint reproduce`, `figure` and `report`: the paper's studies and what is shown of them."""
 
 import os
 import shlex
@@ -14,28 +14,29 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from switchpoint.cli.study_progress import duration, watcher_for
-from switchpoint.experiments import SCALES, STUDIES, Outcome, Scale, Study, load_result, state_of
-from switchpoint.experiments import reproduce as carry_out
-from switchpoint.experiments.drawn import Drawn
-from switchpoint.experiments.reproduce import chosen
-from switchpoint.experiments.scales import SETTINGS, changed
+from switchpoint._numbers import duration
+from switchpoint.cli.study_progress import reporter_for
+from switchpoint.report import write_markdown, write_report
+from switchpoint.studies import SCALES, STUDIES, Outcome, Scale, Study, draw, load_result
+from switchpoint.studies import reproduce as run_studies
+from switchpoint.studies.pipeline import networks_for, select_studies, state_of
+from switchpoint.studies.scale import RECORDED, SETTINGS
 from switchpoint.training import use_all_cores
 
 _OUT = Path("report")
 
 
 def reproduce(
-    scale: Annotated[
-        str, typer.Option(help=f"How large the studies are: {', '.join(SCALES)}.")
-    ] = "zoo",
+    scale: Annotated[str, typer.Option(help=f"The size of the studies: {', '.join(SCALES)}.")] = (
+        "zoo"
+    ),
     out: Annotated[
         Path,
-        typer.Option(metavar="DIR", file_okay=False, help="Where the report and all else goes."),
+        typer.Option(metavar="DIR", file_okay=False, help="Directory of the report and its data."),
     ] = _OUT,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="STUDY", help="Carry out this study alone; may be repeated."),
+        typer.Option(metavar="STUDY", help="Run only this study; may be repeated."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -43,25 +44,25 @@ def reproduce(
             "--set",
             metavar="NAME=VALUE",
             help="Change a field of the scale, such as period=30 or longer_lengths=[256,512], with "
-            "a value in TOML syntax; may be repeated. Networks of other settings need another "
+            "a value in TOML syntax; may be repeated. Networks with other settings need another "
             f"--out. Fields: {', '.join(SETTINGS)}.",
         ),
     ] = None,
     first_seed: Annotated[
         int | None,
-        typer.Option(help="The first seed of the networks that are trained; 0 if not given."),
+        typer.Option(help="The first training seed; 0 by default."),
     ] = None,
     show: Annotated[
-        bool, typer.Option("--list", help="Print the studies with their cost and state, and end.")
+        bool, typer.Option("--list", help="Print the studies with their cost and state, and exit.")
     ] = False,
 ) -> None:
-    """Carry out the paper's studies, and write a report with every figure.
+    """Run the paper's studies, and write a report with every figure.
 
-    `zoo` is the paper's setting for any machine: it measures the networks of the zoo on it, on
-    fewer sequences, beside the recorded results of all seeds, and trains nothing; studies that
-    have no recorded results are not run. `quick` trains small networks, on any machine with two
-    cores; `full` is the paper's setting from scratch, for a GPU. What is done already is left as
-    it is: the same command resumes where an earlier one was stopped.
+    `zoo` is the paper's setting for any machine: it measures the pretrained networks of the zoo,
+    on fewer sequences, beside the recorded results of all seeds, and trains nothing. `quick`
+    trains small networks, on any machine with two cores; `full` is the paper's setting from
+    scratch, for a GPU. Finished studies are not run again: the same command resumes where an
+    earlier one was stopped.
 
     For example:
 
@@ -74,41 +75,37 @@ def reproduce(
     given = dict(map(_setting, settings or []))
     if first_seed is not None:
         given["first_seed"] = first_seed
-    size = changed(SCALES[scale], given)
-    studies = chosen(only or None)
-    if size.shipped is not None:
-        size.shipped.check(size.architectures)
-    if size.hasty:
-        _compile_quickly()
-    if size.shipped is None:
+    size = SCALES[scale].changed(given)
+    studies = select_studies(only or None)
+    networks = networks_for(size, out)
+    if size.fast_compile:
+        _compile_fast()
+    if size.zoo is None:
         use_all_cores()
     console = Console(file=sys.stdout, highlight=False)
+    states = {study.name: state_of(study, size, out, networks) for study in studies}
     if show:
-        _print_studies(console, studies, size, out)
+        _print_studies(console, studies, states, size, out)
         return
-    states = {study.name: state_of(study, size, out) for study in studies}
     ahead = [study for study in studies if states[study.name] in ("to do", "partly")]
     _print_plan(console, states, ahead, size, out, given)
-    drawn = Drawn(out)
     options = [word for each in settings or [] for word in ("--set", each)]
     options += [] if first_seed is None else ["--first-seed", str(first_seed)]
     command = shlex.join(
         ["switchpoint", "reproduce", "--scale", scale, "--out", str(out), *options]
     )
-    expected = {study.name: size.seconds.get(study.name, 0.0) for study in ahead}
-    with watcher_for(sys.stderr, expected) as watcher:
+    expected = {study.name: study.seconds.get(scale, 0.0) for study in ahead}
+    with reporter_for(sys.stderr, expected) as reporter:
 
-        def draw(outcome: Outcome) -> None:
-            if outcome.computed or not drawn.is_current(outcome.study.name):
-                watcher.doing(f"drawing {outcome.study.name}", 0.0)
-                drawn.draw(outcome.study.name, outcome.result)
+        def draw_figures(outcome: Outcome) -> None:
+            reporter.update(f"drawing {outcome.study.name}", 0.0)
+            draw(outcome.study, out)
 
-        carry_out(size, out, [study.name for study in studies], watcher, command, draw)
-    from switchpoint.report import write_report  # Matplotlib is slow to import
-
-    left = [name for name, state in states.items() if state == "not run"]
-    if left:
-        console.print(f"not run, for want of recorded results: {', '.join(left)}", soft_wrap=True)
+        chosen = [study.name for study in studies]
+        run_studies(size, out, chosen, reporter, command, draw_figures, networks)
+    if skipped := [name for name, state in states.items() if state == "skipped"]:
+        text = f"skipped: no recorded results of {', '.join(skipped)}"
+        console.print(text, soft_wrap=True)
     console.print(Text(f"{write_report(out)}: the report"), soft_wrap=True)
 
 
@@ -116,7 +113,7 @@ def figure(
     name: Annotated[str, typer.Argument(metavar="STUDY", help=f"One of {', '.join(STUDIES)}.")],
     out: Annotated[
         Path,
-        typer.Option(metavar="DIR", file_okay=False, help="The directory of the report."),
+        typer.Option(metavar="DIR", file_okay=False, help="Directory of the report."),
     ] = _OUT,
 ) -> None:
     """Draw the figures of one study again from its saved results; nothing is computed.
@@ -125,13 +122,46 @@ def figure(
 
         switchpoint figure on-distribution --out report
     """
-    (study,) = chosen([name])
-    paths = Drawn(out).draw(study.name, load_result(out, study.name))
-    from switchpoint.report import write_report
-
+    (study,) = select_studies([name])
+    load_result(out, study.name)  # names a study without a result
     console = Console(file=sys.stdout, highlight=False)
-    for path in (*paths, write_report(out)):
+    for path in (*draw(study, out, again=True), write_report(out)):
         console.print(Text(str(path)), soft_wrap=True)
+
+
+def report(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[DIR]",
+            file_okay=False,
+            show_default=False,
+            help="Directory of a report; the recorded results by default.",
+        ),
+    ] = RECORDED,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the tables of all studies in Markdown.")
+    ] = False,
+) -> None:
+    """Write the report of a directory again from its saved results, or print its tables.
+
+    For example:
+
+        switchpoint report report
+
+        switchpoint report --markdown
+    """
+    if markdown:
+        sys.stdout.write(write_markdown(directory))
+        return
+    if directory == RECORDED:
+        raise ValueError("the directory of a report must be given, as switchpoint report report")
+    if not (directory / "results").is_dir() and not (directory / "recorded").is_dir():
+        raise ValueError(
+            f"there are no results in {directory}; switchpoint reproduce --out {directory} makes "
+            "them"
+        )
+    Console(file=sys.stdout, highlight=False).print(Text(str(write_report(directory))))
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -152,11 +182,11 @@ def _setting(text: str) -> tuple[str, Any]:
     return name, parsed["value"]
 
 
-def _compile_quickly() -> None:
-    """Ask for less effort in compiling for a CPU, where it would take longer than training.
+def _compile_fast() -> None:
+    """Reduce XLA's effort in compiling for a CPU, where it would take longer than training.
 
-    The products of matrices, which most of the time goes to, are as fast. It must be said
-    before JAX is first used; what the user says wins.
+    Matrix products, which take most of the time, are as fast. It must be set before JAX is first
+    used; a setting of the user takes precedence.
     """
     given = os.environ.get("XLA_FLAGS", "")
     if "xla_backend_optimization_level" not in given:
@@ -171,54 +201,49 @@ def _print_plan(
     out: Path,
     settings: Mapping[str, Any],
 ) -> None:
-    """Print what will be done, how long it takes, and where it goes."""
-    names = ", ".join(study.name for study in ahead) or "nothing; all studies are done"
-    seconds = sum(scale.seconds.get(study.name, 0) for study in ahead)
+    """Print the studies ahead, their expected time, and the directory."""
+    networks = "pretrained networks" if scale.zoo is not None else f"{scale.seeds} seeds"
+    size = f"sequences of {scale.length}, {networks}, {scale.sequences:,} test sequences"
+    rows = {"scale": f"{scale.name}: {size}"}
+    if settings:
+        rows["settings"] = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    names = ", ".join(study.name for study in ahead)
+    rows["to do"] = names or "nothing; all studies are done"
+    for state, text in (("done", "done"), ("recorded", "recorded")):
+        count = sum(each == state for each in states.values())
+        if count:
+            rows[text] = f"{count} of {len(states)} studies"
+    if ahead:
+        seconds = sum(study.seconds.get(scale.name, 0) for study in ahead)
+        usual = f" with the settings of {scale.name}" if settings else ""
+        rows["time"] = f"about {duration(seconds)}{usual}"
+    rows["directory"] = str(out)
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold cyan", no_wrap=True)
-    table.add_column()
-    networks = "networks of the zoo" if scale.shipped is not None else f"{scale.seeds} seeds"
-    table.add_row(
-        "scale",
-        Text(
-            f"{scale.name}: sequences of {scale.length}, {networks}, "
-            f"{scale.sequences:,} test sequences"
-        ),
-    )
-    if settings:
-        changes = (f"{name} = {value}" for name, value in settings.items())
-        table.add_row("settings", Text(", ".join(changes)))
-    table.add_row("to do", Text(names))
-    done = [name for name, state in states.items() if state == "done"]
-    if done:
-        table.add_row("done", Text(f"{len(done)} of {len(states)} studies"))
-    if ahead:
-        usual = f" with the settings of {scale.name}" if settings else ""
-        table.add_row("time", Text(f"about {duration(seconds)}{usual}"))
-    table.add_row("directory", Text(str(out)))
+    for name, text in rows.items():
+        table.add_row(name, Text(text))
     console.print(table)
 
 
-def _print_studies(console: Console, studies: list[Study], scale: Scale, out: Path) -> None:
+def _print_studies(
+    console: Console, studies: list[Study], states: Mapping[str, str], scale: Scale, out: Path
+) -> None:
     """Print a table of the studies, with their cost and state."""
-    table = Table(
-        title=Text(f"Studies at scale {scale.name}, in {out}"),
-        title_justify="left",
-        title_style="cyan",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
+    title = Text(f"Studies at scale {scale.name}, in {out}")
+    style: dict[str, Any] = {"title_justify": "left", "title_style": "cyan", "pad_edge": False}
+    table = Table(title=title, box=box.SIMPLE_HEAD, **style)
     table.add_column("study", no_wrap=True)
     table.add_column("paper")
     table.add_column("cost", justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for study in studies:
-        state = state_of(study, scale, out)
-        cost = f"about {duration(scale.seconds.get(study.name, 0))}"
-        if state == "not run":
-            cost = "-"
+        state = states[study.name]
+        cost = "-"
+        if state in ("to do", "partly"):
+            cost = f"about {duration(study.seconds.get(scale.name, 0))}"
         if state == "done":
-            took = load_result(out, study.name).attrs["provenance"]
-            cost = duration(took["wall_seconds"] + took["training_seconds"])
+            took = load_result(out, study.name).local
+            times = {} if took is None else took.attrs["provenance"]
+            cost = duration(times["wall_seconds"] + times["training_seconds"])
         table.add_row(Text(study.name), Text(study.paper), cost, state)
     console.print(table)

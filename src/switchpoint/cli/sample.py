@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from switchpoint import __version__, _checks
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
 from switchpoint._text import printable
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
@@ -58,7 +58,7 @@ def sample(
                 print(separator.join(map(str, row)))
         return
     about = {"prior": repr(source.prior), "segment": repr(segment), "seed": seed}
-    with replacing(out) as file:
+    with atomic_write(out) as file:
         if npz:
             drawn = list(pieces)
             arrays: Any = {

@@ -23,7 +23,7 @@ from switchpoint.evaluation import code_length
 from switchpoint.exact import KT, ExactPredictor, Posterior
 from switchpoint.neural import Network
 from switchpoint.priors import PTW
-from switchpoint.segments import segment_of
+from switchpoint.segments import make_segment
 
 FORMATS = ("csv", "json")
 """The formats that the rows of a report can be written in."""
@@ -138,7 +138,7 @@ def analyse(loaded: LoadedPredictor, sequence: SymbolSequence) -> SequenceReport
             f"the network's numbers overflow at position {int(np.argmax(overflows))}: "
             "it cannot predict this sequence"
         )
-    segment = getattr(predictor, "segment", None) or segment_of(predictor.alphabet)
+    segment = getattr(predictor, "segment", None) or make_segment(predictor.alphabet)
     bits, kt_bits = (
         float(np.sum(np.asarray(code_length(symbols, each)), dtype=np.float64))
         for each in (log_probs, KT(segment).log_probs(symbols))

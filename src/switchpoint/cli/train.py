@@ -15,12 +15,10 @@ from switchpoint import _checks, training
 from switchpoint.cli import output
 from switchpoint.cli.config_options import EVERY, given_settings, with_options
 from switchpoint.neural.kernels.backend import BACKENDS
-from switchpoint.training.config import TrainConfig
+from switchpoint.training.config import Member, TrainConfig, read_toml
 from switchpoint.training.fields import one_of
-from switchpoint.training.members import Member
+from switchpoint.training.metrics_log import EvalRecord
 from switchpoint.training.progress import Warnings, progress_for
-from switchpoint.training.report import Report
-from switchpoint.training.toml import read_toml
 
 
 @with_options(*EVERY)
@@ -107,15 +105,15 @@ def _plan_lines(plan: TrainConfig, out: Path) -> Iterator[tuple[str, str]]:
         "members",
         f"{len(plan.members())}: seed {plan.first_seed}{last}, learning rate {rates}",
     )
-    lengths = str(plan.length) if plan.shortest is None else f"{plan.shortest} to {plan.length}"
+    lengths = str(plan.length) if plan.min_length is None else f"{plan.min_length} to {plan.length}"
     yield "training", f"{plan.steps:,} steps of {plan.batch} sequences of {lengths} symbols"
-    yield "", f"{plan.schedule} rate after {plan.warmup} steps of warm-up, clip {plan.clip:g}"
-    if plan.chunk is not None:
-        yield "", f"gradients cut after every {plan.chunk} symbols"
+    yield "", f"{plan.schedule} rate after {plan.warmup} steps of warm-up, clip {plan.clip_norm:g}"
+    if plan.tbptt_length is not None:
+        yield "", f"gradients cut after every {plan.tbptt_length} symbols"
     yield "directory", str(out)
 
 
-def _results_table(plan: TrainConfig, members: tuple[Member, ...], report: Report) -> Table:
+def _results_table(plan: TrainConfig, members: tuple[Member, ...], report: EvalRecord) -> Table:
     """How far each member is from the Bayes optimum at the end."""
     unfinished = report.step < plan.steps
     done = f"{report.step:,} of {plan.steps:,}" if unfinished else f"{report.step:,}"
@@ -126,8 +124,8 @@ def _results_table(plan: TrainConfig, members: tuple[Member, ...], report: Repor
         caption_justify="left",
     )
     for member in members:
-        cells = ["frozen", "-", "-"]
-        if member.index not in report.frozen:
+        cells = ["diverged", "-", "-"]
+        if member.index not in report.diverged:
             excess, error = report.excess[member.index], report.excess_error[member.index]
             cells = [f"{excess:.3f}", f"{error:.3f}", f"{report.loss[member.index]:.4f}"]
         table.add_row(member.prior, f"{member.learning_rate:g}", str(member.seed), *cells)

@@ -1,6 +1,7 @@
 """How well predictors do, in bits."""
 
 from switchpoint.evaluation.evaluate import evaluate
+from switchpoint.evaluation.measure import regrets
 from switchpoint.evaluation.metrics import (
     code_length,
     cumulative_regret,
@@ -17,6 +18,7 @@ __all__ = [
     "excess_regret",
     "load",
     "regret",
+    "regrets",
     "save",
     "summarise",
 ]

@@ -1,21 +1,21 @@
 """The regret of any predictors on any source, as a labelled dataset."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 
 from switchpoint import _checks
-from switchpoint.evaluation.chunks import CHUNK, chunks
-from switchpoint.evaluation.members import Entry, Run, runs_of
-from switchpoint.evaluation.metrics import code_length, regret
-from switchpoint.evaluation.moments import Moments
-from switchpoint.sources import Draw, Source
+from switchpoint.evaluation.measure import CHUNK, Member, measure
+from switchpoint.predictor import Predictor
+from switchpoint.sources import Source
+
+Entry: TypeAlias = Member | Sequence[Member]
+"""A member alone, or the members of one ensemble."""
 
 
 def evaluate(
@@ -46,41 +46,39 @@ def evaluate(
 
     `progress` is called with the number of sequences done and their total.
     """
-    length = _checks.positive_int("length", length)
-    sequences = _checks.positive_int("sequences", sequences)
-    chunk = _checks.positive_int("chunk", chunk)
-    seed = _checks.seed(seed)
     if keep not in ("totals", "all"):
         raise ValueError(f"keep must be 'totals' or 'all', got {keep!r}")
-    runs = runs_of(predictors)
-    places = (len(predictors), 1 + max(run.member_index for run in runs))
-    totals = np.full((*places, sequences), np.nan)
+    ensembles = [_members(name, entry) for name, entry in predictors.items()]
+    if not ensembles:
+        raise ValueError("predictors must hold at least one predictor, got none")
+    places = [(i, j) for i, ensemble in enumerate(ensembles) for j in range(len(ensemble))]
+    named = [(name, each) for name, own in zip(predictors, ensembles, strict=True) for each in own]
+    length = _checks.positive_int("length", length)
+    sequences = _checks.positive_int("sequences", sequences)
+    shape = (len(ensembles), max(map(len, ensembles)))
+    totals = np.full((*shape, sequences), np.nan)
     codes = np.full_like(totals, np.nan)
     switches = np.zeros(sequences, np.int32)
-    moments = [Moments(length) for _ in runs]
+    moments = [Moments(length) for _ in places]
     every = None
     if keep == "all":
-        every = np.full((*places, sequences, length), np.nan, jnp.zeros(()).dtype)
+        every = np.full((*shape, sequences, length), np.nan, jnp.zeros(()).dtype)
 
-    for part in chunks(source, length, sequences, seed, chunk):
-        rows = slice(part.start, part.start + part.wanted)
-        switches[rows] = np.asarray(part.draw.switches).sum(-1)[: part.wanted]
-        ready = [run.predictor(part.draw, source) for run in runs]
-        for run, predictor, moment in zip(runs, ready, moments, strict=True):
-            place = (run.predictor_index, run.member_index, rows)
-            bits, code = _bits(part.draw, predictor.log_probs(part.draw.symbols))
-            wanted = np.asarray(bits)[: part.wanted]
-            moment.add(wanted)
-            totals[place] = wanted.sum(-1, dtype=np.float64)
-            codes[place] = np.asarray(code)[: part.wanted].sum(-1, dtype=np.float64)
+    measured = measure(named, source, length, sequences, seed, chunk, progress)
+    for indices, rows, draw, *found in measured:
+        switches[rows] = np.asarray(draw.switches).sum(-1)[: rows.stop - rows.start]
+        for index, bits, code in zip(indices, *found, strict=True):
+            place = (*places[index], rows)
+            moments[index].add(bits)
+            totals[place] = bits.sum(-1, dtype=np.float64)
+            codes[place] = code.sum(-1, dtype=np.float64)
             if every is not None:
-                every[place] = wanted
-        if progress is not None:
-            progress(rows.stop, sequences)
+                every[place] = bits
 
-    by_time = np.full((2, *places, length), np.nan)
-    for run, moment in zip(runs, moments, strict=True):
-        by_time[:, run.predictor_index, run.member_index] = moment.mean, moment.error
+    by_time = np.full((2, *shape, length), np.nan)
+    for place, moment in zip(places, moments, strict=True):
+        by_time[(slice(None), *place)] = moment.mean, moment.error
+    counts = np.array([len(ensemble) for ensemble in ensembles], np.int32)
     variables: dict[str, Any] = {
         "regret": _variable("regret of a sequence", totals, "sequence"),
         "code_length": _variable("code length of a sequence", codes, "sequence"),
@@ -93,8 +91,8 @@ def evaluate(
         variables,
         coords={
             "predictor": list(predictors),
-            "members": ("predictor", _member_counts(runs), {"long_name": "number of members"}),
-            "member": np.arange(places[1], dtype=np.int32),
+            "members": ("predictor", counts, {"long_name": "number of members"}),
+            "member": np.arange(shape[1], dtype=np.int32),
             "sequence": np.arange(sequences, dtype=np.int32),
             "time": np.arange(length, dtype=np.int32),
             "switches": ("sequence", switches, {"long_name": "number of switching points"}),
@@ -103,15 +101,50 @@ def evaluate(
     )
 
 
-@eqx.filter_jit
-def _bits(
-    draw: Draw, log_probs: Float[Array, "batch time alphabet"]
-) -> tuple[Float[Array, "batch time"], Float[Array, "batch time"]]:
-    return regret(draw, log_probs), code_length(draw.symbols, log_probs)
+class Moments:
+    """The mean of rows that come a few at a time, and its standard error, in float64."""
+
+    def __init__(self, width: int) -> None:
+        self._count = 0
+        self._sum = np.zeros(width)
+        self._squares = np.zeros(width)
+
+    def add(self, rows: Float[np.ndarray, "rows width"]) -> None:
+        """Take in more rows: Chan's update, which does not cancel."""
+        rows = rows.astype(np.float64)
+        mean = rows.mean(0)
+        with np.errstate(invalid="ignore"):  # an infinite regret has no deviation
+            self._squares += ((rows - mean) ** 2).sum(0)
+            if self._count:
+                share = self._count * len(rows) / (self._count + len(rows))
+                self._squares += (mean - self.mean) ** 2 * share
+        self._sum += rows.sum(0)
+        self._count += len(rows)
+
+    @property
+    def mean(self) -> Float[np.ndarray, " width"]:
+        """The mean of all rows."""
+        return self._sum / self._count
+
+    @property
+    def error(self) -> Float[np.ndarray, " width"]:
+        """The standard error of the mean; NaN where there is but one row."""
+        if self._count < 2:
+            return np.full_like(self._sum, np.nan)
+        return np.sqrt(self._squares / (self._count - 1) / self._count)
 
 
-def _member_counts(runs: Sequence[Run]) -> Int[np.ndarray, " predictor"]:
-    return np.bincount([run.predictor_index for run in runs]).astype(np.int32)
+def _members(name: str, entry: Entry) -> list[Any]:
+    """The members of an ensemble, each of which is a predictor or makes one."""
+    members = list(entry) if isinstance(entry, Sequence) else [entry]
+    if not members:
+        raise ValueError(f"predictor {name!r} must have at least one member, got none")
+    for member in members:
+        if not isinstance(member, Predictor) and not callable(member):
+            raise ValueError(
+                f"predictor {name!r} must be a Predictor, or make one of a Draw, got {member!r}"
+            )
+    return members
 
 
 def _variable(name: str, values: np.ndarray, *dimensions: str) -> xr.Variable:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import xarray as xr
 
-from switchpoint._files import replacing
+from switchpoint._files import atomic_write
+from switchpoint._formats import FORMAT, Step, upgrade
 
-_MARK = "switchpoint_evaluation_2"
-_MARK_WITHOUT_CHECKSUM = "switchpoint_evaluation"  # of the first format
+_MARK = "switchpoint_evaluation_2"  # the attributes of a file with a checksum
+_MARK_WITHOUT_CHECKSUM = "switchpoint_evaluation"  # of the first files
+_STEPS: tuple[Step, ...] = ({},)
 _CHECKSUM = "switchpoint_sha256"
 _BLANK = b"0" * 64
 # The name of the attribute, its padding, type and length, and the value.
@@ -33,17 +35,18 @@ def save(dataset: xr.Dataset, path: str | PathLike[str]) -> None:
             )
     marked = dataset.copy(deep=False)
     # As one text, since the format has no whole numbers above 2^31.
-    marked.attrs = {_CHECKSUM: _BLANK.decode(), _MARK: json.dumps(dataset.attrs)}
+    attributes = json.dumps(dataset.attrs)
+    marked.attrs = {_CHECKSUM: _BLANK.decode(), FORMAT: len(_STEPS), _MARK: attributes}
     data = bytes(marked.to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
-    with replacing(Path(path), "path") as file:
+    with atomic_write(Path(path), "path") as file:
         file.write(_with_seal(data, hashlib.sha256(data).hexdigest().encode()))
 
 
 def load(path: str | PathLike[str]) -> xr.Dataset:
-    """The evaluation that `save` wrote to `path`.
+    """The evaluation that `save` wrote to `path`, in this version or an earlier one.
 
     A `ValueError` names a file that is damaged: one that is not what was written, to the last
-    bit. Files of the first format have no checksum, and are taken as they are.
+    bit. The first files had no checksum, and are taken as they are.
     """
     try:
         data = Path(path).read_bytes()
@@ -55,9 +58,11 @@ def load(path: str | PathLike[str]) -> xr.Dataset:
     try:
         dataset = xr.load_dataset(io.BytesIO(data), engine="scipy")
         attributes = json.loads(dataset.attrs[_MARK if seal else _MARK_WITHOUT_CHECKSUM])
+        found = int(dataset.attrs.get(FORMAT, 0))
         dataset.attrs = dict(attributes)
     except Exception as error:  # the reader has no error of its own for a damaged file
         raise ValueError(f"{path} is not a whole evaluation file of switchpoint") from error
+    upgrade({FORMAT: found}, str(path), _STEPS)  # which are the same so far
     return dataset
 
 

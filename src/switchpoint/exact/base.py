@@ -1,4 +1,4 @@
-"""What the exact predictors have in common: a source, its predictions, and its posterior."""
+"""The interface of exact predictors: a source, its predictions and its posterior."""
 
 from abc import abstractmethod
 from typing import Any
@@ -14,7 +14,7 @@ from switchpoint.segments import Segment
 
 
 class ExactPredictor(Predictor[State]):
-    """The Bayes optimum of a source: it predicts, and infers where the switching points were."""
+    """The Bayes optimum of a source: it predicts symbols and infers switching points."""
 
     prior: eqx.AbstractVar[Prior]
     segment: eqx.AbstractVar[Segment]
@@ -32,14 +32,14 @@ class ExactPredictor(Predictor[State]):
 
     @abstractmethod
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
-        """`log_probs` of symbols that need no check."""
+        """`log_probs` of symbols known to be valid."""
 
     @abstractmethod
     def _posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        """`posterior` of symbols that need no check."""
+        """`posterior` of symbols known to be valid."""
 
     def _checked(self, symbols: Any) -> Int[Array, "*batch time"]:
-        """Symbols of this alphabet, in sequences that the prior allows to be so long."""
+        """Valid symbols, in sequences no longer than the prior allows."""
         symbols = _checks.symbols(symbols, self.alphabet)
         self.prior.check_length(symbols.shape[-1])
         return symbols

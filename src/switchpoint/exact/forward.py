@@ -11,59 +11,77 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint.exact.base import ExactPredictor
-from switchpoint.exact.clock import Clock, count_symbol
+from switchpoint.exact.changepoint_posterior import changepoint_posterior
+from switchpoint.exact.counting import Clock, count_symbol
 from switchpoint.exact.posterior import Posterior
+from switchpoint.exact.ptw import PTWPredictor
 from switchpoint.exact.recursion import forward
-from switchpoint.exact.start_posterior import start_posterior
 from switchpoint.predictor import check_capacity, check_state
-from switchpoint.priors import Prior
+from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Segment
+from switchpoint.sources import Source
 
-_FIRST_CAPACITY = 64
+_INITIAL_CAPACITY = 64
+
+
+def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
+    """The exact Bayes optimum for data from `source`: no predictor has lower expected regret.
+
+    It may be run on data from any other source too. For PTW it needs O(depth) state and work per
+    symbol, so a large depth serves streams of unknown length. For every other prior it needs O(n);
+    `max_hypotheses` bounds that, at the cost of an error that `pruning_error` estimates.
+    """
+    if not isinstance(source, Source):
+        raise ValueError(
+            "source must be a Source, such as switchpoint.Source(switchpoint.PTW(8)), "
+            f"got {source!r}"
+        )
+    if isinstance(source.prior, PTW) and max_hypotheses is None:
+        return PTWPredictor(source.prior, source.segment)
+    return ForwardPredictor(source.prior, source.segment, max_hypotheses)
 
 
 class Pruned(eqx.Module):
-    """The hypotheses that were given up, taken together as one.
+    """The pruned hypotheses, merged into one.
 
-    It is updated like any other and takes no part in predictions. Its weight falls when the data
-    refute it, and when its segment is likely to have ended.
+    It is updated like any other but does not contribute to predictions. Its weight falls when the
+    data contradict it, and when its segment has probably ended.
     """
 
     weight: Float[Array, ""]
     """An estimate of P(the current segment started at a pruned start | x_<t)."""
     run: Float[Array, ""]
-    """Symbols since their starts, in the mean."""
+    """The mean number of symbols since their starts."""
     counts: Float[Array, " alphabet"]
-    """How often each symbol occurred since their starts, in the mean."""
+    """The mean count of each symbol since their starts."""
 
 
 class ForwardState(eqx.Module):
     """The hypotheses about where the current segment started."""
 
     time: Clock
-    """How many symbols were seen."""
+    """The number of symbols seen."""
 
     starts: Int[Array, " hypotheses"]
-    """Where the current segment started, by each hypothesis (the last 31 bits)."""
+    """The hypothesised starts of the current segment (their last 31 bits)."""
 
     weights: Float[Array, " hypotheses"]
-    """P(the current segment started there | x_<t); they sum to 1. Free places have 0."""
+    """P(the current segment started there | x_<t); they sum to 1. Unused slots have 0."""
 
     counts: Int[Array, "hypotheses alphabet"]
-    """How often each symbol occurred since that start."""
+    """The count of each symbol since that start."""
 
     pruned: Pruned
 
     grows: bool = eqx.field(static=True)
-    """Whether a longer stream needs more places than there are."""
+    """Whether a longer stream needs more slots."""
 
 
 class ForwardPredictor(ExactPredictor[ForwardState]):
     """The Bayes optimum of a source with any prior: O(n) state, O(n) work per symbol.
 
-    With `max_hypotheses` only that many starts are kept: the lightest goes when there is one
-    too many, the others are renormalised, and `pruning_error` estimates what that costs. The
-    posterior keeps all of them.
+    With `max_hypotheses` only that many starts are kept: the least probable one is pruned, the
+    others are renormalised, and `pruning_error` estimates the effect. The posterior keeps all.
     """
 
     prior: Prior
@@ -81,8 +99,8 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         if length is not None:
             self.prior.check_length(length)
         most = self._most_needed()
-        # After `length` symbols a new segment may start: one more hypothesis.
-        wanted = _FIRST_CAPACITY if length is None else length + 1
+        # A segment may start after the last of `length` symbols: one more hypothesis.
+        wanted = _INITIAL_CAPACITY if length is None else length + 1
         if self.max_hypotheses is not None and length is None:
             wanted = self.max_hypotheses
         capacity = wanted if most is None else min(wanted, most)
@@ -100,7 +118,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         """ln P(x_t = k | x_<t)."""
         check_state("counts", state.counts.shape[-1:], (self.alphabet,))
         probs = state.weights @ self.segment.predictive(state.counts)
-        return jnp.log(probs / probs.sum())  # a sum of many weights is 1 but for rounding
+        return jnp.log(probs / probs.sum())  # the weights sum to 1 but for rounding
 
     def update(self, state: ForwardState, symbol: Any) -> ForwardState:
         symbol = _checks.symbol(symbol, self.alphabet)
@@ -116,21 +134,21 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     def pruning_error(self, state: ForwardState) -> Float[Array, ""]:
         """An estimate of how far `predict(state)` is from exact, in total variation.
 
-        It compares the prediction with one that the pruned hypotheses still take part in, as far
-        as their mean counts tell; on average it is right within a factor of about two. 0 means
-        that nothing was pruned. `state.pruned.weight` is a more cautious figure: what the error
-        would be if the pruned hypotheses predicted something else altogether.
+        It compares the prediction with one that includes the pruned hypotheses, represented by
+        their mean counts; on average it is right within a factor of about two. It is 0 if nothing
+        was pruned. `state.pruned.weight` is more conservative: the error if the pruned hypotheses
+        predicted something else entirely.
         """
         without = self.segment.predictive(state.pruned.counts)
         gap = jnp.abs(jnp.exp(self.predict(state)) - without).sum()
         return 0.5 * state.pruned.weight * gap
 
     def pruning_errors(self, symbols: Any) -> Float[Array, "*batch time"]:
-        """What `pruning_error` says when x_t is predicted, for every t."""
-        return self._kept(self._checked(symbols))[1]
+        """`pruning_error` at the prediction of x_t, for every t."""
+        return self._predict_pruned(self._checked(symbols))[1]
 
     def _most_needed(self) -> int | None:
-        """The most hypotheses there are ever places for; None where that has no bound."""
+        """The largest useful number of hypotheses; None if unbounded."""
         bounds = [self.max_hypotheses, self.prior.max_length]
         return min((bound for bound in bounds if bound is not None), default=None)
 
@@ -142,11 +160,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         return eqx.tree_at(
             lambda s: (s.starts, s.weights, s.counts),
             state,
-            (
-                jnp.pad(state.starts, (0, more)),
-                jnp.pad(state.weights, (0, more)),
-                jnp.pad(state.counts, ((0, more), (0, 0))),
-            ),
+            replace_fn=lambda x: jnp.pad(x, ((0, more), *((0, 0),) * (x.ndim - 1))),
         )
 
     @jax.jit
@@ -172,7 +186,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
                 jnp.where(enters, counts[lightest], 0),
             )
         else:
-            # Nothing may be dropped: a stream beyond its capacity, inside `jit`, is no number.
+            # Nothing may be dropped: inside `jit`, a stream beyond its capacity becomes NaN.
             dropped = jnp.where(dropped > 0, jnp.nan, 0.0)
 
         def put(array: Array, value: Array | int) -> Array:
@@ -190,7 +204,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     def _pruned_after(
         self, pruned: Pruned, evidence: Float[Array, ""], symbol: Int[ArrayLike, ""], time: Clock
     ) -> Pruned:
-        """The pruned hypotheses after a symbol that the kept ones gave this probability."""
+        """The pruned hypotheses after a symbol, to which the kept ones gave this probability."""
         own = self.segment.predictive(pruned.counts)[symbol]
         joint = pruned.weight * own
         seen = joint / (joint + (1 - pruned.weight) * evidence)
@@ -206,7 +220,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         run: Int[Array, ""],
         counts: Int[Array, " alphabet"],
     ) -> Pruned:
-        """The pruned hypotheses with one more, which had this share of the weight of the kept."""
+        """The pruned hypotheses with one more, of this weight relative to the kept ones."""
         added = dropped * (1 - pruned.weight)
         weight = pruned.weight + added
         share = jnp.where(added > 0, added / weight, 0.0)
@@ -219,7 +233,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     @jax.jit
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
         if self.max_hypotheses is not None:
-            return self._kept(symbols)[0]
+            return self._predict_pruned(symbols)[0]
         rows, batch = flat_batch(symbols)
         probs = in_chunks(
             lambda rows: forward(self.prior, self.segment, rows).probs, rows, self.alphabet // 2
@@ -227,24 +241,19 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         return jnp.log(probs).reshape(*batch, *probs.shape[1:])
 
     def _posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        return start_posterior(self.prior, self.segment, symbols)
+        return changepoint_posterior(self.prior, self.segment, symbols)
 
     @jax.jit
-    def _kept(
+    def _predict_pruned(
         self, symbols: Int[Array, "*batch time"]
     ) -> tuple[Float[Array, "*batch time k"], Float[Array, "*batch time"]]:
-        """The predictions with the kept hypotheses only, and the error estimated for them."""
+        """The predictions of the kept hypotheses, and the estimated pruning error."""
         rows, batch = flat_batch(symbols)
 
-        def step(
-            state: ForwardState, symbol: Int[Array, ""]
-        ) -> tuple[ForwardState, tuple[Float[Array, " k"], Float[Array, ""]]]:
-            return self._update(state, symbol), (
-                self.predict(state),
-                self.pruning_error(state),
-            )
+        def step(state: ForwardState, symbol: Int[Array, ""]) -> tuple[ForwardState, Any]:
+            return self._update(state, symbol), (self.predict(state), self.pruning_error(state))
 
-        def one(row: Int[Array, " time"]) -> tuple[Float[Array, "time k"], Float[Array, " time"]]:
+        def one(row: Int[Array, " time"]) -> Any:
             return lax.scan(step, self.init(length=len(row)), row)[1]
 
         log_probs, error = in_chunks(jax.vmap(one), rows)

@@ -1,4 +1,4 @@
-"""Predictors for stationary segments: KT, and KT told where the segments start."""
+"""Predictors of stationary segments: KT, and KT that knows the switching points."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from switchpoint import _checks
 from switchpoint._prefix_sums import sum_before
-from switchpoint.exact.clock import count_symbol
+from switchpoint.exact.counting import count_symbol
 from switchpoint.predictor import Predictor, check_state
 from switchpoint.segments import Bernoulli, Segment
 
@@ -21,7 +21,7 @@ class KTState(eqx.Module):
 
 
 class KT(Predictor[KTState]):
-    """The Krichevsky-Trofimov estimator: the optimum for one segment that never ends."""
+    """The Krichevsky-Trofimov estimator: the optimum for a single segment."""
 
     segment: Segment = Bernoulli()
 
@@ -30,7 +30,7 @@ class KT(Predictor[KTState]):
         return self.segment.alphabet
 
     def init(self, length: int | None = None) -> KTState:
-        del length  # the counts of one symbol or of many take the same place
+        del length  # the state has a fixed size
         return KTState(jnp.zeros(self.alphabet, jnp.int32))
 
     @jax.jit
@@ -44,8 +44,7 @@ class KT(Predictor[KTState]):
 
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
-        starts = jnp.zeros_like(symbols)
-        return _since_start(self.segment, symbols, starts)
+        return _since_start(self.segment, symbols, jnp.zeros_like(symbols))
 
     @jax.jit
     def _update(self, state: KTState, symbol: Int[ArrayLike, ""]) -> KTState:
@@ -54,18 +53,17 @@ class KT(Predictor[KTState]):
 
 
 class KTOracleState(eqx.Module):
-    """The counts of the current segment, and the time that tells when it ends."""
+    """The counts of the current segment, and the time, which decides when it ends."""
 
     time: Int[Array, ""]
     counts: Int[Array, " alphabet"]
 
 
 class KTOracle(Predictor[KTOracleState]):
-    """KT that is told the switching points and starts anew at each: no predictor does better.
+    """KT that restarts at the true switching points: no predictor does better.
 
-    `switches` is True where a new segment starts, as in `Draw.switches`: one row for one
-    sequence or for all, or a row for each sequence of the batch. One symbol at a time it
-    needs one row.
+    `switches` is True where a new segment starts, as in `Draw.switches`: one row shared by all
+    sequences, or one row per sequence of the batch. Streaming needs a single row.
     """
 
     switches: Bool[Array, "*batch time"]
@@ -126,7 +124,7 @@ class KTOracle(Predictor[KTOracleState]):
 def _since_start(
     segment: Segment, symbols: Int[Array, "*batch time"], starts: Int[Array, "*batch time"]
 ) -> Float[Array, "*batch time alphabet"]:
-    """The segment model's predictions from the symbols since the start of each segment."""
+    """Predictions from the symbols since the start of each segment."""
     hot = jnp.moveaxis(jax.nn.one_hot(symbols, segment.alphabet), -1, 0)
     before = sum_before(hot)
     counts = before - jnp.take_along_axis(before, starts[None], axis=-1)

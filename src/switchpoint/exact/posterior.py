@@ -1,6 +1,7 @@
-"""What the data say about the switching points."""
+"""The posterior distribution of the switching points given the data."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -12,7 +13,7 @@ from switchpoint import _checks
 
 
 class Partitions(eqx.Module):
-    """The posterior law of the partitions of a flat batch of sequences."""
+    """The posterior distribution of the partitions of a flat batch of sequences."""
 
     @abstractmethod
     def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
@@ -24,17 +25,17 @@ class Partitions(eqx.Module):
 
     @abstractmethod
     def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
-        """P(no switch where the window is true | x), for each window."""
+        """P(no switch inside the window | x), for each window."""
 
 
 @dataclass(frozen=True)
 class SwitchInterval:
-    """Where one switch of the most probable partition may have been."""
+    """One switch of the most probable partition, with an interval that probably contains one."""
 
     position: int
-    """Where the most probable partition has it."""
+    """Its position in the most probable partition."""
     probability: float
-    """P(a switch at this very position | x)."""
+    """P(a switch at exactly this position | x)."""
     begin: int
     end: int
     """The interval begin..end, both included."""
@@ -45,39 +46,39 @@ class SwitchInterval:
 class Posterior(eqx.Module):
     """The posterior over switching points of sequences x, under a source.
 
-    A switching point at t means that a new segment starts with x_t. Nothing switches at
-    t = 0: the first segment starts there for certain, and all switch fields are 0 there.
+    A switching point at t means that a new segment starts with x_t. The first segment always
+    starts at t = 0, which is not a switching point: all switch fields are 0 there.
 
-    None of these is P(run length = 0) of on-line change-point papers, which under a constant
-    hazard is that hazard whatever the data say. `switch_filtered` has seen x_t itself, and
-    `switch_smoothed` everything, so both rise where the data speak of a change.
+    None of these is the P(run length = 0) of the online change-point literature, which under a
+    constant hazard equals that hazard regardless of the data. `switch_filtered` conditions on x_t
+    itself, and `switch_smoothed` on all of x, so both rise where the data suggest a change.
     """
 
     log_marginal: Float[Array, "*batch"]
-    """ln P(x): of the whole sequence under the source, all partitions summed."""
+    """ln P(x): the evidence of the whole sequence, summed over all partitions."""
 
     switch_filtered: Float[Array, "*batch time"]
-    """P(a segment starts at t | x_<=t): the alarm one can raise on seeing x_t, not later.
+    """P(a segment starts at t | x_<=t): an alarm raised as soon as x_t is seen.
 
-    One symbol says little, so this stays small even at real switches; look back with
-    `switch_smoothed` to find where they were."""
+    One symbol is weak evidence, so this stays small even at true switches; `switch_smoothed`
+    locates them in hindsight."""
 
     switch_smoothed: Float[Array, "*batch time"]
-    """P(a segment starts at t | all of x): where the switches were, with hindsight."""
+    """P(a segment starts at t | all of x): where the switches were, in hindsight."""
 
     run_length_mean: Float[Array, "*batch time"]
-    """E[how many symbols the current segment has, x_t included | x_<=t]; at least 1.
+    """E[length of the current segment up to and including x_t | x_<=t]; at least 1.
 
-    It falls when the data up to t suggest a recent switch."""
+    It drops when the data up to t suggest a recent switch."""
 
     probs_smoothed: Float[Array, "*batch time alphabet"]
-    """E[the source's distribution of x_t | all of x]: the estimate of `Draw.probs`."""
+    """E[the distribution that x_t was drawn from | all of x]: an estimate of `Draw.probs`."""
 
     map_switches: Bool[Array, "*batch time"]
     """The single most probable partition given x: True where one of its segments starts.
 
-    Not the same as the places where `switch_smoothed` is high: many different partitions
-    can share a likely switch, and none of them be likely itself."""
+    Its switches are not always those where `switch_smoothed` is high: many partitions can share
+    a likely switch while each is improbable."""
 
     map_log_prob: Float[Array, "*batch"]
     """ln P(the partition `map_switches` | all of x)."""
@@ -92,9 +93,9 @@ class Posterior(eqx.Module):
         return draws.reshape(n, *self._batch, draws.shape[-1])
 
     def switch_count_pmf(self, most: int = 64) -> Float[Array, "*batch counts"]:
-        """P(there are k switches | all of x) for k = 0..most, or up to all there can be.
+        """P(there are k switches | all of x) for k = 0..most, or up to length - 1.
 
-        What is missing from a sum of 1 is the probability of more than `most`.
+        The sum falls short of 1 by the probability of more than `most` switches.
         """
         most = min(_checks.whole_number("most", most), self.map_switches.shape[-1] - 1)
         return self._partitions.switch_counts(most).reshape(*self._batch, most + 1)
@@ -112,9 +113,9 @@ class Posterior(eqx.Module):
     def switch_intervals(self, level: float = 0.9) -> list[SwitchInterval]:
         """The switches of the most probable partition of one sequence, with their uncertainty.
 
-        Each interval is grown from its switch towards the likelier neighbour, no further than the
-        switches beside it, until it has a switch with probability `level`. Where that cannot be
-        reached, the probability it has says so.
+        Each interval grows from its switch towards the likelier neighbour, but not beyond the
+        adjacent switches, until it contains a switch with probability `level`. If that cannot be
+        reached, `interval_probability` is below `level`.
         """
         if self._batch:
             raise ValueError(f"intervals are for one sequence, got a batch of {self._batch}")
@@ -123,7 +124,7 @@ class Posterior(eqx.Module):
         positions = np.flatnonzero(self.map_switches).tolist()
         bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
         wanted = [
-            grown_interval(marginals, at, low + 1, high - 1, share)
+            _grow_interval(marginals, at, low + 1, high - 1, share)
             for at, (low, high) in zip(positions, bounds, strict=False)
             for share in _SHARES * level
         ]
@@ -143,14 +144,14 @@ class Posterior(eqx.Module):
         return intervals
 
 
-# Expected numbers of switches, of which some intervals have more than one.
+# Expected numbers of switches relative to `level`; an interval may contain more than one.
 _SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
 
 
-def grown_interval(
+def _grow_interval(
     marginals: Float[np.ndarray, " time"], at: int, low: int, high: int, share: float
 ) -> tuple[int, int]:
-    """The interval around `at`, inside low..high, that has this expected number of switches."""
+    """The interval around `at`, within low..high, with this expected number of switches."""
     begin = end = at
     total = marginals[at]
     while total < share and (begin > low or end < high):
@@ -164,31 +165,9 @@ def grown_interval(
     return begin, end
 
 
-class Summaries(eqx.Module):
-    """The fields of a `Posterior` for a flat batch, before it has its shape."""
-
-    log_marginal: Float[Array, " flat"]
-    switch_filtered: Float[Array, "flat time"]
-    switch_smoothed: Float[Array, "flat time"]
-    run_length_mean: Float[Array, "flat time"]
-    probs_smoothed: Float[Array, "flat time alphabet"]
-    map_switches: Bool[Array, "flat time"]
-    map_log_prob: Float[Array, " flat"]
-
-    def shaped(self, batch: tuple[int, ...], partitions: Partitions) -> Posterior:
-        """The posterior of a batch of that shape."""
-
-        def shape(field: Array) -> Array:
-            return field.reshape(*batch, *field.shape[1:])
-
-        return Posterior(
-            log_marginal=shape(self.log_marginal),
-            switch_filtered=shape(self.switch_filtered),
-            switch_smoothed=shape(self.switch_smoothed),
-            run_length_mean=shape(self.run_length_mean),
-            probs_smoothed=shape(self.probs_smoothed),
-            map_switches=shape(self.map_switches),
-            map_log_prob=shape(self.map_log_prob),
-            _partitions=partitions,
-            _batch=batch,
-        )
+def make_posterior(
+    fields: Mapping[str, Array], batch: tuple[int, ...], partitions: Partitions
+) -> Posterior:
+    """The posterior of a batch of that shape, from the fields of a flat batch."""
+    shaped = {name: field.reshape(*batch, *field.shape[1:]) for name, field in fields.items()}
+    return Posterior(**shaped, _partitions=partitions, _batch=batch)

@@ -11,9 +11,9 @@ from jaxtyping import Array, ArrayLike, Float, Int
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint.exact.base import ExactPredictor
-from switchpoint.exact.clock import Clock, count_symbol
+from switchpoint.exact.counting import Clock, count_symbol
 from switchpoint.exact.posterior import Posterior
-from switchpoint.exact.tree import climb, stop_log_odds
+from switchpoint.exact.tree import stop_log_odds, tree_levels
 from switchpoint.exact.tree_posterior import tree_posterior
 from switchpoint.predictor import check_state
 from switchpoint.priors import PTW
@@ -21,13 +21,13 @@ from switchpoint.segments import Segment
 
 
 class PTWState(eqx.Module):
-    """What PTW remembers: of the node around the next symbol, at each height 0..depth."""
+    """The nodes around the next symbol, at each height 0..depth."""
 
     time: Clock
-    """How many symbols were seen."""
+    """The number of symbols seen."""
 
     counts: Int[Array, "heights alphabet"]
-    """How often each symbol occurred in the node so far."""
+    """The count of each symbol in the node so far."""
 
     log_odds: Float[Array, " heights"]
     """ln P(the node does not split | its symbols so far) / P(it splits | its symbols so far)."""
@@ -40,7 +40,7 @@ class PTWPredictor(ExactPredictor[PTWState]):
     segment: Segment
 
     def init(self, length: int | None = None) -> PTWState:
-        del length  # the depth of the tree says all
+        del length  # the state has the depth of the tree
         heights = self.prior.depth + 1
         return PTWState(
             time=Clock.start(),
@@ -77,7 +77,7 @@ class PTWPredictor(ExactPredictor[PTWState]):
         rows, batch = flat_batch(symbols)
 
         def log_probs(rows: Int[Array, "flat time"]) -> Float[Array, "flat time k"]:
-            *_, root = climb(self.prior, self.segment, rows)
+            *_, root = tree_levels(self.prior, self.segment, rows)
             return jnp.log(root.probs()[:, : rows.shape[1]])
 
         return in_chunks(log_probs, rows).reshape(*batch, symbols.shape[-1], self.alphabet)
@@ -88,18 +88,16 @@ class PTWPredictor(ExactPredictor[PTWState]):
     def _mixtures(
         self, state: PTWState
     ) -> tuple[Float[Array, " alphabet"], Float[Array, "heights alphabet"]]:
-        """The root's predictive, and what each symbol would add to every node's log-odds."""
+        """The root's prediction, and the increment of every node's log-odds for each symbol."""
         check_state("counts", state.counts.shape, (self.prior.depth + 1, self.alphabet))
         whole = self.segment.predictive(state.counts)
         stays = jax.nn.sigmoid(state.log_odds)
 
-        def climb_one(
-            below: Float[Array, " alphabet"], node: tuple[Float[Array, " k"], Float[Array, ""]]
-        ) -> tuple[Float[Array, " alphabet"], Float[Array, " alphabet"]]:
+        def mix(below: Float[Array, " k"], node: tuple[Array, Array]) -> tuple[Array, Array]:
             whole, stays = node
             return below + stays * (whole - below), jnp.log(whole / below)
 
-        return lax.scan(climb_one, whole[0], (whole, stays))
+        return lax.scan(mix, whole[0], (whole, stays))
 
     def _fresh_log_odds(self) -> Float[Array, " heights"]:
         return jnp.pad(stop_log_odds(self.prior, self.prior.depth), (1, 0))

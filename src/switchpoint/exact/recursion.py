@@ -6,7 +6,7 @@ Before x_t, w(s) = P(the current segment started at s | x_<t) over all starts s 
     update:   w(s) is multiplied by P(x_t | counts since s) and normalised, and the hazard's
               share of every w(s) moves to the new start t + 1.
 
-The weights stay normalised, so float32 is enough for any length. O(n) state, O(n^2) time.
+The weights stay normalised, so float32 suffices for any length. O(n) state, O(n^2) time.
 """
 
 import functools
@@ -19,14 +19,37 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Shaped
 
-from switchpoint.exact.choice import choose
-from switchpoint.exact.many_letters import MOST_LETTERS, Forward, many_letters
+from switchpoint.exact.counting import select_symbol
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 
-_MANY = 256  # sequences
+MAX_FEW = 8
+"""The largest alphabet for which separate counts of every symbol are faster."""
+
+_LARGE_BATCH = 256  # sequences
 _LANES = 64  # neighbouring starts
-_LITTLE = 2**25  # steps of all starts, which take a twentieth of a second
+_SMALL_WORK = 2**25  # steps times starts, which take a twentieth of a second
+_BLOCK = 32  # steps
+
+
+class Forward(NamedTuple):
+    """The results of the recursion, before and after each symbol."""
+
+    probs: Float[Array, "*batch time alphabet"]
+    """P(x_t = k | x_<t)."""
+
+    start_mass: Float[Array, "*batch time"]
+    """P(a segment starts at t | x_<t)."""
+
+    run_length_mean: Float[Array, "*batch time"]
+    """E[symbols in the current segment, x_t included | x_<=t]."""
+
+
+def forward(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -> Forward:
+    """The recursion over whole sequences."""
+    if segment.alphabet > MAX_FEW:
+        return jax.vmap(lambda row: _many_symbols(prior, segment, row))(symbols)
+    return _few_symbols(prior, segment, symbols)
 
 
 class _Carry(NamedTuple):
@@ -36,57 +59,40 @@ class _Carry(NamedTuple):
     start_mass: Float[Array, " batch"]
 
 
-def forward(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -> Forward:
-    """The recursion over whole sequences."""
-    if segment.alphabet > MOST_LETTERS:
-        return jax.vmap(lambda row: many_letters(prior, segment, row))(symbols)
-    return _few_letters(prior, segment, symbols)
+def _few_symbols(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -> Forward:
+    """The recursion with separate counts for every symbol.
 
-
-def _few_letters(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -> Forward:
-    """The recursion with the counts of every symbol side by side.
-
-    Starts are laid out as (start, batch) for many sequences, and as (start // 64, batch,
-    start % 64) for few, so that the inner loop is always long. The time is cut in a few
+    Starts are laid out as (start, batch) for large batches, and as (start // 64, batch,
+    start % 64) for small ones, so that the inner loop is always long. Time is cut into a few
     blocks, whose arrays hold only the starts up to their end.
     """
     batch, time = symbols.shape
-    lanes = () if batch >= _MANY else (_LANES,)
+    lanes = () if batch >= _LARGE_BATCH else (_LANES,)
     blocks = max(1, min(4 if time < 2048 else 8, time // 64))
-    if batch * time**2 < _LITTLE:
+    if batch * time**2 < _SMALL_WORK:
         blocks = 1  # compiling more takes longer than they save
-    edges = [time * block // blocks for block in range(blocks + 1)]
-    nothing = jnp.zeros((0, batch, *lanes))
-    zeros = jnp.zeros(batch)
-    carry = _Carry(
-        nothing,
-        (nothing,) * (segment.alphabet - 1),
-        (zeros,) * (segment.alphabet - 1),
-        jnp.ones(batch),
-    )
+    empty, zeros = jnp.zeros((0, batch, *lanes)), jnp.zeros(batch)
+    others = segment.alphabet - 1  # the counts of the last symbol follow from these
+    carry = _Carry(empty, (empty,) * others, (zeros,) * others, jnp.ones(batch))
+    step = functools.partial(_few_symbols_step, prior, segment)
     pieces = []
-    for begin, end in itertools.pairwise(edges):
-        carry = _widened(carry, -(-end // math.prod(lanes)))
+    for begin, end in itertools.pairwise(time * block // blocks for block in range(blocks + 1)):
+        rows = -(-end // math.prod(lanes))
+        carry = carry._replace(
+            weights=_with_rows(carry.weights, rows),
+            before=tuple(_with_rows(counts, rows) for counts in carry.before),
+        )
         times = jnp.arange(begin, end, dtype=jnp.int32)
-        step = functools.partial(_step, prior, segment)
         carry, piece = lax.scan(step, carry, (times, symbols.T[begin:end]))
         pieces.append(piece)
-    whole = [jnp.swapaxes(jnp.concatenate(parts), 0, 1) for parts in zip(*pieces, strict=True)]
-    return Forward(*whole)
+    return Forward(
+        *(jnp.swapaxes(jnp.concatenate(parts), 0, 1) for parts in zip(*pieces, strict=True))
+    )
 
 
-def _widened(carry: _Carry, rows: int) -> _Carry:
-    """The same state with room for more starts."""
-
-    def widen(old: Array) -> Array:
-        return jnp.pad(old, ((0, rows - len(old)), *((0, 0),) * (old.ndim - 1)))
-
-    return carry._replace(weights=widen(carry.weights), before=tuple(map(widen, carry.before)))
-
-
-def _step(
+def _few_symbols_step(
     prior: Prior, segment: Segment, carry: _Carry, now: tuple[Int[Array, ""], Int[Array, " batch"]]
-) -> tuple[_Carry, tuple[Array, Array, Array]]:
+) -> tuple[_Carry, Forward]:
     time, symbol = now
     rows, _, *lanes = carry.weights.shape
     carry = _with_start(carry, time)
@@ -101,7 +107,7 @@ def _step(
     counts.append(run - sum(counts[1:], counts[0]))
     joint = [scale * (count + pseudo[k]) for k, count in enumerate(counts)]
     sums = [_sum_starts(part) for part in joint]
-    seen = choose(spread(symbol), joint) * spread(1 / choose(symbol, sums))
+    seen = select_symbol(spread(symbol), joint) * spread(1 / select_symbol(symbol, sums))
     after = _Carry(
         weights=seen * prior.survival_after(starts, run + 1),
         before=carry.before,
@@ -109,15 +115,14 @@ def _step(
         start_mass=_sum_starts(seen * prior.hazard_after(starts, run + 1)),
     )
     probs = jnp.stack(sums, axis=-1)
-    probs = probs / probs.sum(-1, keepdims=True)  # a sum of many weights is 1 but for rounding
-    return after, (probs, carry.start_mass, _sum_starts(seen * (run + 1)))
+    probs = probs / probs.sum(-1, keepdims=True)  # the weights sum to 1 but for rounding
+    return after, Forward(probs, carry.start_mass, _sum_starts(seen * (run + 1)))
 
 
 def _with_start(carry: _Carry, time: Int[Array, ""]) -> _Carry:
-    """The state with t itself among the starts."""
+    """The carry with t itself among the starts."""
     zero = jnp.zeros_like(time)
-    few = carry.weights.ndim == 3
-    at = (time // _LANES, zero, time % _LANES) if few else (time, zero)
+    at = (time // _LANES, zero, time % _LANES) if carry.weights.ndim == 3 else (time, zero)
 
     def put(array: Array, values: Float[Array, " batch"]) -> Array:
         return lax.dynamic_update_slice(array, _spread(values, array.ndim - 2), at)
@@ -135,3 +140,69 @@ def _spread(per_sequence: Shaped[Array, " batch"], lanes: int) -> Shaped[Array, 
 def _sum_starts(parts: Float[Array, "rows batch *lanes"]) -> Float[Array, " batch"]:
     by_lane = parts.sum(0)
     return by_lane.sum(-1) if by_lane.ndim == 2 else by_lane
+
+
+def _with_rows(array: Array, rows: int) -> Array:
+    """The array with zeros appended up to this number of rows."""
+    return jnp.pad(array, ((0, rows - len(array)), *((0, 0),) * (array.ndim - 1)))
+
+
+_Weights = tuple[Float[Array, " starts"], Float[Array, ""]]  # of the starts, and of the next one
+
+
+def _many_symbols(prior: Prior, segment: Segment, row: Int[Array, " time"]) -> Forward:
+    """The recursion over one sequence, for a large alphabet.
+
+    A step needs the counts of one symbol only, the one that occurred. So a block of steps runs on
+    these alone, and the predictions of all symbols are one matrix product after it:
+
+        P(x_t = k | x_<t) = sum_s scale_t(s) (count of k since s, before t + pseudo-count of k)
+
+    where scale_t(s) = w_t(s) / (symbols since s + all pseudo-counts). Counts are taken from the
+    beginning of the block, so no large ones are subtracted from each other.
+    """
+    (time,) = row.shape
+    blocks = -(-time // _BLOCK)
+    hot = jax.nn.one_hot(jnp.pad(row, (0, blocks * _BLOCK - time)), segment.alphabet)
+    before = jnp.cumsum(hot, axis=0) - hot  # how often each symbol occurred before t
+    pseudo = jnp.asarray(segment.pseudo_counts)
+
+    def block(carry: _Weights, index: Int[Array, ""]) -> tuple[_Weights, Forward]:
+        starts = jnp.arange(len(carry[0]), dtype=jnp.int32)
+        times = index * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
+        own = lax.dynamic_slice_in_dim(hot, times[0], _BLOCK)
+        within = jnp.cumsum(own, axis=0) - own  # since the beginning of the block
+        since = before[times[0]] - before[: len(starts)]  # up to it; negative for later starts
+        of_own = _product(own, since.T)
+
+        def step(carry: _Weights, now: tuple[Array, ...]) -> tuple[_Weights, tuple[Array, ...]]:
+            weights, start_mass = carry
+            time, counts, offset = now
+            run = jnp.maximum(time - starts, 0)
+            scale = weights.at[time].set(start_mass) / (run + pseudo.sum())
+            joint = scale * (counts + offset)
+            seen = joint / joint.sum()
+            after = (
+                seen * prior.survival_after(starts, run + 1),
+                jnp.sum(seen * prior.hazard_after(starts, run + 1)),
+            )
+            return after, (scale, start_mass, jnp.sum(seen * (run + 1)))
+
+        offsets = jnp.sum(own * (within + pseudo), axis=-1)
+        carry, (scales, mass, run_length) = lax.scan(step, carry, (times, of_own, offsets))
+        probs = _product(scales, since) + scales.sum(-1, keepdims=True) * (within + pseudo)
+        return carry, Forward(probs / probs.sum(-1, keepdims=True), mass, run_length)
+
+    carry = (jnp.zeros(0), jnp.ones(()))
+    pieces = max(1, min(8, blocks // 16))
+    filtered = []
+    for first, last in itertools.pairwise(blocks * piece // pieces for piece in range(pieces + 1)):
+        carry = (_with_rows(carry[0], last * _BLOCK), carry[1])  # the starts up to its end
+        carry, piece = lax.scan(block, carry, jnp.arange(first, last, dtype=jnp.int32))
+        filtered.append(piece)
+    whole = (jnp.concatenate(parts) for parts in zip(*filtered, strict=True))
+    return Forward(*(part.reshape(-1, *part.shape[2:])[:time] for part in whole))
+
+
+def _product(left: Array, right: Array) -> Array:
+    return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)

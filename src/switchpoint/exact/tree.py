@@ -1,13 +1,13 @@
 """Partition Tree Weighting over a whole sequence, one level of the tree at a time.
 
-What a PTW source does inside a node of the tree depends on that node alone. So from the
+The behaviour of a PTW source inside a node of the tree depends on that node alone. So from the
 leaves up, a node of 2^v symbols predicts with the mixture
 
     p_v(x_t) = a(t) KT(x_t | the node's symbols before t) + (1 - a(t)) p_{v-1}(x_t)
 
 where a(t) is the posterior probability that the node does not split. Its log-odds start at
 ln (1-p)/p and grow by ln KT(x_t) - ln p_{v-1}(x_t): a sum of small terms, never a difference
-of large log marginals. All times are done at once: the work is per level, O(n depth).
+of large log marginals. All times are computed together, one level after another: O(n depth).
 """
 
 from collections.abc import Iterator
@@ -20,23 +20,22 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from switchpoint._prefix_sums import sum_before, sum_before_within
-from switchpoint.exact.choice import choose
+from switchpoint.exact.counting import select_symbol
+from switchpoint.exact.recursion import MAX_FEW
 from switchpoint.priors import PTW
 from switchpoint.priors.log_odds import log_one_minus_exp
 from switchpoint.priors.ptw import levels_within
 from switchpoint.segments import Segment
 
-_FEW_LETTERS = 8
-
-Letters: TypeAlias = tuple[Float[Array, "*alphabet batch time"], ...]
-"""One array per symbol of a small alphabet, which is fastest, or one array of all symbols of a
+PerSymbol: TypeAlias = tuple[Float[Array, "*alphabet batch time"], ...]
+"""One array per symbol of a small alphabet, which runs fastest, or one array of all symbols of a
 large one, which compiles fastest."""
 
 
-class Level(eqx.Module):
+class TreeLevel(eqx.Module):
     """One level of the tree: nodes of 2^height symbols, seen from every time t.
 
-    Time is padded to a power of two; padded symbols belong to no one and change nothing.
+    Time is padded to a power of two; padded symbols change nothing.
     """
 
     height: int = eqx.field(static=True)
@@ -45,13 +44,13 @@ class Level(eqx.Module):
     """ln P(t's node does not split | its x_<t) / P(it splits | its x_<t)."""
 
     log_odds_step: Float[Array, "batch time"]
-    """What x_t adds to the log-odds."""
+    """The increment of the log-odds due to x_t."""
 
-    predictive: Letters
-    """P(x_t = k | t's node, and what is inside it before t)."""
+    predictive: PerSymbol
+    """P(x_t = k | the symbols of t's node before t)."""
 
     def probs(self) -> Float[Array, "batch time alphabet"]:
-        """The same, with the alphabet last."""
+        """`predictive` with the alphabet last."""
         if len(self.predictive) > 1:
             return jnp.stack(self.predictive, axis=-1)
         return jnp.moveaxis(self.predictive[0], 0, -1)
@@ -65,30 +64,32 @@ class Level(eqx.Module):
 def stop_log_odds(prior: PTW, levels: int) -> Float[Array, " levels"]:
     """The prior log-odds that a node does not split, for heights 1..levels.
 
-    Where the tree is deeper than the sequence, its levels above hold one node each, whose
-    split cannot be seen: the highest node here stands for all of them.
+    If the tree is deeper than the sequence, the levels above have one node each, whose split
+    cannot be observed: the highest node here stands for all of them.
     """
     heights = np.array([*[1.0] * (levels - 1), prior.depth - levels + 1][:levels])
     log_splits = jnp.asarray(heights, float) * prior.log_split
     return log_one_minus_exp(log_splits) - log_splits
 
 
-def climb(prior: PTW, segment: Segment, symbols: Int[Array, "batch time"]) -> Iterator[Level]:
+def tree_levels(
+    prior: PTW, segment: Segment, symbols: Int[Array, "batch time"]
+) -> Iterator[TreeLevel]:
     """The levels of the tree from height 0 to the root."""
     batch, time = symbols.shape
     levels = levels_within(prior.depth, time)
     padded = 2**levels
     there = jnp.arange(padded) < time
     symbols = jnp.pad(symbols, ((0, 0), (0, padded - time)))
-    letters, pseudo = _letters(segment)
-    before = [sum_before((symbols == letter).astype(float)) for letter in letters]
+    alphabet, pseudo = _alphabet(segment)
+    before = [sum_before((symbols == symbol).astype(float)) for symbol in alphabet]
     total = jnp.asarray(segment.pseudo_counts).sum()
     nothing = jnp.zeros((batch, padded))
     predictive = tuple(
         jnp.broadcast_to(chance / total, counts.shape)
         for chance, counts in zip(pseudo, before, strict=True)
     )
-    yield Level(0, nothing, nothing, predictive)
+    yield TreeLevel(0, nothing, nothing, predictive)
     for height, odds in enumerate(stop_log_odds(prior, levels), start=1):
         width = 2**height
         scale = 1 / (np.arange(padded) % width + total)
@@ -103,25 +104,25 @@ def climb(prior: PTW, segment: Segment, symbols: Int[Array, "batch time"]) -> It
         predictive = tuple(
             below + stays * (over - below) for over, below in zip(whole, predictive, strict=True)
         )
-        yield Level(height, log_odds, step, predictive)
+        yield TreeLevel(height, log_odds, step, predictive)
 
 
-def of_symbol(values: Letters, symbols: Int[Array, "batch time"]) -> Float[Array, "batch time"]:
+def of_symbol(values: PerSymbol, symbols: Int[Array, "batch time"]) -> Float[Array, "batch time"]:
     """The value of the symbol that occurred."""
     if len(values) == 1:
         return jnp.take_along_axis(values[0], symbols[None], axis=0)[0]
-    return choose(symbols, values)
+    return select_symbol(symbols, values)
 
 
-def _letters(segment: Segment) -> tuple[list[Array | int], list[Array | float]]:
-    """The symbols of the alphabet and their pseudo-counts, apart or together."""
-    if segment.alphabet <= _FEW_LETTERS:
+def _alphabet(segment: Segment) -> tuple[list[Array | int], list[Array | float]]:
+    """The symbols and their pseudo-counts, separate or in one array."""
+    if segment.alphabet <= MAX_FEW:
         return list(range(segment.alphabet)), list(jnp.asarray(segment.pseudo_counts))
-    letters = jnp.arange(segment.alphabet)[:, None, None]
-    return [letters], [jnp.asarray(segment.pseudo_counts)[:, None, None]]
+    symbols = jnp.arange(segment.alphabet)[:, None, None]
+    return [symbols], [jnp.asarray(segment.pseudo_counts)[:, None, None]]
 
 
 def _since_node(counts: Float[Array, "*batch time"], width: int) -> Float[Array, "*batch time"]:
-    """Counts before t, less those before t's node of `width` symbols."""
+    """Counts before t minus those before t's node of `width` symbols."""
     nodes = counts.reshape(*counts.shape[:-1], -1, width)
     return (nodes - nodes[..., :1]).reshape(counts.shape)

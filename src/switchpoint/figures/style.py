@@ -1,7 +1,8 @@
-"""The look that all figures share."""
+"""The look that all figures share, and how they are written to files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -10,6 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+
+from switchpoint._files import atomic_write
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 BLUE = "#0072B2"
@@ -24,9 +27,31 @@ INK = "#2B2B2B"
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, YELLOW)
 
 WIDTH = 8.0
-"""How wide the figures of studies are, in inches, so that all have letters of one size."""
+"""The width of the studies' figures in inches, so that all have letters of one size."""
 
 _LEGEND_LINE = 1.4
+
+# The two cells have a hue each, of which the stack takes the lighter one.
+_COLOURS = {
+    "rnn": ORANGE,
+    "lstm": BLUE,
+    "stack-rnn": YELLOW,
+    "stack-lstm": SKY,
+    "transformer": GREEN,
+    "kt": GREY,
+    "oracle": "#AA4499",
+    "ptw": WINE,
+    "lin": "#8C8A1E",
+    "optimum": INK,
+}
+_MARKERS = {"rnn": "o", "lstm": "s", "stack-rnn": "^", "stack-lstm": "D", "transformer": "P"}
+_DASHES = {
+    "kt": (0, (1.2, 1.8)),
+    "oracle": (0, (6, 1.6, 1.2, 1.6)),
+    "ptw": (0, (6, 2)),
+    "lin": (0, (3, 1.6)),
+    "optimum": (0, (9, 1.5)),
+}
 
 _STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
@@ -46,7 +71,7 @@ _STYLE: dict[Any, Any] = {
     "grid.linewidth": 0.7,
     "legend.fontsize": 9,
     "legend.frameon": False,
-    "pdf.fonttype": 42,  # letters stay letters: to be searched and copied
+    "pdf.fonttype": 42,  # text stays text: to be searched and copied
     "lines.linewidth": 1.4,
     "text.color": INK,
     "xtick.color": INK,
@@ -56,15 +81,31 @@ _STYLE: dict[Any, Any] = {
 }
 
 
+def colour_of(predictor: str) -> str:
+    """The colour of a predictor, the same in every figure."""
+    return _COLOURS.get(predictor, GREY)
+
+
+def marker_of(architecture: str) -> str:
+    """The marker of an architecture, so that colour is not the only sign."""
+    return _MARKERS.get(architecture, "o")
+
+
+def line_of(predictor: str) -> dict[str, Any]:
+    """The line of a predictor: networks solid, exact predictors dashed."""
+    style: Any = _DASHES.get(predictor, "solid")
+    return {"color": colour_of(predictor), "linestyle": style}
+
+
 def darker(colour: str) -> str:
-    """A colour as letters need it: light ones are hard to read on white."""
+    """A colour dark enough for text on white."""
     red, green, blue = to_rgb(colour)
     return to_hex((0.7 * red, 0.7 * green, 0.7 * blue))
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Within it, figures are made in the shared look; nothing changes outside."""
+    """A context in which figures are made in the shared look."""
     with matplotlib.rc_context(_STYLE):
         yield
 
@@ -77,7 +118,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def legend_above(axes: Axes, columns: int) -> None:
-    """A legend over the right end of the axes, where no data are."""
+    """A legend above the right end of the axes, where no data are."""
     legend = axes.legend(
         loc="lower right",
         bbox_to_anchor=(1.0, 1.0),
@@ -92,3 +133,16 @@ def legend_above(axes: Axes, columns: int) -> None:
     for handle in legend.legend_handles:
         if isinstance(handle, LineCollection):
             handle.set_linewidth(_LEGEND_LINE)
+
+
+def write_figure(figure: Figure, directory: Path, name: str) -> list[Path]:
+    """Write a figure as PDF and PNG, whole or not at all; equal results make equal bytes."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for kind, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):
+        path = directory / f"{name}.{kind}"
+        with styled(), atomic_write(path, "figure") as file:
+            figure.savefig(file, format=kind, metadata=metadata)
+        figure.set_layout_engine("none")  # laid out once: the costly half of drawing
+        paths.append(path)
+    return paths

@@ -1,9 +1,9 @@
-"""Networks with memory, which learn to predict as well as the exact optimum."""
+"""Networks that learn to predict: recurrent networks, Transformers, and baselines."""
 
-from switchpoint.neural.forgetful import Markov, Memoryless
-from switchpoint.neural.names import MODEL_OPTIONS, network_from_name
+from switchpoint.neural.baselines import Markov, Memoryless
 from switchpoint.neural.network import Network
 from switchpoint.neural.recurrent import Recurrent
+from switchpoint.neural.registry import MODEL_OPTIONS, network_from_name
 from switchpoint.neural.storage import (
     best_member,
     count_parameters,

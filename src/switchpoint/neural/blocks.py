@@ -10,22 +10,23 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from switchpoint.neural.attention import attend
+from switchpoint.neural.attention import POSITIONS, RelativePositions, attend
 from switchpoint.neural.dense import Dense, fan_in_normal
-from switchpoint.neural.positions import RelativePositions
 
 WIDTH = 64
-"""The width of a token inside the network, the paper's; the kernels have no other."""
+"""The width of a token inside the network, as in the paper; the only one with kernels."""
 HEADS = 8
-"""How many heads share the width, the paper's number; the kernels have no other."""
+"""The number of heads, as in the paper; the only one with kernels."""
 SIZE = WIDTH // HEADS
-"""The width of a head, the paper's."""
+"""The width of a head, as in the paper."""
 
-_WIDENING = 4
+_MLP_RATIO = 4
 
 
-def check_width(width: int, heads: int, positions: str) -> None:
-    """Raise a `ValueError` where heads cannot share the width, or sinusoids cannot fill it."""
+def check_sizes(width: int, heads: int, positions: str) -> None:
+    """Raise a `ValueError` unless heads divide the width and the positions fit into it."""
+    if positions not in POSITIONS:
+        raise ValueError(f"positions must be one of {', '.join(POSITIONS)}, got {positions!r}")
     if width % heads:
         raise ValueError(f"width must be divisible by the {heads} heads, got {width}")
     if width % 2 and positions != "alibi":
@@ -35,13 +36,15 @@ def check_width(width: int, heads: int, positions: str) -> None:
         )
 
 
-class Sight(eqx.Module):
-    """What the queries of all layers have in common: which keys they see, and how far away."""
+class AttentionContext(eqx.Module):
+    """What attention needs besides queries, keys and values; the same for all layers."""
 
     first: Int[Array, ""]
+    """The index of the first key that is not empty."""
     context: int | None = eqx.field(static=True)
     slopes: Float[Array, " heads"] | None
     waves: Float[Array, "keys waves"]
+    """The sinusoids of the keys' positions."""
 
 
 class LayerNorm(eqx.Module):
@@ -61,68 +64,56 @@ class LayerNorm(eqx.Module):
 
 
 class Block(eqx.Module):
-    """One layer: attention and a feed-forward network, each added to what it is given."""
+    """One layer: attention and an MLP, each with a residual connection and layer norm before it."""
 
-    muon_matrices: ClassVar[Mapping[str, int]] = {"projections": 3, "mixing": 1}
+    muon_matrices: ClassVar[Mapping[str, int]] = {"qkv": 3, "out_proj": 1}
 
-    before_attention: LayerNorm
-    projections: Float[Array, "*layers width three_widths"]
-    """To queries, keys and values."""
+    ln1: LayerNorm
+    qkv: Float[Array, "*layers width three_widths"]
     relative: RelativePositions | None
-    mixing: Float[Array, "*layers width width"]
-    before_widening: LayerNorm
-    widening: Dense
-    narrowing: Dense
+    out_proj: Float[Array, "*layers width width"]
+    ln2: LayerNorm
+    mlp_in: Dense
+    mlp_out: Dense
 
     def __init__(
         self, layers: int, width: int, heads: int, positions: str, key: PRNGKeyArray
     ) -> None:
         keys = jax.random.split(key, 5)
-        shrink = (2 * layers) ** -0.5  # as many things are added up: their sum stays in bounds
-        self.before_attention = LayerNorm(width)
-        self.projections = fan_in_normal(keys[0], width, 3 * width)
+        shrink = (2 * layers) ** -0.5  # keeps the sum of all residual branches bounded
+        self.ln1 = LayerNorm(width)
+        self.qkv = fan_in_normal(keys[0], width, 3 * width)
         self.relative = None
         if positions == "relative":
             self.relative = RelativePositions(heads, width // heads, width, keys[1])
-        self.mixing = fan_in_normal(keys[2], width, width) * shrink
-        self.before_widening = LayerNorm(width)
-        self.widening = Dense(width, _WIDENING * width, keys[3])
-        narrowing = Dense(_WIDENING * width, width, keys[4])
-        self.narrowing = jax.tree.map(lambda leaf: leaf * shrink, narrowing)
+        self.out_proj = fan_in_normal(keys[2], width, width) * shrink
+        self.ln2 = LayerNorm(width)
+        self.mlp_in = Dense(width, _MLP_RATIO * width, keys[3])
+        mlp_out = Dense(_MLP_RATIO * width, width, keys[4])
+        self.mlp_out = jax.tree.map(lambda leaf: leaf * shrink, mlp_out)
 
     def __call__(
         self,
         x: Float[Array, "batch time width"],
-        keys: Float[Array, "batch room heads size"],
-        values: Float[Array, "batch room heads size"],
-        sight: Sight,
-    ) -> tuple[
-        Float[Array, "batch time width"],
-        tuple[Float[Array, "batch room heads size"], Float[Array, "batch room heads size"]],
-    ]:
-        """What the layer makes of x, and the last of the keys and values, those of x added."""
+        keys: Float[Array, "batch capacity heads size"],
+        values: Float[Array, "batch capacity heads size"],
+        context: AttentionContext,
+    ) -> tuple[Float[Array, "batch time width"], tuple[Array, Array]]:
+        """The output of the layer, and the cached keys and values with those of x appended."""
         batch, time, _ = x.shape
-        projected = self.before_attention(x) @ self.projections
-        parts = projected.reshape(batch, time, 3, *keys.shape[2:])
-        query, key, value = jnp.moveaxis(parts, 2, 0)
+        projected = (self.ln1(x) @ self.qkv).reshape(batch, time, 3, *keys.shape[2:])
+        query, key, value = jnp.moveaxis(projected, 2, 0)
         key = jnp.concatenate([keys, key], axis=1)
         value = jnp.concatenate([values, value], axis=1)
-        means = self._attended(query, key, value, sight)
-        x = x + means.reshape(x.shape) @ self.mixing
-        x = x + self.narrowing(jax.nn.relu(self.widening(self.before_widening(x))))
+        x = x + self._attend(query, key, value, context).reshape(x.shape) @ self.out_proj
+        x = x + self.mlp_out(jax.nn.relu(self.mlp_in(self.ln2(x))))
         return x, (key[:, time:], value[:, time:])
 
-    # The long queries and keys are made again for the gradient: they are nine times as long.
+    # Augmented queries and keys are nine times as long: the backward pass recomputes them.
     @partial(jax.checkpoint, prevent_cse=False)
-    def _attended(
-        self,
-        query: Float[Array, "batch time heads size"],
-        key: Float[Array, "batch seen heads size"],
-        value: Float[Array, "batch seen heads size"],
-        sight: Sight,
-    ) -> Float[Array, "batch time heads size"]:
+    def _attend(self, query: Array, key: Array, value: Array, context: AttentionContext) -> Array:
         if self.relative is not None:
-            query, key = self.relative.lengthened(query, key, sight.waves)
+            query, key = self.relative.augment_qk(query, key, context.waves)
         return attend(
-            query, key, value, first=sight.first, context=sight.context, slopes=sight.slopes
+            query, key, value, first=context.first, context=context.context, slopes=context.slopes
         )

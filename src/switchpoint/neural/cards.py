@@ -1,58 +1,94 @@
-"""What the card and the arrays of a network file must be, whoever wrote them."""
+"""The card of a network file: its format, and the checks that it is well formed."""
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-import jax.numpy as jnp
-import numpy as np
-
+from switchpoint._checks import shown
+from switchpoint._formats import FORMAT, Step, rename, upgrade
 from switchpoint._tensors import DamagedError
 
+Tensor = TypeVar("Tensor")
 
-def check_card(card: Mapping[str, Any], arrays: int) -> None:
-    """Raise a `DamagedError` where the card of a file with so many arrays says what it cannot."""
+
+def _to_format_1(card: dict[str, Any]) -> dict[str, Any]:
+    members = [rename(member, {"frozen": "diverged"}) for member in card["members"]]
+    renamed = ("RandomUniform(longest=", "RandomUniform(max_length=")  # in the repr of sources
+    sources = {name: text.replace(*renamed) for name, text in card.get("sources", {}).items()}
+    return {**card, "members": members, **({"sources": sources} if sources else {})}
+
+
+STEPS: list[Step] = [_to_format_1]
+"""The upgrades of a card; their number is the format that this version writes."""
+
+_TENSOR_NAMES: list[Mapping[str, Mapping[str, str]]] = [
+    {
+        "transformer": {
+            "blocks.before_attention": "blocks.ln1",
+            "blocks.projections": "blocks.qkv",
+            "blocks.mixing": "blocks.out_proj",
+            "blocks.before_widening": "blocks.ln2",
+            "blocks.widening": "blocks.mlp_in",
+            "blocks.narrowing": "blocks.mlp_out",
+            "before_output": "final_norm",
+        }
+    }
+]
+
+
+def upgrade_card(
+    card: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The card and tensors of a file in today's format, checked.
+
+    Raises a `DamagedError` for a malformed card, and a `ValueError` for a later format.
+    """
+    found = card.get(FORMAT, 0)
+    if not (type(found) is int and found > len(STEPS)):  # those are refused by `upgrade`
+        _check_card(card, len(tensors))
+    return upgrade(card, str(path), STEPS), upgrade_tensor_names(card["model"], tensors, found)
+
+
+def upgrade_tensor_names(
+    model: str, tensors: Mapping[str, Tensor], found: int = 0
+) -> dict[str, Tensor]:
+    """Tensors by the names of today's attributes, from those of format `found`."""
+    for maps in _TENSOR_NAMES[found:]:
+        for old, new in maps.get(model, {}).items():
+            tensors = {
+                new + name.removeprefix(old) if f"{name}.".startswith(f"{old}.") else name: tensor
+                for name, tensor in tensors.items()
+            }
+    return dict(tensors)
+
+
+def _check_card(card: Mapping[str, Any], tensors: int) -> None:
     lacking = sorted({"model", "alphabet", "length", "members"} - set(card))
     if lacking:
-        raise DamagedError(f"its card does not say {', '.join(lacking)}")
+        raise DamagedError(f"its card lacks {', '.join(lacking)}")
     _check_fields(card, _CARD, "its card")
-    for index, member in enumerate(card.get("members", [])):
+    for index, member in enumerate(card["members"]):
         _check_fields(member, _MEMBER, f"its card, for member {index},")
     _check_fields(card.get("test", {}), _TEST, "its card, for the test,")
     for name in ("layers", "readout"):
         count = card.get("options", {}).get(name, 0)
-        if type(count) is int and count > arrays:  # each layer has arrays of its own
-            raise DamagedError(f"its card says that {name} is {count}, it has fewer arrays")
-
-
-def check_weights(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise a `DamagedError` where weights are no real numbers."""
-    for name, array in arrays.items():
-        if not jnp.issubdtype(array.dtype, jnp.floating):
-            raise DamagedError(f"its array {name} must be of floats, got {array.dtype}")
+        if type(count) is int and count > tensors:  # each layer has its own tensors
+            raise DamagedError(f"its card has {name} {count}, more than it has tensors")
 
 
 def _check_fields(values: Mapping[str, Any], kinds: "Mapping[str, _Kind]", where: str) -> None:
     for name, (must, holds) in kinds.items():
         if name in values and not holds(values[name]):
-            said = repr(values[name])
-            raise DamagedError(f"{where} says that {name} is {said[:40]}, which must be {must}")
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 < value < 2**31
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int and value >= 0
+            raise DamagedError(f"{where} has {name} {shown(values[name])}, which must be {must}")
 
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and bool(value) and all(map(holds, value))
 
 
 def _is_table(value: Any) -> bool:
@@ -60,47 +96,37 @@ def _is_table(value: Any) -> bool:
 
 
 _Kind = tuple[str, Callable[[Any], bool]]
-_COUNT: _Kind = ("a whole number of at least 1", _is_count)
-_WHOLE: _Kind = ("a whole number of at least 0", _is_whole)
+_COUNT: _Kind = ("a positive integer", lambda v: type(v) is int and 0 < v < 2**31)
+_WHOLE: _Kind = ("an integer of at least 0", lambda v: type(v) is int and v >= 0)
 _NUMBER: _Kind = ("a finite number", _is_number)
-_TEXT: _Kind = ("a text", _is_text)
+_TEXT: _Kind = ("a string", lambda v: isinstance(v, str))
+_BOOL: _Kind = ("true or false", lambda v: isinstance(v, bool))
 _TABLE: _Kind = ("a table", _is_table)
 _NUMBER_OR_NONE: _Kind = ("a finite number or null", lambda v: v is None or _is_number(v))
-_TABLE_OR_NONE: _Kind = ("a table or null", lambda v: v is None or _is_table(v))
 
 _CARD: Mapping[str, _Kind] = {
-    "model": _TEXT,
-    "alphabet": _COUNT,
-    "length": _COUNT,
-    "options": _TABLE,
-    "members": (
-        "a list of tables, one at least",
-        lambda v: isinstance(v, list) and bool(v) and all(map(_is_table, v)),
+    **dict.fromkeys(("model", "name"), _TEXT),
+    **dict.fromkeys(("alphabet", "length"), _COUNT),
+    **dict.fromkeys(("options", "config", "versions", "chosen", "test"), _TABLE),
+    "members": ("a non-empty list of tables", _list_of(_is_table)),
+    **dict.fromkeys(("steps", "format"), _WHOLE),
+    "sources": (
+        "a table of strings",
+        lambda v: _is_table(v) and all(isinstance(each, str) for each in v.values()),
     ),
-    "steps": _WHOLE,
-    "sources": ("a table of texts", lambda v: _is_table(v) and all(map(_is_text, v.values()))),
-    "config": _TABLE,
-    "versions": _TABLE,
-    "name": _TEXT,
-    "chosen": _TABLE,
-    "test": _TABLE,
-    "provenance": _TABLE_OR_NONE,
+    "provenance": ("a table or null", lambda v: v is None or _is_table(v)),
 }
 _MEMBER: Mapping[str, _Kind] = {
     "prior": _TEXT,
     "seed": _WHOLE,
     "learning_rate": _NUMBER,
-    "excess": _NUMBER_OR_NONE,
-    "excess_error": _NUMBER_OR_NONE,
-    "frozen": ("true or false", lambda v: isinstance(v, bool)),
+    **dict.fromkeys(("excess", "excess_error"), _NUMBER_OR_NONE),
+    **dict.fromkeys(("diverged", "frozen"), _BOOL),
 }
 _TEST: Mapping[str, _Kind] = {
     **dict.fromkeys(("sequences", "length"), _COUNT),
     "seed": _WHOLE,
     **dict.fromkeys(("excess", "regret", "optimum_regret", "tolerance"), _NUMBER),
     **dict.fromkeys(("excess_error", "regret_error", "optimum_regret_error"), _NUMBER),
-    "excess_of_blocks": (
-        "a list of finite numbers, one at least",
-        lambda v: isinstance(v, list) and bool(v) and all(map(_is_number, v)),
-    ),
+    "excess_of_blocks": ("a non-empty list of finite numbers", _list_of(_is_number)),
 }

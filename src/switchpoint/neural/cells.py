@@ -1,13 +1,13 @@
 """Recurrent cells: how memory changes when a token is read.
 
-A cell adds its products with the memory to a *drive*, which is what the token contributes. The
-drive has a column for every sum that the cell forms, so that its derivative tells the derivative
-of every weight (see `recurrence`).
+A cell adds its products with the memory to an *input preactivation*, the token's contribution. It
+has a column for every preactivation that the cell computes, so the gradient of each weight follows
+from the gradient of the input preactivations (see `recurrent.recurrence`).
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -19,17 +19,17 @@ from switchpoint.neural.dense import fan_in_normal
 Carry = TypeVar("Carry")
 
 
-class Passage(NamedTuple):
-    """What is known of a run along time when the derivatives of the weights are formed."""
+class RecurrentResiduals(NamedTuple):
+    """What the gradients of a cell's weights are computed from."""
 
     before: Float[Array, "time batch hidden"]
     """The output before each step."""
     after: Float[Array, "time batch hidden"]
     """The output after each step."""
-    top: Float[Array, "time batch width"] | None
-    """What else each step multiplied, if anything."""
-    d_drive: Float[Array, "time batch drive"]
-    """The derivative of each step's drive."""
+    stack_top: Float[Array, "time batch width"] | None
+    """The top of the stack before each step, if there is a stack."""
+    d_input: Float[Array, "time batch inputs"]
+    """The gradient of each step's input preactivation."""
 
 
 class Cell(eqx.Module, Generic[Carry]):
@@ -39,49 +39,50 @@ class Cell(eqx.Module, Generic[Carry]):
 
     @property
     @abstractmethod
-    def drive_width(self) -> int:
-        """How many columns the drive has."""
+    def input_width(self) -> int:
+        """The number of columns of the input preactivation."""
 
     @property
-    def drive_scale(self) -> Float[Array, " drive"]:
-        """How large each column of the drive is at first, where 1 is usual."""
-        return jnp.ones(self.drive_width)
+    def input_scale(self) -> Float[Array, " inputs"]:
+        """The initial scale of each column of the input weights."""
+        return jnp.ones(self.input_width)
 
     @property
-    def feedback_scale(self) -> Float[Array, " drive"]:
-        """The same for what comes from the memory, and may return to it."""
-        return jnp.ones(self.drive_width)
+    def feedback_scale(self) -> Float[Array, " inputs"]:
+        """The initial scale of the weights by which the memory feeds back to itself."""
+        return jnp.ones(self.input_width)
 
     @abstractmethod
     def start(self, batch: int) -> Carry:
-        """What is remembered before the first token."""
+        """The memory before the first token."""
 
-    def parts(self, drive: Float[Array, "*axes drive"]) -> tuple[Float[Array, "*axes _"], ...]:
-        """The drive of each group of units apart, as `step` wants it."""
-        return (drive,)
+    def split(self, inputs: Float[Array, "*axes inputs"]) -> tuple[Float[Array, "*axes _"], ...]:
+        """The input preactivation of each gate, as `step` takes them."""
+        return (inputs,)
 
     @abstractmethod
-    def step(self, carry: Carry, parts: tuple[Float[Array, "batch _"], ...]) -> Carry:
-        """What is remembered after one more token, whose drive is given in parts."""
+    def step(self, carry: Carry, inputs: tuple[Float[Array, "batch _"], ...]) -> Carry:
+        """The memory after one more token, given its input preactivations."""
 
     @abstractmethod
     def output(self, carry: Carry) -> Float[Array, "batch hidden"]:
-        """What the rest of the network sees of the memory."""
+        """The part of the memory that the rest of the network sees."""
 
-    def top(self, carry: Carry) -> Float[Array, "batch width"] | None:
-        """What a step multiplies besides the output, if anything."""
+    def stack_top(self, carry: Carry) -> Float[Array, "batch width"] | None:
+        """The top of the stack, if there is one."""
         del carry
         return None
 
     @abstractmethod
-    def gradient(self, passage: Passage) -> "Cell[Carry]":
-        """The derivatives of the weights, in their places."""
+    def gradient(self, residuals: RecurrentResiduals) -> "Cell[Carry]":
+        """The gradients of the weights, in the structure of the cell."""
 
 
 class RNNCell(Cell[Float[Array, "batch hidden"]]):
-    """h' = relu(h W + drive), whose units forget by themselves at first, each at a pace of its own.
+    """h' = relu(h W + input).
 
-    Random weights alone would forget everything in a few steps.
+    RNN units start as leaky integrators with time constants log-spaced over 1 to 256. Random
+    weights alone would forget everything within a few steps.
     """
 
     muon_matrices: ClassVar[Mapping[str, int]] = {"weight": 1}
@@ -92,47 +93,47 @@ class RNNCell(Cell[Float[Array, "batch hidden"]]):
     def __init__(self, hidden: int, key: PRNGKeyArray) -> None:
         self.hidden = hidden
         from_others = fan_in_normal(key, hidden, hidden) * self.feedback_scale
-        self.weight = jnp.diag(1 - 1 / time_scales(hidden)) + from_others
+        self.weight = jnp.diag(1 - self.feedback_scale) + from_others
 
     @property
-    def drive_width(self) -> int:
+    def input_width(self) -> int:
         return self.hidden
 
     @property
-    def drive_scale(self) -> Float[Array, " hidden"]:
-        # A unit adds up about as many terms as its time scale says, of either sign.
-        return time_scales(self.hidden) ** -0.5
+    def input_scale(self) -> Float[Array, " hidden"]:
+        # A unit sums about as many terms as its time constant, of either sign.
+        return jnp.geomspace(1.0, 256.0, self.hidden) ** -0.5
 
     @property
     def feedback_scale(self) -> Float[Array, " hidden"]:
-        # What returns may always have the same sign, and must not grow.
-        return 1 / time_scales(self.hidden)
+        # Feedback may always have the same sign, and must not grow.
+        return 1 / jnp.geomspace(1.0, 256.0, self.hidden)
 
     def start(self, batch: int) -> Float[Array, "batch hidden"]:
         return jnp.zeros((batch, self.hidden))
 
     def step(
-        self, carry: Float[Array, "batch hidden"], parts: tuple[Float[Array, "batch _"], ...]
+        self, carry: Float[Array, "batch hidden"], inputs: tuple[Float[Array, "batch _"], ...]
     ) -> Float[Array, "batch hidden"]:
-        return jax.nn.relu(carry @ self.weight + parts[0])
+        return jax.nn.relu(carry @ self.weight + inputs[0])
 
     def output(self, carry: Float[Array, "batch hidden"]) -> Float[Array, "batch hidden"]:
         return carry
 
-    def gradient(self, passage: Passage) -> "RNNCell":
-        weight = summed_outer(passage.before, passage.d_drive)
+    def gradient(self, residuals: RecurrentResiduals) -> "RNNCell":
+        weight = summed_outer(residuals.before, residuals.d_input)
         return eqx.tree_at(lambda cell: cell.weight, self, weight)
 
 
 class LSTMCarry(eqx.Module):
-    """The output and the cell of an LSTM."""
+    """The output and the cell state of an LSTM."""
 
     output: Float[Array, "batch hidden"]
     cell: Float[Array, "batch hidden"]
 
 
 class LSTMCell(Cell[LSTMCarry]):
-    """Hochreiter and Schmidhuber's cell, with a forget gate that is open at first."""
+    """Hochreiter and Schmidhuber's cell, with a forget gate that starts open."""
 
     muon_matrices: ClassVar[Mapping[str, int]] = {"weight": 4}  # one for each gate
 
@@ -144,38 +145,124 @@ class LSTMCell(Cell[LSTMCarry]):
         self.weight = fan_in_normal(key, hidden, 4 * hidden)
 
     @property
-    def drive_width(self) -> int:
+    def input_width(self) -> int:
         return 4 * self.hidden
 
     def start(self, batch: int) -> LSTMCarry:
         return LSTMCarry(jnp.zeros((batch, self.hidden)), jnp.zeros((batch, self.hidden)))
 
-    def parts(self, drive: Float[Array, "*axes drive"]) -> tuple[Float[Array, "*axes _"], ...]:
-        # Four arrays from the start: XLA's loops on a CPU are slow on a quarter of one.
-        return tuple(jnp.split(drive, 4, axis=-1))
+    def split(self, inputs: Float[Array, "*axes inputs"]) -> tuple[Float[Array, "*axes _"], ...]:
+        # Split before the loop: XLA's loops on a CPU are slow on a quarter of an array.
+        return tuple(jnp.split(inputs, 4, axis=-1))
 
-    def step(self, carry: LSTMCarry, parts: tuple[Float[Array, "batch _"], ...]) -> LSTMCarry:
+    def step(self, carry: LSTMCarry, inputs: tuple[Float[Array, "batch _"], ...]) -> LSTMCarry:
         sums = jnp.split(carry.output @ self.weight, 4, axis=-1)
-        write, forget, candidate, show = (a + b for a, b in zip(sums, parts, strict=True))
-        kept = jax.nn.sigmoid(forget + 1) * carry.cell
-        cell = kept + jax.nn.sigmoid(write) * jnp.tanh(candidate)
-        return LSTMCarry(jax.nn.sigmoid(show) * jnp.tanh(cell), cell)
+        input_gate, forget_gate, cell_gate, output_gate = (
+            a + b for a, b in zip(sums, inputs, strict=True)
+        )
+        kept = jax.nn.sigmoid(forget_gate + 1) * carry.cell
+        cell = kept + jax.nn.sigmoid(input_gate) * jnp.tanh(cell_gate)
+        return LSTMCarry(jax.nn.sigmoid(output_gate) * jnp.tanh(cell), cell)
 
     def output(self, carry: LSTMCarry) -> Float[Array, "batch hidden"]:
         return carry.output
 
-    def gradient(self, passage: Passage) -> "LSTMCell":
-        weight = summed_outer(passage.before, passage.d_drive)
+    def gradient(self, residuals: RecurrentResiduals) -> "LSTMCell":
+        weight = summed_outer(residuals.before, residuals.d_input)
         return eqx.tree_at(lambda cell: cell.weight, self, weight)
 
 
-def time_scales(units: int) -> Float[Array, " units"]:
-    """How many steps each unit remembers: from 1 to the paper's length, in equal ratios."""
-    return jnp.geomspace(1.0, 256.0, units)
+class StackCarry(eqx.Module):
+    """The carry of the inner cell, and the stack, top first."""
+
+    inner: Any
+    stack: Float[Array, "batch depth width"]
+
+
+class StackCell(Cell[StackCarry]):
+    """A cell with a soft stack (Joulin and Mikolov, 2015): it reads the top, then updates it."""
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"read": 0, "write": 0}  # usually narrow
+
+    hidden: int = eqx.field(static=True)
+    depth: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    inner: RNNCell | LSTMCell
+    read: Float[Array, "width inner_inputs"]
+    """From the top of the stack to the inner cell."""
+    write: Float[Array, "hidden 3+width"]
+    """From the cell's output to the three actions and the value to push."""
+
+    def __init__(
+        self, inner: RNNCell | LSTMCell, depth: int, width: int, key: PRNGKeyArray
+    ) -> None:
+        self.hidden, self.depth, self.width, self.inner = inner.hidden, depth, width, inner
+        key_read, key_write = jax.random.split(key)
+        self.read = fan_in_normal(key_read, width, inner.input_width) * inner.feedback_scale
+        self.write = fan_in_normal(key_write, inner.hidden, 3 + width)
+
+    @property
+    def input_width(self) -> int:
+        return self.inner.input_width + 3 + self.width
+
+    @property
+    def input_scale(self) -> Float[Array, " inputs"]:
+        return jnp.concatenate([self.inner.input_scale, jnp.ones(3 + self.width)])
+
+    def start(self, batch: int) -> StackCarry:
+        return StackCarry(self.inner.start(batch), jnp.zeros((batch, self.depth, self.width)))
+
+    def split(self, inputs: Float[Array, "*axes inputs"]) -> tuple[Float[Array, "*axes _"], ...]:
+        for_inner, for_stack = jnp.split(inputs, [self.inner.input_width], axis=-1)
+        return (*self.inner.split(for_inner), for_stack)
+
+    def step(self, carry: StackCarry, inputs: tuple[Float[Array, "batch _"], ...]) -> StackCarry:
+        *for_inner, for_stack = inputs
+        from_stack = self.inner.split(self.stack_top(carry) @ self.read)
+        inner: Any = self.inner.step(
+            carry.inner, tuple(a + b for a, b in zip(for_inner, from_stack, strict=True))
+        )
+        written = self.inner.output(inner) @ self.write + for_stack
+        actions, value = jnp.split(written, [3], axis=-1)
+        return StackCarry(inner, stack_update(carry.stack, jax.nn.softmax(actions), value))
+
+    def output(self, carry: StackCarry) -> Float[Array, "batch hidden"]:
+        return self.inner.output(carry.inner)
+
+    def stack_top(self, carry: StackCarry) -> Float[Array, "batch width"]:
+        return carry.stack[:, 0]
+
+    def gradient(self, residuals: RecurrentResiduals) -> "StackCell":
+        assert residuals.stack_top is not None
+        for_inner, for_stack = jnp.split(residuals.d_input, [self.inner.input_width], axis=-1)
+        return eqx.tree_at(
+            lambda cell: (cell.inner, cell.read, cell.write),
+            self,
+            (
+                self.inner.gradient(residuals._replace(d_input=for_inner)),
+                summed_outer(residuals.stack_top, for_inner),
+                summed_outer(residuals.after, for_stack),
+            ),
+        )
+
+
+def stack_update(
+    stack: Float[Array, "batch depth width"],
+    actions: Float[Array, "batch 3"],
+    value: Float[Array, "batch width"],
+) -> Float[Array, "batch depth width"]:
+    """The stack after push, pop and keep, weighted by their probabilities in that order.
+
+    An entry pushed off the bottom is lost; a pop fills the bottom with zeros.
+    """
+    pushed = jnp.concatenate([value[:, None], stack[:, :-1]], axis=1)
+    popped = jnp.concatenate([stack[:, 1:], jnp.zeros_like(stack[:, :1])], axis=1)
+    push, pop, keep = jnp.split(actions[:, :, None], 3, axis=1)
+    return push * pushed + pop * popped + keep * stack
 
 
 def summed_outer(
     left: Float[Array, "time batch left"], right: Float[Array, "time batch right"]
 ) -> Float[Array, "left right"]:
-    """The sum over time and batch of the outer products: one matrix product."""
+    """The sum over time and batch of the outer products, in one matrix product."""
     return left.reshape(-1, left.shape[-1]).T @ right.reshape(-1, right.shape[-1])

@@ -1,4 +1,4 @@
-"""Dense layers, and the read-out made of them."""
+"""Dense layers, and the perceptron made of them."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 WIDTH = 128
-"""The width of a hidden layer, the paper's."""
+"""The width of a hidden layer, as in the paper."""
 
 
 class Dense(eqx.Module):
@@ -29,16 +29,14 @@ class Dense(eqx.Module):
 
 
 class Perceptron(eqx.Module):
-    """Hidden layers of ReLU units, then a linear layer; no hidden layer is a linear map."""
+    """Hidden layers of ReLU units, then a linear layer; without hidden layers, a linear map."""
 
     layers: tuple[Dense, ...]
 
     def __init__(self, inputs: int, hidden_layers: int, outputs: int, key: PRNGKeyArray) -> None:
         sizes = [inputs, *[WIDTH] * hidden_layers, outputs]
         keys = jax.random.split(key, len(sizes) - 1)
-        self.layers = tuple(
-            Dense(a, b, key) for a, b, key in zip(sizes[:-1], sizes[1:], keys, strict=True)
-        )
+        self.layers = tuple(map(Dense, sizes[:-1], sizes[1:], keys))
 
     def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
         for layer in self.layers[:-1]:
@@ -47,5 +45,5 @@ class Perceptron(eqx.Module):
 
 
 def fan_in_normal(key: PRNGKeyArray, inputs: int, outputs: int) -> Float[Array, "inputs outputs"]:
-    """Weights from a normal law cut at two deviations, whose variance is 1 / inputs or so."""
+    """Weights from a normal distribution truncated at two deviations, scaled by inputs^-1/2."""
     return jax.random.truncated_normal(key, -2, 2, (inputs, outputs)) * inputs**-0.5

@@ -1,35 +1,38 @@
-"""Recurrent networks: RNN, LSTM, and both with a stack."""
+"""Recurrent networks: RNN, LSTM, and both with a stack.
+
+By default the derivative of a scan adds to every weight's gradient at each step: a small product
+and a pass over the whole matrix. Here the backward scan computes only the gradients of the input
+preactivations, and the weight gradients are one large product at the end.
+"""
 
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint.neural.cells import Cell, LSTMCell, RNNCell
+from switchpoint.neural.cells import Cell, LSTMCell, RecurrentResiduals, RNNCell, StackCell
 from switchpoint.neural.dense import Dense, Perceptron
 from switchpoint.neural.kernels.backend import Backend, copy_with_backend, is_fused
-from switchpoint.neural.kernels.recurrence import can_fuse, fused_recurrence
 from switchpoint.neural.network import Network
-from switchpoint.neural.recurrence import recurrence
-from switchpoint.neural.stack import StackCell
 
 
 class Recurrent(Network[Any]):
-    """One layer of recurrent units, with a stack or without, and a read-out of dense layers."""
+    """One layer of recurrent units, with or without a stack, and a readout of dense layers."""
 
     alphabet_size: int = eqx.field(static=True)
     units: Literal["rnn", "lstm"] = eqx.field(static=True)
     hidden: int = eqx.field(static=True)
     readout: int = eqx.field(static=True)
-    """How many hidden layers the read-out has."""
+    """The number of hidden layers of the readout."""
     stack_depth: int = eqx.field(static=True)
-    """How many places the stack has; 0 is no stack."""
+    """The number of entries of the stack; 0 means no stack."""
     stack_width: int = eqx.field(static=True)
     backend: Backend = eqx.field(static=True)
-    """What computes; see `with_backend`."""
+    """See `with_backend`."""
     input: Dense
     cell: Cell
     output: Perceptron
@@ -55,35 +58,79 @@ class Recurrent(Network[Any]):
         self.stack_width = _checks.whole_number("stack_width", stack_width)
         if (self.stack_depth == 0) != (self.stack_width == 0):
             raise ValueError(
-                "stack_depth and stack_width must both be 0 or both be above, "
+                "stack_depth and stack_width must be both 0 or both positive, "
                 f"got {stack_depth} and {stack_width}"
             )
         inner = (RNNCell if units == "rnn" else LSTMCell)(self.hidden, key_cell)
         self.cell = inner
         if self.stack_depth:
             self.cell = StackCell(inner, self.stack_depth, self.stack_width, key_stack)
-        drive = Dense(alphabet + 1, self.cell.drive_width, key_input)
-        self.input = jax.tree.map(lambda leaf: leaf * self.cell.drive_scale, drive)
+        unscaled = Dense(alphabet + 1, self.cell.input_width, key_input)
+        self.input = jax.tree.map(lambda leaf: leaf * self.cell.input_scale, unscaled)
         self.output = Perceptron(self.hidden, self.readout, alphabet, key_output)
 
     def with_backend(self, backend: str) -> "Recurrent":
         return copy_with_backend(self, backend)
 
-    def memory(self, batch: int, room: int) -> Any:
-        del room
+    def memory(self, batch: int, capacity: int) -> Any:
+        del capacity
         return self.cell.start(batch)
 
     def read(
         self, memory: Any, tokens: Int[Array, "batch time"]
     ) -> tuple[Any, Float[Array, "batch time alphabet"]]:
         batch, time = tokens.shape
-        if is_fused(self.backend) and can_fuse(self.cell, self.alphabet + 1, time):
-            table = self.input.weight + self.input.bias
-            memory, logits = fused_recurrence(self.cell, self.output, memory, table, tokens.T)
-        else:
-            # One-hot products, since their derivative is a product too, not a scatter; and all of
-            # time and batch in one axis, since XLA's products on a CPU are quicker so.
-            drive = self.input(jax.nn.one_hot(tokens.T.reshape(-1), self.alphabet + 1))
-            memory, outputs = recurrence(self.cell, memory, drive.reshape(time, batch, -1))
-            logits = self.output(outputs.reshape(-1, self.hidden)).reshape(time, batch, -1)
+        if is_fused(self.backend):
+            # Imported here: Pallas is slow to import, and only GPUs need it.
+            from switchpoint.neural.kernels.recurrence import can_fuse, fused_recurrence
+
+            if can_fuse(self.cell, self.alphabet + 1, time):
+                table = self.input.weight + self.input.bias
+                memory, logits = fused_recurrence(self.cell, self.output, memory, table, tokens.T)
+                return memory, jnp.swapaxes(logits, 0, 1)
+        # One-hot products, because their derivative is a product rather than a scatter. Time and
+        # batch share one axis, which makes XLA's products on a CPU faster.
+        inputs = self.input(jax.nn.one_hot(tokens.T.reshape(-1), self.alphabet + 1))
+        memory, outputs = recurrence(self.cell, memory, inputs.reshape(time, batch, -1))
+        logits = self.output(outputs.reshape(-1, self.hidden)).reshape(time, batch, -1)
         return memory, jnp.swapaxes(logits, 0, 1)
+
+
+@jax.custom_vjp
+def recurrence(
+    cell: Cell, carry: Any, inputs: Float[Array, "time batch inputs"]
+) -> tuple[Any, Float[Array, "time batch hidden"]]:
+    """The carry after the last step, and the output after each, from input preactivations."""
+    carry, (outputs, _) = _scan(cell, carry, inputs)
+    return carry, outputs
+
+
+def _scan(cell: Cell, carry: Any, inputs: Float[Array, "time batch inputs"]) -> Any:
+    """The last carry, and for each step the output after it and the top of the stack before it."""
+
+    def step(carry: Any, now: tuple[Float[Array, "batch _"], ...]) -> Any:
+        after = cell.step(carry, now)
+        return after, (cell.output(after), cell.stack_top(carry))
+
+    # Kernel launches dominate on a GPU, and unrolled steps share some of them.
+    unroll = 1 if jax.default_backend() == "cpu" else 8
+    return lax.scan(step, carry, cell.split(inputs), unroll=unroll)
+
+
+def _forward(cell: Cell, carry: Any, inputs: Float[Array, "time batch inputs"]) -> Any:
+    def run(carry: Any, inputs: Float[Array, "time batch inputs"]) -> Any:
+        last, (outputs, tops) = _scan(cell, carry, inputs)
+        return (last, outputs), tops
+
+    result, pull_back, tops = jax.vjp(run, carry, inputs, has_aux=True)
+    return result, (cell, cell.output(carry), result[1], tops, pull_back)
+
+
+def _backward(residuals: Any, cotangent: Any) -> Any:
+    cell, first, after, tops, pull_back = residuals
+    d_carry, d_input = pull_back(cotangent)
+    before = jnp.concatenate([first[None], after[:-1]])
+    return cell.gradient(RecurrentResiduals(before, after, tops, d_input)), d_carry, d_input
+
+
+recurrence.defvjp(_forward, _backward)

@@ -1,4 +1,4 @@
-"""Networks in files: safetensors, with a card that says what they are and how they came about."""
+"""Network files: safetensors, with a card that records what the networks are and their training."""
 
 import contextlib
 import math
@@ -13,33 +13,34 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from switchpoint._formats import FORMAT
 from switchpoint._tensors import DamagedError, read_header, read_tensors, write_tensors
-from switchpoint.neural.cards import check_card, check_weights
-from switchpoint.neural.names import CUSTOM, network_from_name
+from switchpoint.neural.cards import STEPS, upgrade_card
 from switchpoint.neural.network import Network
+from switchpoint.neural.registry import CUSTOM, network_from_name
 
 MODEL_FILE = "model.safetensors"
-"""The file in a run's directory that has its networks."""
+"""The name of the network file in a run directory."""
 
 _KIND = "network"
-_FAULT = "is no network of switchpoint"
+_FAULT = "is not a switchpoint network"
 
 Like = Network | Callable[[PRNGKeyArray], Network] | None
-"""A network, or the function of a key that makes one, whose class and shapes are taken."""
+"""A network, or a function of a key that makes one, to take the class and the shapes from."""
 
 
 def save_networks(
     path: str | PathLike[str], networks: Sequence[Network], card: Mapping[str, Any]
 ) -> None:
-    """Write networks of one architecture to `path`, whole or not at all.
+    """Write networks of one architecture to `path`, atomically.
 
-    The card says at least `model`, `alphabet`, `length` and `options`, from which the
-    architecture is made again, and `members`: one mapping for each network. The model `custom`
-    has a `network`, the name of its class, in place of options.
+    The card has at least `model`, `alphabet`, `length` and `options`, which define the
+    architecture, and `members`: one mapping for each network. In place of options, the model
+    `custom` has `network`, the name of its class.
     """
     leaves = [named_leaves(network) for network in networks]
     arrays = {name: np.stack([np.asarray(each[name]) for each in leaves]) for name in leaves[0]}
-    write_tensors(Path(path), {**card, "kind": _KIND}, arrays, "path")
+    write_tensors(Path(path), {**card, "kind": _KIND, FORMAT: len(STEPS)}, arrays, "path")
 
 
 def load(
@@ -48,11 +49,11 @@ def load(
     prior: str | None = None,
     like: Like = None,
 ) -> Network:
-    """A network from a file or from the directory of a run.
+    """A network from a file or a run directory.
 
-    Where there are several members: the one with the index `member`, or the best of all, or the
-    best of those that were trained on `prior` (see `best_member`). A custom network needs `like`,
-    the function of a key that makes one, or any network of its class and shapes.
+    If there are several members: the one with index `member`, or the best of those trained on
+    `prior`, or the best of all (see `best_member`). A custom network needs `like`: a function of
+    a key that makes one, or any network of its class and shapes.
     """
     card, networks = load_with_card(path, like)
     if member is None:
@@ -65,51 +66,50 @@ def load(
 
 
 def load_members(path: str | PathLike[str], like: Like = None) -> list[Network]:
-    """All networks of a file or of the directory of a run; see `load` for `like`."""
+    """All networks of a file or a run directory; see `load` for `like`."""
     return load_with_card(path, like)[1]
 
 
 def load_with_card(
     path: str | PathLike[str], like: Like = None
 ) -> tuple[dict[str, Any], list[Network]]:
-    """The card and all networks of a file or of the directory of a run, proved whole."""
+    """The card and all networks of a file or a run directory, verified by the checksum."""
     file = _file(path)
     with _named(file):
-        card, arrays = read_tensors(file, _KIND)
-        check_card(card, len(arrays))
-        if "options" in card:  # not a class of the user's
-            check_weights(arrays)
+        card, arrays = upgrade_card(*read_tensors(file, _KIND), file)
+        for name, array in arrays.items():
+            if "options" in card and not jnp.issubdtype(array.dtype, jnp.floating):
+                raise DamagedError(f"its tensor {name} must have floats, got {array.dtype}")
     if like is None and card["model"] == CUSTOM:
         raise ValueError(
             f"{file} holds a custom network, {card.get('network')}, whose class switchpoint does "
             f"not know: load it in Python with switchpoint.load({str(path)!r}, like=make_network), "
-            "where make_network is the function of a key that makes such a network"
+            "where make_network is a function of a key that makes such a network"
         )
     with _named(file, _FAULT if like is None else "does not fit like"):
-        shapes = _shapes_in(card) if like is None else network_shapes(like)
+        shapes = _shapes_of(card) if like is None else network_shapes(like)
         return card, _networks(len(card["members"]), arrays, shapes)
 
 
 def read_card(path: str | PathLike[str]) -> dict[str, Any]:
-    """What a file of networks says about itself: architecture, sources, members, versions.
+    """The card of a network file: architecture, sources, members, versions.
 
-    Only the header is read, however large the networks are. The file's checksum covers the card
-    and the arrays together, so that a card read in this way is not proved whole: where that
-    matters, take `load_with_card`.
+    Only the header is read, however large the networks are. The checksum covers card and weights
+    together, so it is not verified here; use `load_with_card` where that matters.
     """
     return _header(path)[0]
 
 
 def count_parameters(path: str | PathLike[str]) -> int:
-    """How many weights each network of a file has, from the header alone."""
+    """The number of weights of each network in a file, from the header alone."""
     return sum(math.prod(shape[1:]) for shape in _header(path)[1].values())
 
 
 def best_member(card: Mapping[str, Any], prior: str | None = None) -> int:
-    """The index of the member whose excess over the optimum was lowest when training ended.
+    """The index of the member with the lowest excess regret at the end of training.
 
-    Of those that were trained on `prior`, or of all: then the lowest may owe that to an easy
-    prior. Members that were frozen or not measured come last.
+    Of those trained on `prior`, or of all, in which case an easy prior has an advantage. Members
+    that diverged or were not evaluated come last.
     """
     members = card["members"]
     wanted = [i for i, each in enumerate(members) if prior in (None, each.get("prior"))]
@@ -118,16 +118,15 @@ def best_member(card: Mapping[str, Any], prior: str | None = None) -> int:
         raise ValueError(f"prior must be one of {known}, got {prior!r}")
 
     def rank(index: int) -> tuple[bool, float]:
-        each = members[index]
-        excess = each.get("excess")
-        unfit = excess is None or each.get("frozen", False)
+        excess = members[index].get("excess")
+        unfit = excess is None or members[index].get("diverged", False)
         return unfit, 0.0 if excess is None else excess
 
     return min(wanted, key=rank)
 
 
 def _file(path: str | PathLike[str]) -> Path:
-    """The file of the networks at a path."""
+    """The network file at a path."""
     file = Path(path)
     if file.is_dir():
         file = file / MODEL_FILE
@@ -139,17 +138,15 @@ def _file(path: str | PathLike[str]) -> Path:
 
 
 def _header(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """The card and the shapes of the arrays."""
+    """The card and the shapes of the tensors."""
     file = _file(path)
     with _named(file):
-        card, shapes = read_header(file, _KIND)
-        check_card(card, len(shapes))
-    return card, shapes
+        return upgrade_card(*read_header(file, _KIND), file)
 
 
 @contextlib.contextmanager
 def _named(file: Path, fault: str = _FAULT) -> Iterator[None]:
-    """Say of which file something is wrong."""
+    """Name the file in the message of a `DamagedError`."""
     try:
         yield
     except DamagedError as error:
@@ -174,7 +171,7 @@ def class_name(network: Network) -> str:
     return f"{type(network).__module__}.{type(network).__qualname__}"
 
 
-def _shapes_in(card: Mapping[str, Any]) -> Network:
+def _shapes_of(card: Mapping[str, Any]) -> Network:
     """The shapes of the network that a card describes."""
     try:
         model, alphabet, length = card["model"], card["alphabet"], card["length"]
@@ -183,7 +180,7 @@ def _shapes_in(card: Mapping[str, Any]) -> Network:
             lambda key: network_from_name(model, alphabet, length, key, **options)
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise DamagedError(f"its card describes no network we know ({error})") from error
+        raise DamagedError(f"its card describes no known network ({error})") from error
 
 
 def _networks(count: int, arrays: Mapping[str, np.ndarray], shapes: Network) -> list[Network]:
@@ -202,7 +199,7 @@ def _networks(count: int, arrays: Mapping[str, np.ndarray], shapes: Network) -> 
     return [
         jax.tree.unflatten(
             structure,
-            # Weights may be kept in fewer bits than they are computed with.
+            # Weights may be stored in fewer bits than they are computed with.
             [jnp.asarray(arrays[name][index], leaf.dtype) for name, leaf in expected.items()],
         )
         for index in range(count)

@@ -1,5 +1,8 @@
 """The Transformer: it attends to every token so far, or to the last few."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,31 +10,32 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint.neural.blocks import HEADS, WIDTH, Block, LayerNorm, Sight, check_width
+from switchpoint.neural.attention import alibi_slopes, sinusoids
+from switchpoint.neural.blocks import HEADS, WIDTH, AttentionContext, Block, LayerNorm, check_sizes
 from switchpoint.neural.dense import Dense
 from switchpoint.neural.kernels.backend import Backend, copy_with_backend, is_fused
-from switchpoint.neural.kernels.layers import fused_layers
 from switchpoint.neural.network import Network
-from switchpoint.neural.positions import POSITIONS, alibi_slopes, sinusoids
 
 
 class TransformerMemory(eqx.Module):
-    """The keys and values of the last tokens, newest last; places that wait are in front."""
+    """A cache of the keys and values of the last tokens, newest last, empty slots first."""
 
-    keys: Float[Array, "layers batch room heads size"]
-    """As the layers make them, positions not yet joined to them."""
-    values: Float[Array, "layers batch room heads size"]
+    keys: Float[Array, "layers batch capacity heads size"]
+    """Without position terms, which depend on the query."""
+    values: Float[Array, "layers batch capacity heads size"]
     count: Int[Array, ""]
-    """How many tokens were read, remembered or not."""
+    """The number of tokens read, whether still in the cache or not."""
 
 
 class Transformer(Network[TransformerMemory]):
     """Layers of attention over the tokens so far, with layer norm before each block.
 
-    `positions` is one of `sincos` (added to the tokens), `alibi` (a penalty for distance) and
-    `relative` (Transformer-XL's). With a `context`, a token attends to itself and to the
-    `context` - 1 tokens before it, in every layer. `heads` share the `width` of a token.
+    `positions` is one of `sincos` (added to the tokens), `alibi` (a penalty on distance) and
+    `relative` (as in Transformer-XL). With a `context`, a token attends to itself and to the
+    `context` - 1 tokens before it, in every layer. `heads` must divide `width`.
     """
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"embedding": 0}  # a lookup table
 
     alphabet_size: int = eqx.field(static=True)
     layers: int = eqx.field(static=True)
@@ -40,11 +44,11 @@ class Transformer(Network[TransformerMemory]):
     positions: str = eqx.field(static=True)
     context: int | None = eqx.field(static=True)
     backend: Backend = eqx.field(static=True)
-    """What computes; see `with_backend`."""
+    """See `with_backend`."""
     embedding: Float[Array, "tokens width"]
     blocks: Block
-    """All layers in one: each array has them along its first axis."""
-    before_output: LayerNorm
+    """All layers in one: each array stacks them along its first axis."""
+    final_norm: LayerNorm
     output: Dense
 
     def __init__(
@@ -58,13 +62,11 @@ class Transformer(Network[TransformerMemory]):
         width: int = WIDTH,
         heads: int = HEADS,
     ) -> None:
-        if positions not in POSITIONS:
-            raise ValueError(f"positions must be one of {', '.join(POSITIONS)}, got {positions!r}")
         self.alphabet_size = _checks.positive_int("alphabet", alphabet)
         self.layers = _checks.positive_int("layers", layers)
         self.width = _checks.positive_int("width", width)
         self.heads = _checks.positive_int("heads", heads)
-        check_width(self.width, self.heads, positions)
+        check_sizes(self.width, self.heads, positions)
         self.positions = positions
         self.backend = "auto"
         self.context = None if context is None else _checks.positive_int("context", context)
@@ -75,7 +77,7 @@ class Transformer(Network[TransformerMemory]):
         self.blocks = jax.vmap(
             lambda key: Block(self.layers, self.width, self.heads, positions, key)
         )(jax.random.split(keys[1], self.layers))
-        self.before_output = LayerNorm(self.width)
+        self.final_norm = LayerNorm(self.width)
         self.output = Dense(self.width, self.alphabet, keys[2])
 
     def with_backend(self, backend: str) -> "Transformer":
@@ -85,61 +87,64 @@ class Transformer(Network[TransformerMemory]):
     def memory_limit(self) -> int | None:
         return None if self.context is None else self.context - 1
 
-    def memory(self, batch: int, room: int) -> TransformerMemory:
-        """An empty memory of the last `room` tokens: older ones are forgotten.
+    def memory(self, batch: int, capacity: int) -> TransformerMemory:
+        """An empty cache of the last `capacity` tokens; older ones are dropped.
 
-        With a `context` there is never room for more than it lets a token see. Room 0 serves
-        sequences that are read at once.
+        With a `context`, no more than its tokens are kept. Capacity 0 suffices for sequences read
+        in one call.
         """
         size = self.width // self.heads
-        shape = (self.layers, batch, self._useful(room), self.heads, size)
+        shape = (self.layers, batch, self._useful(capacity), self.heads, size)
         empty = jnp.zeros(shape, self.embedding.dtype)
         return TransformerMemory(empty, empty, jnp.zeros((), jnp.int32))
 
     def read(
         self, memory: TransformerMemory, tokens: Int[Array, "batch time"]
     ) -> tuple[TransformerMemory, Float[Array, "batch time alphabet"]]:
-        time, room = tokens.shape[1], memory.keys.shape[2]
-        # A product, since its derivative is a product too, not a scatter.
+        time, capacity = tokens.shape[1], memory.keys.shape[2]
+        # A product, because its derivative is a product too rather than a scatter.
         hot = jax.nn.one_hot(tokens, self.alphabet + 1)
         x = jnp.dot(hot, self.embedding, precision=lax.Precision.HIGHEST)
-        times = jnp.arange(-room, time, dtype=jnp.int32)  # counted from the first of the tokens
+        times = jnp.arange(-capacity, time, dtype=jnp.int32)  # relative to the first token
         if self.positions == "sincos":
-            x = x + sinusoids(memory.count + times[room:], self.width)
-        has_kernels = room == 0 and (self.width, self.heads) == (WIDTH, HEADS)
+            x = x + sinusoids(memory.count + times[capacity:], self.width)
+        has_kernels = capacity == 0 and (self.width, self.heads) == (WIDTH, HEADS)
         if has_kernels and is_fused(self.backend):
+            # Imported here: Pallas is slow to import, and only GPUs need it.
+            from switchpoint.neural.kernels.layers import fused_layers
+
             x = fused_layers(self.blocks, x, self.positions, self.context)
-            memory = TransformerMemory(memory.keys, memory.values, memory.count + time)
-            return memory, self.output(self.before_output(x))
-        sight = Sight(
-            first=room - memory.count,
-            context=self.context,
-            slopes=alibi_slopes(self.heads) if self.positions == "alibi" else None,
-            waves=sinusoids(times, self.width),
-        )
-        x, (keys, values) = lax.scan(
-            lambda x, layer: layer[0](x, *layer[1:], sight),
-            x,
-            (self.blocks, memory.keys, memory.values),
-        )
-        logits = self.output(self.before_output(x))
-        return TransformerMemory(keys, values, memory.count + time), logits
+            cache = (memory.keys, memory.values)
+        else:
+            context = AttentionContext(
+                first=capacity - memory.count,
+                context=self.context,
+                slopes=alibi_slopes(self.heads) if self.positions == "alibi" else None,
+                waves=sinusoids(times, self.width),
+            )
+            x, cache = lax.scan(
+                lambda x, layer: layer[0](x, *layer[1:], context),
+                x,
+                (self.blocks, memory.keys, memory.values),
+            )
+        logits = self.output(self.final_norm(x))
+        return TransformerMemory(*cache, memory.count + time), logits
 
-    def with_room(self, memory: TransformerMemory) -> TransformerMemory:
-        """The same memory, with twice the room when it has just become full.
+    def grow(self, memory: TransformerMemory) -> TransformerMemory:
+        """The same memory, with twice the capacity if it has just become full.
 
-        Not inside `jit`, where shapes are fixed; nor where tokens were forgotten already, whose
-        places would seem to be filled.
+        Unchanged inside `jit`, where shapes are fixed, and once tokens have been dropped, since
+        new empty slots would be taken for them.
         """
-        room = memory.keys.shape[2]
-        if isinstance(memory.count, jax.core.Tracer) or memory.count != room:
+        capacity = memory.keys.shape[2]
+        if isinstance(memory.count, jax.core.Tracer) or memory.count != capacity:
             return memory
-        more = self._useful(max(1, 2 * room)) - room
+        more = self._useful(max(1, 2 * capacity)) - capacity
         keys, values = (
-            jnp.pad(kept, ((0, 0), (0, 0), (more, 0), (0, 0), (0, 0)))
-            for kept in (memory.keys, memory.values)
+            jnp.pad(cached, ((0, 0), (0, 0), (more, 0), (0, 0), (0, 0)))
+            for cached in (memory.keys, memory.values)
         )
         return TransformerMemory(keys, values, memory.count)
 
-    def _useful(self, room: int) -> int:
-        return room if self.context is None else min(room, self.context - 1)
+    def _useful(self, capacity: int) -> int:
+        return capacity if self.context is None else min(capacity, self.context - 1)

@@ -1,13 +1,13 @@
-"""How long segments last: the law of the length given the start."""
+"""Switching-point priors: the distribution of a segment's length given its start."""
 
 from switchpoint.priors import statistics
 from switchpoint.priors.base import Prior
-from switchpoint.priors.lin import LIN
-from switchpoint.priors.names import PARAMETER_OWNERS, PRIOR_NAMES, prior_from_name
 from switchpoint.priors.ptw import PTW
-from switchpoint.priors.renewal import Geometric, RandomUniform, RegularPeriodic, Renewal
+from switchpoint.priors.registry import ATTRIBUTES, PARAMETER_OWNERS, PRIOR_NAMES, prior_from_name
+from switchpoint.priors.renewal import LIN, Geometric, RandomUniform, RegularPeriodic, Renewal
 
 __all__ = [
+    "ATTRIBUTES",
     "LIN",
     "PARAMETER_OWNERS",
     "PRIOR_NAMES",

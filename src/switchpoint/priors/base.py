@@ -1,4 +1,4 @@
-"""The contract of a switching-point prior: one law, P(length | start)."""
+"""The interface of a switching-point prior: the distribution P(length | start)."""
 
 import functools
 from abc import abstractmethod
@@ -17,11 +17,11 @@ from switchpoint._random import constants_of_fast_draws, uniform
 from switchpoint.priors import statistics
 
 Positions: TypeAlias = Int[ArrayLike, "..."]
-"""Whole numbers in any shape: starts, runs and lengths broadcast against each other."""
+"""Integers of any shape: starts, runs and lengths broadcast against each other."""
 
 
 class Prior(eqx.Module):
-    """How long a segment lasts, given the position (from 0) where it starts.
+    """The distribution of a segment's length, given the position (from 0) where it starts.
 
     A prior of your own is a subclass with one method, `hazard_after`, and any parameters:
 
@@ -32,9 +32,9 @@ class Prior(eqx.Module):
                 return jnp.full(jnp.shape(run), self.rate)
 
     Sampler, exact predictor, posterior and statistics follow from it. Parameters are traced, so
-    that another value does not compile anew; what decides about shapes or branches must be a
-    static field (`equinox.field(static=True)`). `survival_after`, `log_survival` and
-    `max_length` may be given too, where a closed form saves work or digits.
+    another value does not recompile; those that determine shapes or branches must be static
+    fields (`equinox.field(static=True)`). `survival_after`, `log_survival` and `max_length` may be
+    overridden where a closed form saves work or digits.
     """
 
     @abstractmethod
@@ -44,19 +44,18 @@ class Prior(eqx.Module):
     def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         """P(L > run | start, L >= run) = 1 - hazard, for run >= 1.
 
-        Where a hazard can come close to 1, the law should give this by itself: the difference
-        has no digits left.
+        Override this if the hazard can come close to 1, where the difference loses its digits.
         """
         return 1 - self.hazard_after(start, run)
 
     @property
     def max_length(self) -> int | None:
-        """The longest segment that has positive probability; None where there is none."""
+        """The longest segment with positive probability; None if unbounded."""
         return None
 
     @property
     def max_sequence(self) -> int | None:
-        """The longest sequence the law is defined for; None where it has no end."""
+        """The longest sequence that the prior is defined for; None if unbounded."""
         return None
 
     def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
@@ -67,8 +66,8 @@ class Prior(eqx.Module):
             survival = self.survival_after(start, jnp.broadcast_to(i, run.shape))
             return total + jnp.where(i <= run, jnp.log(survival), 0)
 
-        longest = jnp.max(run, initial=0)
-        return lax.fori_loop(jnp.ones((), run.dtype), longest + 1, add, jnp.zeros(run.shape))
+        end = jnp.max(run, initial=0) + 1
+        return lax.fori_loop(jnp.ones((), run.dtype), end, add, jnp.zeros(run.shape))
 
     def log_pmf(self, start: Positions, length: Positions) -> Float[Array, "..."]:
         """ln P(L = length | start), for length >= 1, elementwise on broadcast arrays."""
@@ -85,7 +84,7 @@ class Prior(eqx.Module):
         return _sample_switches(general, constants, key, batch, length)
 
     def sample_starts(self, key: PRNGKeyArray, batch: int, length: int) -> Int[Array, "batch time"]:
-        """Partitions drawn from the prior: where the segment of each symbol starts."""
+        """Partitions drawn from the prior: the start of the segment of each symbol."""
         self.check_length(length)
 
         def step(
@@ -94,7 +93,7 @@ class Prior(eqx.Module):
             time, coin = now
             run = time - start
             survival = self.survival_after(start, run)
-            # Coins are finest near 0, so that is where the rarer outcome belongs.
+            # Uniform numbers are finest near 0, so that is where the rarer outcome belongs.
             ends = jnp.where(
                 survival < 2**-16, coin >= survival, coin < self.hazard_after(start, run)
             )
@@ -104,7 +103,7 @@ class Prior(eqx.Module):
         times = jnp.arange(1, length, dtype=jnp.int32)
         coins = uniform(key, (length - 1, batch))
         first = jnp.zeros(batch, jnp.int32)
-        # A GPU spends its time on launches, and many steps in one launch cost as much as one.
+        # Launches dominate on a GPU, where many steps in one launch cost as much as one.
         unroll = 1 if jax.default_backend() == "cpu" else 32
         _, later = lax.scan(step, first, (times, coins), unroll=unroll)
         return jnp.concatenate([first[None], later]).T
@@ -114,27 +113,24 @@ class Prior(eqx.Module):
 
         The first segment's start is not a switching point.
         """
-        self.check_length(length)
-        return statistics.switch_probability(self._pmf_table(length)[0])
+        return statistics.switch_probability(statistics.next_start_table(self, length)[0])
 
-    def switch_count_law(self, length: int) -> Float[np.ndarray, " count"]:
+    def switch_count_pmf(self, length: int) -> Float[np.ndarray, " count"]:
         """P(k switching points in a sequence of `length`) for k = 0..length-1, in float64."""
-        self.check_length(length)
-        return statistics.switch_count_law(*self._pmf_table(length))
+        return statistics.switch_count_pmf(*statistics.next_start_table(self, length))
 
     def check_length(self, length: int) -> None:
-        """Raise a `ValueError` where the law is not defined for sequences of `length`."""
+        """Raise a `ValueError` if the prior is not defined for sequences of `length`."""
         length = _checks.positive_int("length", length)
         if self.max_sequence is not None and length > self.max_sequence:
             raise ValueError(
                 f"length must be at most {self.max_sequence} for {self!r}, got {length}"
             )
 
-    def check_law(self) -> None:
-        """Raise a `ValueError` where `hazard_after` gives what is no probability.
+    def check_hazards(self) -> None:
+        """Raise a `ValueError` if `hazard_after` returns anything but probabilities.
 
-        Looks at many starts and runs, where the parameters are known; no part of the package's
-        own priors, which need no such check.
+        Evaluates many starts and runs, unless the parameters are traced. For users' own priors.
         """
         runs = np.unique(np.concatenate([np.arange(1, 257), 2 ** np.arange(9, 21)]))
         run, start = (each.astype(np.int32) for each in np.meshgrid(runs, [0, 1, 2, 7, 64, 1000]))
@@ -155,11 +151,6 @@ class Prior(eqx.Module):
                 f"for start {start[at]} and run {run[at]}"
             )
 
-    def _pmf_table(self, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """P(next start is e | start s) as a (start, e) table, and P(no further start | s)."""
-        with jax.enable_x64(True):
-            return statistics.next_start_table(self, length)
-
 
 @functools.partial(jax.jit, static_argnames=("constants", "batch", "length"))
 def _sample_switches(
@@ -168,8 +159,8 @@ def _sample_switches(
     return switches_at(eqx.combine(general, constants).sample_starts(key, batch, length))
 
 
-def described(module: eqx.Module, arguments: dict[str, Any], **options: Any) -> wl.AbstractDoc:
-    """A module as the call that makes it, such as `Geometric(hazard=0.01)`."""
+def describe(module: eqx.Module, arguments: dict[str, Any], **options: Any) -> wl.AbstractDoc:
+    """A module printed as a constructor call, such as `Geometric(hazard=0.01)`."""
     return wl.bracketed(
         begin=wl.TextDoc(f"{type(module).__name__}("),
         docs=wl.named_objs(arguments.items(), **options),
@@ -180,5 +171,5 @@ def described(module: eqx.Module, arguments: dict[str, Any], **options: Any) -> 
 
 
 def switches_at(starts: Int[Array, "batch time"]) -> Bool[Array, "batch time"]:
-    """True where a new segment starts, False at 0, from where each symbol's segment starts."""
+    """True where a new segment starts, False at 0, from the start of each symbol's segment."""
     return (starts == jnp.arange(starts.shape[-1])) & (starts > 0)

@@ -1,7 +1,7 @@
-"""Probabilities as log-odds: accurate near 0 and near 1 alike, also in single precision.
+"""Probabilities as log-odds, accurate near both 0 and 1 even in single precision.
 
-A hazard of 1 - 1e-9 is 1 in float32, and its complement, which decides how long segments last,
-would be lost. Its log-odds of 20.7 keep both.
+In float32 a hazard of 1 - 1e-9 rounds to 1, which loses its complement, the survival probability.
+Its log-odds of 20.7 keep both.
 """
 
 import math
@@ -14,11 +14,11 @@ from jaxtyping import Array, ArrayLike, Float
 from switchpoint import _checks
 
 Parameter: TypeAlias = float | Float[Array, "..."]
-"""A parameter that is a leaf of its module: a Python float where it is known."""
+"""A parameter that is a leaf of its module: a Python float unless traced."""
 
 
 def log_odds_of(name: str, value: ArrayLike, *, below_one: bool = False) -> Parameter:
-    """ln p / (1 - p) of a probability, which is checked where its value is known."""
+    """ln p / (1 - p) of a probability, checked unless traced."""
     if isinstance(value, jax.core.Tracer):
         return jnp.log(value) - jnp.log1p(-value)
     known = _checks.probability(name, value, below_one=below_one)
@@ -26,7 +26,7 @@ def log_odds_of(name: str, value: ArrayLike, *, below_one: bool = False) -> Para
 
 
 def probability_of(log_odds: Parameter) -> Parameter:
-    """The probability with these log-odds: the very number they were made from, if known."""
+    """The probability with these log-odds: the exact number they were made from, unless traced."""
     if not isinstance(log_odds, float):
         return jax.nn.sigmoid(log_odds)
     exact = 1 / (1 + math.exp(-log_odds)) if log_odds > -700 else math.exp(log_odds)
@@ -38,9 +38,9 @@ def probability_of(log_odds: Parameter) -> Parameter:
 
 
 def log_one_minus_exp(exponent: Float[Array, "..."]) -> Float[Array, "..."]:
-    """ln(1 - e^x) for x <= 0, accurate near 0 and far from it."""
+    """ln(1 - e^x) for x <= 0, accurate near 0 and away from it."""
     near = exponent > -math.log(2)
-    # The branch that is not taken must have no infinite derivative.
+    # The branch not taken must not have an infinite derivative.
     small = jnp.where(near, exponent, -1.0)
     large = jnp.where(near, -1.0, exponent)
     return jnp.where(near, jnp.log(-jnp.expm1(small)), jnp.log1p(-jnp.exp(large)))

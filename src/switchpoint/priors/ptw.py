@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._random import uniform
-from switchpoint.priors.base import Positions, Prior, described
+from switchpoint.priors.base import Positions, Prior, describe
 from switchpoint.priors.log_odds import (
     Parameter,
     log_odds_of,
@@ -27,10 +27,10 @@ MAX_DEPTH = 62
 class PTW(Prior):
     """Every node of a binary tree of `depth` levels over time splits with probability `split`.
 
-    A node of 2^v symbols that does not split is a segment. A segment's law depends on its
+    A node of 2^v symbols that does not split is a segment. The length of a segment depends on its
     start alone: with v = depth at start 0, else the number of trailing zero bits of the start,
-    L = 2^(v-j) with probability (1-p) p^j for j < v, and L = 1 with probability p^v.
-    Sequences are at most 2^depth long, and need not be a power of two.
+    L = 2^(v-j) with probability (1-p) p^j for j < v, and L = 1 with probability p^v. Sequences
+    have at most 2^depth symbols, not necessarily a power of two.
     """
 
     depth: int = eqx.field(static=True)
@@ -49,7 +49,7 @@ class PTW(Prior):
 
     @property
     def log_split(self) -> Float[Array, ""]:
-        """Its logarithm."""
+        """The logarithm of `split`."""
         return jax.nn.log_sigmoid(jnp.asarray(self.split_log_odds, float))
 
     def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
@@ -80,11 +80,11 @@ class PTW(Prior):
         return jnp.where(jnp.asarray(run) < 1, 0.0, log_one_minus_exp(splits * self.log_split))
 
     def sample_starts(self, key: PRNGKeyArray, batch: int, length: int) -> Int[Array, "batch time"]:
-        """Partitions drawn from the prior, with one vector operation per level of the tree."""
+        """Segment starts drawn from the prior, with one vector operation per level of the tree."""
         self.check_length(length)
         levels = levels_within(self.depth, length)
         key_top, key_tree = jax.random.split(key)
-        # Above the first `levels` levels only the leftmost node matters: it must have split.
+        # Above these levels only the leftmost node matters: it must have split.
         alive = uniform(key_top, (1, batch)) < self.split ** (self.depth - levels)
         coins = self._coins(key_tree, (2**levels, batch))  # row = midpoint of a node
         starts = jnp.zeros((1, batch), jnp.int32)
@@ -98,7 +98,7 @@ class PTW(Prior):
         return starts[:length].T
 
     def _coins(self, key: PRNGKeyArray, shape: tuple[int, int]) -> Bool[Array, "nodes batch"]:
-        """Whether nodes split. A fair coin is one random bit."""
+        """Whether each node splits; a fair coin is one random bit."""
         if not isinstance(self.split_log_odds, float) or self.split != 0.5:
             return uniform(key, shape) < self.split
         nodes, batch = shape
@@ -109,30 +109,22 @@ class PTW(Prior):
     def _at(
         self, start: Positions, run: Positions
     ) -> tuple[Int[Array, "..."], Float[Array, "..."], Bool[Array, "..."]]:
-        """The height of a node of `run` symbols, the splits above it, and whether it is a node."""
-        level = _floor_log2(run)
-        splits = jnp.maximum(self._height(start) - level, 0).astype(float)
-        return level, splits, jnp.asarray(run) == 1 << level
-
-    def _height(self, start: Positions) -> Int[Array, "..."]:
-        """The height of the largest node that starts at `start`."""
-        return jnp.where(jnp.asarray(start) == 0, self.depth, trailing_zeros(start))
+        """The height of a node of `run` symbols, the splits above it, and whether there is one."""
+        run = jnp.asarray(run)
+        level = np.iinfo(run.dtype).bits - 1 - lax.clz(run)  # floor(log2(run))
+        height = jnp.where(jnp.asarray(start) == 0, self.depth, trailing_zeros(start))
+        return level, jnp.maximum(height - level, 0).astype(float), run == 1 << level
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
-        return described(self, {"depth": self.depth, "split": self.split}, **options)
+        return describe(self, {"depth": self.depth, "split": self.split}, **options)
 
 
 def levels_within(depth: int, length: int) -> int:
-    """How many levels of a tree of `depth` have midpoints inside a sequence of `length`."""
+    """The number of levels of a tree of `depth` with midpoints inside a sequence of `length`."""
     return min(depth, (length - 1).bit_length())
 
 
 def trailing_zeros(number: Positions) -> Int[Array, "..."]:
-    """How many zero bits end a positive number."""
+    """The number of trailing zero bits of a positive number."""
     number = jnp.asarray(number)
     return lax.population_count((number & -number) - 1)
-
-
-def _floor_log2(number: Positions) -> Int[Array, "..."]:
-    number = jnp.asarray(number)
-    return np.iinfo(number.dtype).bits - 1 - lax.clz(number)

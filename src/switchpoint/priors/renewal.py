@@ -1,4 +1,4 @@
-"""Priors whose segment lengths are independent draws from one law."""
+"""Priors whose segment lengths are independent draws from one distribution."""
 
 from typing import Any
 
@@ -11,8 +11,29 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
 from switchpoint import _checks
-from switchpoint.priors.base import Positions, Prior, described
+from switchpoint.priors.base import Positions, Prior, describe
 from switchpoint.priors.log_odds import Parameter, log_odds_of, probability_of
+
+_EXACT_BELOW = 16
+
+
+class LIN(Prior):
+    """Willems' (1996) linear-complexity prior: P(end after r symbols | not before) = 1 / (2 r)."""
+
+    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        return _like(start, 0.5 / jnp.asarray(run, float))
+
+    def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        # P(L > r) is binomial(2r, r) / 4^r: exact for small r, a series beyond. A difference of
+        # log-gammas would lose all digits in float32.
+        small = np.arange(_EXACT_BELOW)
+        table = np.concatenate([[0.0], np.cumsum(np.log1p(-0.5 / small[1:]))])
+        exact = jnp.asarray(table)[jnp.clip(run, 0, _EXACT_BELOW - 1)]
+        inverse = 1 / jnp.maximum(run, _EXACT_BELOW).astype(float)
+        square = inverse * inverse
+        tail = inverse * (-1 / 8 + square * (1 / 192 - square * (1 / 640 - square * 17 / 14336)))
+        series = 0.5 * (jnp.log(inverse) - float(np.log(np.pi))) + tail
+        return _like(start, jnp.where(jnp.asarray(run) < _EXACT_BELOW, exact, series))
 
 
 class RegularPeriodic(Prior):
@@ -38,28 +59,30 @@ class RegularPeriodic(Prior):
 
 
 class RandomUniform(Prior):
-    """Segment lengths are uniform on 1..`longest`."""
+    """Segment lengths are uniform on 1..`max_length`."""
 
-    longest: int = eqx.field(static=True)
+    _max_length: int = eqx.field(static=True)
 
-    def __init__(self, longest: int) -> None:
-        self.longest = _checks.positive_int("longest", longest)
-
-    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _like(start, 1 / jnp.maximum(self.longest - jnp.asarray(run, float) + 1, 1))
+    def __init__(self, max_length: int) -> None:
+        self._max_length = _checks.positive_int("max_length", max_length)
 
     @property
     def max_length(self) -> int:
-        return self.longest
+        return self._max_length
+
+    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        return _like(start, 1 / jnp.maximum(self.max_length - jnp.asarray(run, float) + 1, 1))
 
     def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _like(
-            start, jnp.log(jnp.maximum(self.longest - jnp.asarray(run, float), 0) / self.longest)
-        )
+        left = jnp.maximum(self.max_length - jnp.asarray(run, float), 0)
+        return _like(start, jnp.log(left / self.max_length))
+
+    def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
+        return describe(self, {"max_length": self.max_length}, **options)
 
 
 class Geometric(Prior):
-    """After every symbol the segment ends with probability `hazard`: lengths are geometric."""
+    """A segment ends after every symbol with probability `hazard`."""
 
     hazard_log_odds: Parameter
 
@@ -83,7 +106,7 @@ class Geometric(Prior):
         return _like(start, jnp.where(run < 1, 0.0, jnp.maximum(run, 1).astype(float) * stays))
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
-        return described(self, {"hazard": self.hazard}, **options)
+        return describe(self, {"hazard": self.hazard}, **options)
 
 
 class Renewal(Prior):
@@ -100,41 +123,41 @@ class Renewal(Prior):
 
     def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         tail = self._tail()
-        return _looked_up(jnp.append(_ratio(self.pmf, tail[:-1], 1.0), 1.0), start, run)
+        return _lookup(jnp.append(_ratio(self.pmf, tail[:-1], 1.0), 1.0), start, run)
 
     def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         tail = self._tail()
-        return _looked_up(jnp.append(_ratio(tail[1:], tail[:-1], 0.0), 0.0), start, run)
+        return _lookup(jnp.append(_ratio(tail[1:], tail[:-1], 0.0), 0.0), start, run)
 
     @property
     def max_length(self) -> int:
         return len(self.pmf)
 
     def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _looked_up(jnp.log(self._tail()), start, jnp.asarray(run) + 1)
+        return _lookup(jnp.log(self._tail()), start, jnp.asarray(run) + 1)
 
     def log_pmf(self, start: Positions, length: Positions) -> Float[Array, "..."]:
-        return _looked_up(jnp.log(jnp.append(self.pmf, 0.0)), start, length)
+        return _lookup(jnp.log(jnp.append(self.pmf, 0.0)), start, length)
 
     def _tail(self) -> Float[Array, " lengths"]:
-        """P(L >= r), r = 1..max_length + 1: summed from the end, so that small ones have digits."""
+        """P(L >= r), r = 1..max_length + 1, summed from the end to keep small digits."""
         return jnp.append(lax.cumsum(jnp.asarray(self.pmf, float), reverse=True), 0.0)
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
         known = not isinstance(self.pmf, jax.core.Tracer)
         pmf = tuple(np.asarray(self.pmf).tolist()) if known else self.pmf
-        return described(self, {"pmf": pmf}, **options)
+        return describe(self, {"pmf": pmf}, **options)
 
 
 def _ratio(part: ArrayLike, whole: Float[Array, " lengths"], otherwise: float) -> Array:
-    """A conditional probability; of what single precision takes for impossible, `otherwise`."""
+    """A conditional probability, or `otherwise` where the condition underflows to 0."""
     return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), otherwise)
 
 
-def _looked_up(
+def _lookup(
     table: Float[Array, " lengths"], start: Positions, run: Positions
 ) -> Float[Array, "..."]:
-    """The entry of each run, from 1; the last is for all that are longer."""
+    """The entry of each run, from 1; the last entry is for all longer runs."""
     return _like(start, table[jnp.clip(jnp.asarray(run) - 1, 0, len(table) - 1)])
 
 
@@ -142,6 +165,6 @@ def _constant(start: Positions, run: Positions, value: Array) -> Float[Array, ".
     return jnp.broadcast_to(value, jnp.broadcast_shapes(jnp.shape(start), jnp.shape(run)))
 
 
-def _like(start: Positions, law: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The law of a run, which does not depend on the start, in the shape of both."""
-    return jnp.broadcast_to(law, jnp.broadcast_shapes(jnp.shape(start), law.shape))
+def _like(start: Positions, of_run: Float[Array, "..."]) -> Float[Array, "..."]:
+    """A function of the run alone, broadcast against the start."""
+    return jnp.broadcast_to(of_run, jnp.broadcast_shapes(jnp.shape(start), of_run.shape))

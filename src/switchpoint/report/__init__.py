@@ -1,5 +1,5 @@
-"""The report of saved results, for people."""
+"""The report of saved results: templates that make HTML and Markdown."""
 
-from switchpoint.report.write import write_report
+from switchpoint.report.render import write_markdown, write_report
 
-__all__ = ["write_report"]
+__all__ = ["write_markdown", "write_report"]

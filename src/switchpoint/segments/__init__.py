@@ -1,7 +1,6 @@
-"""What happens inside one segment."""
+"""The distribution of symbols within one segment."""
 
 from switchpoint.segments.base import Segment
-from switchpoint.segments.choice import segment_of
-from switchpoint.segments.models import Bernoulli, Categorical
+from switchpoint.segments.models import Bernoulli, Categorical, make_segment
 
-__all__ = ["Bernoulli", "Categorical", "Segment", "segment_of"]
+__all__ = ["Bernoulli", "Categorical", "Segment", "make_segment"]

@@ -1,4 +1,4 @@
-"""The contract of a segment model: independent symbols under a Dirichlet prior."""
+"""The interface of a segment model: independent symbols under a Dirichlet prior."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,12 +14,11 @@ from switchpoint._random import uniform
 
 
 class Segment(eqx.Module):
-    """What happens inside one segment: independent symbols, whose distribution is drawn once.
+    """Independent symbols within a segment, whose distribution is drawn once per segment.
 
-    The distribution comes from a Dirichlet law (Beta, where there are two symbols), so the
-    counts of the symbols are all a predictor has to remember. A segment model of your own is a
-    subclass with `pseudo_counts`; `predictive` and `sample` follow from them, and the exact
-    algorithms rely on that, so neither can be overridden.
+    That distribution is Dirichlet (Beta for two symbols), so symbol counts are a sufficient
+    statistic. A segment model of your own is a subclass with `pseudo_counts`; `predictive` and
+    `sample` follow from them. The exact algorithms rely on that, so neither can be overridden.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -27,8 +26,8 @@ class Segment(eqx.Module):
         for name in ("predictive", "sample"):
             if name in cls.__dict__:
                 raise TypeError(
-                    f"{cls.__name__}.{name} cannot be overridden: exact prediction rests on "
-                    "independent symbols under a Dirichlet law; give other `pseudo_counts` instead"
+                    f"{cls.__name__}.{name} cannot be overridden: exact prediction relies on "
+                    "independent symbols under a Dirichlet prior; change `pseudo_counts` instead"
                 )
 
     @property
@@ -38,20 +37,20 @@ class Segment(eqx.Module):
 
     @property
     def alphabet(self) -> int:
-        """How many symbols there are: 0..alphabet-1."""
+        """The number of symbols, which are 0..alphabet-1."""
         return len(self.pseudo_counts)
 
     def predictive(self, counts: Num[Array, "*batch alphabet"]) -> Float[Array, "*batch alphabet"]:
-        """P(next symbol = k | the counts of the symbols so far in this segment)."""
+        """P(next symbol = k | the symbol counts of this segment so far)."""
         pseudo = jnp.asarray(self.pseudo_counts)
         return (counts + pseudo) / (counts.sum(-1, keepdims=True) + pseudo.sum())
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape alphabet"]:
-        """Symbol distributions of segments, drawn from the Dirichlet law."""
+        """Symbol distributions of segments, drawn from the Dirichlet prior."""
         pseudo = self.pseudo_counts
         known = not any(isinstance(each, jax.core.Tracer) for each in (pseudo, *pseudo[:2]))
         if known and tuple(pseudo) == (0.5, 0.5):
-            # The arcsine law: draw the smaller probability, accurate near 0, and its symbol.
+            # The arcsine distribution: draw the smaller probability, accurate near 0.
             twice = 2 * uniform(key, shape)
             rare = jnp.sin(jnp.minimum(twice, 2 - twice) * float(np.pi / 4)) ** 2
             return jnp.stack(
@@ -71,7 +70,7 @@ class Segment(eqx.Module):
 def _log_gamma_draw(
     key: PRNGKeyArray, shape_parameter: float, shape: tuple[int, ...]
 ) -> Float[Array, "..."]:
-    """The logarithm of a Gamma variable: cheap where it is a square or an exponential."""
+    """The logarithm of a Gamma variable, cheap where that is a square or an exponential."""
     if shape_parameter == 0.5:
         tiny = float(np.finfo(np.float32).tiny)
         return jnp.log(jnp.maximum(0.5 * jax.random.normal(key, shape) ** 2, tiny))

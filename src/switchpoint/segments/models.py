@@ -1,4 +1,4 @@
-"""The two segment models."""
+"""The segment models for bits and for larger alphabets."""
 
 import equinox as eqx
 import jax
@@ -9,7 +9,7 @@ from jaxtyping import Array, ArrayLike, Float
 from switchpoint import _checks
 from switchpoint.segments.base import Segment
 
-_SMALLEST, _LARGEST = 1e-15, 1e15  # between which single precision has room for all ratios
+_SMALLEST, _LARGEST = 1e-15, 1e15  # between which single precision represents all ratios
 
 
 class Bernoulli(Segment):
@@ -31,7 +31,7 @@ class Bernoulli(Segment):
 
 
 class Categorical(Segment):
-    """Symbols 0..size-1 whose distribution is drawn from a symmetric Dirichlet law."""
+    """Symbols 0..size-1 whose distribution is drawn from a symmetric Dirichlet distribution."""
 
     size: int = eqx.field(static=True)
     concentration: float | Float[Array, ""]
@@ -50,6 +50,31 @@ class Categorical(Segment):
     def pseudo_counts(self) -> Float[np.ndarray | Array, " alphabet"]:
         known = isinstance(self.concentration, float)
         return (np if known else jnp).full(self.size, self.concentration)
+
+
+def make_segment(
+    alphabet: int,
+    alpha: float | None = None,
+    beta: float | None = None,
+    concentration: float | None = None,
+) -> Segment:
+    """`Bernoulli(alpha, beta)` for an alphabet of 2, `Categorical(alphabet, concentration)` above.
+
+    Parameters that are None default to 0.5; those of the other model are refused.
+    """
+    if alphabet < 2:
+        raise ValueError(f"alphabet must be at least 2, got {alphabet}")
+    bits = alphabet == 2
+    given = {"alpha": alpha, "beta": beta, "concentration": concentration}
+    for name, value in given.items():
+        if value is not None and bits == (name == "concentration"):
+            wanted = "alphabets above 2" if bits else "an alphabet of 2"
+            takes = "alpha and beta" if bits else "concentration"
+            raise ValueError(
+                f"{name} is for {wanted}, got {value} (an alphabet of {alphabet} takes {takes})"
+            )
+    known = {name: value for name, value in given.items() if value is not None}
+    return Bernoulli(**known) if bits else Categorical(alphabet, **known)
 
 
 def _pseudo_count(name: str, value: ArrayLike) -> float | Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""A source: a prior over switching points and a model inside each segment."""
+"""A source: a prior over switching points and a model of the segments."""
 
 import functools
 
@@ -15,7 +15,7 @@ from switchpoint.segments import Bernoulli, Segment
 
 
 class Draw(eqx.Module):
-    """Sequences drawn from a source, with what no predictor is told."""
+    """Sequences drawn from a source, with the ground truth that is hidden from predictors."""
 
     symbols: Int[Array, "*batch time"]
     """The symbols, 0..alphabet-1."""
@@ -44,7 +44,7 @@ class Source(eqx.Module):
                 f"switchpoint.Categorical(3), got {self.segment!r}"
             )
         if type(self.prior).__module__.partition(".")[0] != "switchpoint":
-            self.prior.check_law()
+            self.prior.check_hazards()
 
     def sample(self, key: PRNGKeyArray, batch: int, length: int) -> Draw:
         """`batch` independent sequences of `length` symbols."""

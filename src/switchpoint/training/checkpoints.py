@@ -1,10 +1,13 @@
-"""The state of a training run on disk: whole or absent, and written while training goes on."""
+"""The state of a training run on disk: whole or absent, and written while training continues."""
 
 import itertools
 import json
+import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +15,44 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array
 
+from switchpoint._formats import FORMAT, Step, upgrade
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
+from switchpoint.training.config import upgrade_config
+
+if sys.platform != "win32":
+    import fcntl
 
 _KIND = "checkpoint"
+_STEPS: tuple[Step, ...] = ({},)
 _NAME = re.compile(r"step-(\d{9,})\.safetensors")
-_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # as `_files.replacing` names them
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # as `_files` names them
 # What safetensors both writes and reads back as NumPy arrays.
 _DTYPES = frozenset(
     ["bool", "bfloat16", "float16", "float32", "float64", "complex64"]
     + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 )
 _LONGEST_VALUE = 40  # characters of a setting in a message
+
+
+@contextmanager
+def run_lock(directory: Path) -> Iterator[None]:
+    """Keep every other process out of `directory`, which must exist; raises if one is in it.
+
+    The lock belongs to the process, so a killed one leaves nothing locked. Windows and file
+    systems without locks have none.
+    """
+    handle = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ValueError(f"another process is training in {directory}") from error
+            except OSError:
+                pass  # a file system that has no locks
+        yield
+    finally:
+        os.close(handle)  # releases the lock; the file stays, since others may be opening it
 
 
 @dataclass(frozen=True)
@@ -36,11 +66,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Restored:
-    """What a directory of checkpoints had to give.
-
-    `checkpoint` is the newest whole one that fits, None where there is none; `notes` has a line
-    for each file that was passed over.
-    """
+    """The newest whole checkpoint that fits, if any, and a note for each one that was skipped."""
 
     checkpoint: Checkpoint | None
     notes: tuple[str, ...]
@@ -49,30 +75,24 @@ class Restored:
 class Checkpoints:
     """The last `keep` checkpoints of the run with these settings, in a directory of their own.
 
-    `config` is made of what JSON can hold. Only one process may use the directory at a time.
+    `config` is what `TrainConfig.to_dict` returns. Only one process may use the directory.
     """
-
-    directory: Path
-    _config: dict[str, Any]
-    _keep: int
-    _thread: ThreadPoolExecutor
-    _writing: "Future[None] | None"
 
     def __init__(self, directory: Path, config: Mapping[str, Any], keep: int = 3) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         remove_temporaries(directory)
         self.directory = directory
-        self._config = json.loads(json.dumps(dict(config)))  # as it will be read: no tuples
+        self._config = upgrade_config(json.loads(json.dumps(dict(config))))  # lists for tuples
         self._keep = keep
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
-        self._writing = None
+        self._writing: Future[None] | None = None
 
     def save(self, step: int, arrays: Mapping[str, Array | np.ndarray]) -> None:
         """Begin to write a checkpoint, and return while a thread fetches and writes the arrays.
 
-        The arrays must stay as they are: not donated, not changed. Waits where the checkpoint
-        before is still being written, and raises what went wrong with it. Checkpoints of
-        later steps are deleted: a run that comes by here has not been able to use them.
+        The arrays must stay as they are: not donated, not changed. Waits if the previous
+        checkpoint is still being written, and raises what went wrong with it. Checkpoints of
+        later steps are deleted: a run that is at this step could not use them.
         """
         self._finish()
         for name, array in arrays.items():
@@ -88,41 +108,44 @@ class Checkpoints:
         self._finish()
 
     def restore(self, unfit: Callable[[Checkpoint], str | None] = lambda _: None) -> Restored:
-        """The newest whole checkpoint, past any that is damaged or `unfit`, which says why.
+        """The newest whole checkpoint, skipping any that is damaged or `unfit`, which says why.
 
-        Raises a `ValueError` where it comes from a run with other settings.
+        Raises a `ValueError` if it comes from a run with other settings or a newer version.
         """
         notes = []
         for step, path in sorted(self._files(), reverse=True):
             try:
-                config, arrays = _read(path, step)
+                about, arrays = read_tensors(path, _KIND)
+                about = upgrade(about, str(path), _STEPS)
+                if not isinstance(about.get("config"), dict):
+                    raise DamagedError("it does not say which run it belongs to")
+                if about.get("step") != step:
+                    raise DamagedError(
+                        f"it is the checkpoint of step {about.get('step')} under another name"
+                    )
             except DamagedError as damage:
-                notes.append(f"passed over the checkpoint {path}: {damage}")
+                notes.append(f"skipped the checkpoint {path}: {damage}")
                 continue
-            self._check_config(config)
+            self._check_config(upgrade_config(about["config"]))
             found = Checkpoint(path, step, arrays)
             reason = unfit(found)
             if reason is None:
                 return Restored(found, tuple(notes))
-            notes.append(f"passed over the checkpoint {path}: {reason}")
+            notes.append(f"skipped the checkpoint {path}: {reason}")
         return Restored(None, tuple(notes))
 
     def _finish(self) -> None:
-        """Wait for the write that is going on, if any."""
+        """Wait for the write that is under way, if any."""
         if self._writing is not None:
-            wait([self._writing])  # an interrupt comes here, and nothing is forgotten
+            wait([self._writing])  # an interrupt is raised here, and nothing is forgotten
             written, self._writing = self._writing, None
             written.result()
 
     def _write(self, step: int, arrays: Mapping[str, Array | np.ndarray]) -> None:
-        """The thread's work."""
-        about = {"kind": _KIND, "step": step, "config": self._config}
+        """Write a checkpoint, and delete those that it makes useless."""
+        about = {"kind": _KIND, FORMAT: len(_STEPS), "step": step, "config": self._config}
         path = self.directory / f"step-{step:09d}.safetensors"
         write_tensors(path, about, arrays, "checkpoint")
-        self._clean(step)
-
-    def _clean(self, step: int) -> None:
-        """Delete what the checkpoint of `step`, just written, makes useless."""
         files = sorted(self._files(), reverse=True)
         kept = [path for at, path in files if at <= step][: self._keep]
         for _, path in files:
@@ -136,15 +159,14 @@ class Checkpoints:
 
     def _check_config(self, config: Mapping[str, Any]) -> None:
         before, now = _flat(config), _flat(self._config)
-        missing = "nothing"
         differences = [
-            "{} {}, not {}".format(name, *_shown(before.get(name, missing), now.get(name, missing)))
+            "{}: {}, now {}".format(name, *_shown(before.get(name), now.get(name)))
             for name in sorted({*before, *now})
-            if before.get(name, missing) != now.get(name, missing)
+            if before.get(name) != now.get(name)
         ]
         if differences:
             raise ValueError(
-                f"the run in {self.directory} was made with {'; '.join(differences)} "
+                f"the run in {self.directory} has other settings: {'; '.join(differences)} "
                 "(take another --out, or the same settings)"
             )
 
@@ -156,30 +178,18 @@ def remove_temporaries(directory: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _read(path: Path, step: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The configuration and the arrays in a file, proved whole."""
-    about, arrays = read_tensors(path, _KIND)
-    if not isinstance(about.get("config"), dict):
-        raise DamagedError("it does not say of what run it is")
-    if about.get("step") != step:
-        raise DamagedError(f"it is the checkpoint of step {about.get('step')} under another name")
-    return about["config"], arrays
-
-
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings without nesting: those of a mapping are called `leaves weight`."""
     flat: dict[str, Any] = {}
     for name, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{name} {inner}": each for inner, each in value.items()}
-        else:
-            flat[name] = value
+        inner = value if isinstance(value, Mapping) else None
+        flat |= {name: value} if inner is None else {f"{name} {k}": v for k, v in inner.items()}
     return flat
 
 
 def _shown(*values: Any) -> list[str]:
     """The values as text; long ones are cut to the part in which they differ."""
-    texts = [str(value) for value in values]
+    texts = ["unset" if value is None else str(value) for value in values]
     if max(map(len, texts)) <= _LONGEST_VALUE:
         return texts
     same = (len(set(letters)) == 1 for letters in zip(*texts, strict=False))

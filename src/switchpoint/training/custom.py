@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from switchpoint.neural import MODEL_OPTIONS, Network
-from switchpoint.neural.names import CUSTOM
+from switchpoint.neural.registry import CUSTOM
 from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.sources import Source
@@ -111,9 +111,9 @@ def _described(network: MakeNetwork, config: TrainConfig) -> dict[str, Any]:
                 f"every leaf of network must be an array of floating point numbers, got {leaf!r} "
                 f"as {path} of {name}; declare what is not trained with eqx.field(static=True)"
             )
-    if config.optimiser == "muon" and not has_matrices(shapes):
+    if config.optimizer == "muon" and not has_matrices(shapes):
         raise ValueError(
-            f"optimiser 'muon' is for weight matrices that a network declares, and {name} has none "
+            f"optimizer 'muon' is for weight matrices that a network declares, and {name} has none "
             "of at least 16 x 16: name its own in muon_matrices, or take 'adam'"
         )
     described = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves.items()}

@@ -1,6 +1,7 @@
-"""What belongs to a field of a configuration: its panel, its check and its help text."""
+"""What belongs to a field of a configuration: its group, its check and its help text."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,20 @@ from switchpoint import _checks
 Check = Callable[[str, Any], Any]
 """Takes a field's name and a value; returns the value in the field's type, or refuses it."""
 
-NETWORK = "Network"
-SOURCE = "Source"
-MEMBERS = "Members"
-OPTIMISATION = "Optimisation"
-MEASUREMENT = "Measurement"
+MODEL, DATA, OPTIMIZER, RUN = "Model", "Data", "Optimizer", "Run"
 
 
-def about(panel: str, check: Check, help_text: str) -> dict[str, Any]:
-    """A field's metadata; help is shown in panels."""
-    return {"panel": panel, "check": check, "help": help_text}
+def setting(group: str, check: Check, help_text: str, default: Any = None) -> Any:
+    """A field of a configuration; TOML files and options are made from it."""
+    return field(default=default, metadata={"panel": group, "check": check, "help": help_text})
 
 
-def network_option(help_text: str) -> dict[str, Any]:
-    """The metadata of a network's option, which the network's own registry checks."""
-    return about(NETWORK, lambda _, value: value, help_text)
+def optional(group: str, help_text: str, check: Check = lambda _, value: value) -> Any:
+    """A field that is None if it does not apply.
+
+    A parameter of a network is checked by the network itself.
+    """
+    return setting(group, lambda n, value: None if value is None else check(n, value), help_text)
 
 
 def text(name: str, value: Any) -> str:
@@ -45,11 +45,12 @@ def one_of(*choices: str) -> Check:
     return check
 
 
-def several(check_one: Check) -> Check:
+def list_of(check_one: Check) -> Check:
     """The check for one value or a list of different ones, each of which passes `check_one`."""
 
     def check(name: str, value: Any) -> tuple[Any, ...]:
-        items = tuple(check_one(name, item) for item in (value if _is_list(value) else [value]))
+        is_list = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+        items = tuple(check_one(name, item) for item in (value if is_list else [value]))
         if not items:
             raise ValueError(f"{name} must hold at least one value, got none")
         for index, item in enumerate(items):
@@ -60,12 +61,12 @@ def several(check_one: Check) -> Check:
     return check
 
 
-def law(name: str, value: Any) -> tuple[float, ...]:
-    """`value` as a tuple of floats that is a distribution, with the very numbers given."""
-    if not _is_list(value):
-        raise ValueError(f"{name} must be a list of numbers, got {value!r}")
-    _checks.distribution(name, value)
-    return tuple(float(number) for number in value)
+def non_negative(name: str, value: Any) -> float:
+    """`value` as a finite float of at least 0."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 <= value < np.inf:
+        raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+    return float(value)
 
 
 def seed_number(name: str, value: Any) -> int:
@@ -73,7 +74,7 @@ def seed_number(name: str, value: Any) -> int:
     try:
         return _checks.seed(value)
     except ValueError as error:
-        raise ValueError(f"{name} is no seed: {error}") from error
+        raise ValueError(f"{name} is not a seed: {error}") from error
 
 
 def sample_size(name: str, value: Any) -> int:
@@ -82,7 +83,3 @@ def sample_size(name: str, value: Any) -> int:
     if number < 2:
         raise ValueError(f"{name} must be at least 2, for a standard error, got {number}")
     return number
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)

@@ -13,20 +13,20 @@ def loss_and_gradient(
     network: Network,
     symbols: Int[Array, "batch time"],
     weights: Float[Array, " time"],
-    chunk: int | None = None,
+    tbptt_length: int | None = None,
 ) -> tuple[Float[Array, ""], Network]:
     """The log loss in nats per symbol, weighted over time, and its gradient.
 
-    With a `chunk`, memory is carried from one chunk of so many symbols to the next, and
-    gradients end where their chunk begins.
+    With a `tbptt_length`, memory is carried from one chunk of so many symbols to the next, and
+    gradients end at the beginning of their chunk.
     """
-    if chunk is None or chunk == symbols.shape[1]:
+    if tbptt_length is None or tbptt_length == symbols.shape[1]:
         return jax.value_and_grad(lambda net: _loss(net.logits(symbols), symbols, weights))(network)
     batch, time = symbols.shape
-    count = time // chunk
+    count = time // tbptt_length
 
     def in_pieces(array: Array) -> Array:
-        return jnp.swapaxes(array.reshape(batch, count, chunk), 0, 1)
+        return jnp.swapaxes(array.reshape(batch, count, tbptt_length), 0, 1)
 
     def piece(network: Network, memory: object, part: tuple[Array, Array, Array]) -> tuple:
         tokens, symbols, weights = part
@@ -43,10 +43,10 @@ def loss_and_gradient(
     parts = (
         in_pieces(tokens_before(symbols, network.alphabet)),
         in_pieces(symbols),
-        weights.reshape(count, chunk),
+        weights.reshape(count, tbptt_length),
     )
     zero = jax.tree.map(jnp.zeros_like, network)
-    start = (network.memory(batch, time - chunk), jnp.zeros(()), zero)
+    start = (network.memory(batch, time - tbptt_length), jnp.zeros(()), zero)
     (_, loss, gradient), _ = lax.scan(add, start, parts)
     return loss, gradient
 

@@ -1,4 +1,4 @@
-"""The optimizers, and how their rate changes over a run."""
+"""The optimizers, and the schedule of the learning rate."""
 
 import math
 from collections.abc import Iterator
@@ -18,13 +18,21 @@ _RMS = 0.2  # the usual size of Adam's steps, so that both take the same rate
 _AXES = optax.contrib.MuonDimensionNumbers(reduction_axis=-3, output_axis=-1)
 
 
-def optimiser_of(config: TrainConfig) -> optax.GradientTransformation:
-    """Clipping by the global norm, then the way to go; the rate is multiplied afterwards."""
-    clipping = optax.clip_by_global_norm(config.clip)
-    adam = optax.scale_by_adam(b2=config.b2)
-    if config.optimiser == "adam":
+def optimizer_of(config: TrainConfig, **settings: Any) -> optax.GradientTransformation:
+    """Clipping by the global norm, then the direction; the learning rate is multiplied afterwards.
+
+    `settings` replace those of the configuration, and may be traced.
+    """
+    values = {name: getattr(config, name) for name in ("clip_norm", "b2", "matrix_decay")}
+    values |= settings
+    clipping = optax.clip_by_global_norm(values["clip_norm"])
+    adam = optax.scale_by_adam(b2=values["b2"])
+    if config.optimizer == "adam":
         return optax.chain(clipping, adam)
-    return optax.chain(clipping, with_muon(adam))
+    decay = values["matrix_decay"]
+    if isinstance(decay, float) and decay == 0:
+        return optax.chain(clipping, with_muon(adam))
+    return optax.chain(clipping, with_muon(adam), optax.add_decayed_weights(decay, is_matrix))
 
 
 def with_muon(others: optax.GradientTransformation) -> optax.GradientTransformation:
@@ -38,11 +46,11 @@ def has_matrices(network: Any) -> bool:
 
 
 def muon() -> optax.GradientTransformation:
-    """For matrices: the orthogonal one near the mean gradient, with entries like Adam's.
+    """For matrices: the orthogonal matrix nearest to the mean gradient, with entries like Adam's.
 
-    All directions of a matrix move at the same pace, also those that gradients seldom point in
-    (Jordan et al., 2024). Matrices that lie side by side are taken one by one; how many there are
-    in a leaf is what the module that has it declares (see `Network.muon_matrices`).
+    All directions of a matrix move at the same speed, even those that gradients seldom point in
+    (Jordan et al., 2024). Matrices that lie side by side are orthogonalised one by one; the module
+    declares how many there are in a leaf (see `Network.muon_matrices`).
     """
     whole = optax.contrib.scale_by_muon(
         weight_dimension_numbers=lambda tree: jax.tree.map(lambda _: _AXES, tree)
@@ -60,7 +68,7 @@ def muon() -> optax.GradientTransformation:
     return optax.GradientTransformation(init, update)
 
 
-def rate_at(config: TrainConfig, step: Int[Array, ""]) -> Float[Array, ""]:
+def lr_schedule(config: TrainConfig, step: Int[Array, ""]) -> Float[Array, ""]:
     """The share of the peak learning rate that is used at a step, from 0.
 
     It rises linearly over the warm-up, then stays, or falls to zero along a cosine.
@@ -76,7 +84,7 @@ def rate_at(config: TrainConfig, step: Int[Array, ""]) -> Float[Array, ""]:
 def declared_matrices(network: Any) -> dict[str, int]:
     """What the modules of a network declare, by the names of leaves such as `cell.weight`.
 
-    Where two modules declare the same leaf, the one that contains the other counts.
+    If two modules declare the same leaf, the outer one counts.
     """
     leaves = jax.tree_util.tree_leaves_with_path(network, is_leaf=_is_absent)
     names = {_name(path): leaf for path, leaf in leaves}

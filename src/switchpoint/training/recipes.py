@@ -3,44 +3,36 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from switchpoint.neural.names import CUSTOM
+from switchpoint.neural.registry import CUSTOM
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a training run takes where its configuration says nothing."""
+    """The training settings of a model that a configuration leaves unset."""
 
     learning_rate: float
-    """The rate after the warm-up."""
     steps: int
-    """How many optimiser steps there are."""
     batch: int
-    """How many fresh sequences there are in a step."""
     warmup: int
-    """Over how many of them the rate rises from 0."""
-    clip: float
-    """The global norm that gradients are clipped to."""
-    b2: float
-    """The decay of Adam's mean of squared gradients."""
-    optimiser: str = "muon"
-    """Of matrices; all else has Adam."""
+    clip_norm: float = 1.0
+    b2: float = 0.999
+    optimizer: str = "muon"
+    matrix_decay: float = 0.0
 
 
-_LSTM = Recipe(learning_rate=1.5e-3, steps=10_000, batch=128, warmup=200, clip=1.0, b2=0.999)
-_RNN = Recipe(learning_rate=7e-4, steps=15_000, batch=128, warmup=200, clip=1.0, b2=0.999)
-_FORGETFUL = Recipe(
-    learning_rate=1e-2, steps=2_000, batch=128, warmup=100, clip=1.0, b2=0.999, optimiser="adam"
-)
+_LSTM = Recipe(learning_rate=1.5e-3, steps=10_000, batch=128, warmup=200)
+_RNN = Recipe(learning_rate=7e-4, steps=15_000, batch=128, warmup=200)
+_MEMORYLESS = Recipe(learning_rate=1e-2, steps=2_000, batch=128, warmup=100, optimizer="adam")
 
 RECIPES: Mapping[str, Recipe] = {
     "rnn": _RNN,
     "lstm": _LSTM,
     "stack-rnn": _RNN,
     "stack-lstm": _LSTM,
-    "transformer": Recipe(learning_rate=3e-3, steps=6_000, batch=32, warmup=500, clip=1.0, b2=0.99),
-    "memoryless": _FORGETFUL,
-    "markov": _FORGETFUL,
-    # The LSTM's, but Muon knows only the matrices of our own networks.
-    CUSTOM: replace(_LSTM, optimiser="adam"),
+    "transformer": Recipe(learning_rate=3e-3, steps=6_000, batch=32, warmup=500, b2=0.99),
+    "memoryless": _MEMORYLESS,
+    "markov": _MEMORYLESS,
+    # The LSTM's, except that Muon trains only matrices that a network declares.
+    CUSTOM: replace(_LSTM, optimizer="adam"),
 }
 """The recipe of each model, and of a user's own network."""

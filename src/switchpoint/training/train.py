@@ -1,7 +1,6 @@
 """A training run from its first step, or from where it was stopped, to its last."""
 
 import contextlib
-import json
 import math
 import signal
 import threading
@@ -18,42 +17,36 @@ import jax.numpy as jnp
 import numpy as np
 
 from switchpoint import _checks
-from switchpoint._files import replacing
 from switchpoint._tensors import DamagedError
-from switchpoint.neural import Network, best_member, save_networks
+from switchpoint.neural import Network, best_member
 from switchpoint.neural.blocks import HEADS, WIDTH
 from switchpoint.neural.kernels.backend import BACKENDS
-from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.sources import Source
-from switchpoint.training.card import card_of
-from switchpoint.training.checkpoints import Checkpoint, Checkpoints, remove_temporaries
-from switchpoint.training.config import TrainConfig
+from switchpoint.training.checkpoints import run_lock
+from switchpoint.training.config import Member, TrainConfig
 from switchpoint.training.custom import CustomConfig, MakeNetwork
 from switchpoint.training.fields import one_of
-from switchpoint.training.lock import run_lock
-from switchpoint.training.members import Member
-from switchpoint.training.metrics import MetricsFile, MetricsLines
+from switchpoint.training.metrics_log import EvalRecord
 from switchpoint.training.program import Program, TrainState
 from switchpoint.training.progress import Progress, progress_of
-from switchpoint.training.report import Report
+from switchpoint.training.run_directory import RunDirectory, card_of
 from switchpoint.training.tensorboard import EventWriter
 from switchpoint.training.validation import Validation
 
 _TRIP_SECONDS = 3.0  # of device time between two looks at the outside world
 _CHECKPOINT_SECONDS = 30.0
-_METRICS = "metrics"  # the array of a checkpoint that has the reports so far, as in their file
 
 
 @dataclass(frozen=True)
 class TrainedEnsemble:
-    """What a run leaves: its networks, and how they came about."""
+    """The networks of a run, and how they were trained."""
 
     config: TrainConfig
     members: tuple[Member, ...]
     networks: tuple[Network, ...]
     """One for each member."""
-    reports: tuple[Report, ...]
-    """All of them, in order; the last is about the networks as they are."""
+    reports: tuple[EvalRecord, ...]
+    """All evaluations in order; the last is of the networks as they are."""
     path: Path | None
     """The file of the networks, where the run has a directory."""
 
@@ -118,20 +111,34 @@ def train(
         raise ValueError(f"out cannot be made: {directory} ({error.strerror})") from error
     with run_lock(directory):
         program = Program(config, backend)
-        return _run(program, _RunDirectory(directory, config), shown, tensorboard, deadline)
+        return _run(program, RunDirectory(directory, config), shown, tensorboard, deadline)
 
 
 def _run(
     program: Program,
-    directory: "_RunDirectory | None",
+    directory: RunDirectory | None,
     progress: Progress,
     tensorboard: bool,
     deadline: float,
 ) -> TrainedEnsemble:
     config, members = program.config, program.config.members()
     validation = Validation(config, program.mesh)
-    state, reports = _started(program, directory, progress)
+    state, records = _started(program, directory, progress)
     step = int(state.step)
+
+    def evaluate() -> EvalRecord:
+        """Add a record of the members as they are."""
+        known = records[-1].diverged if records else ()
+        record = validation.record(state, records[-1].step if records else 0)
+        for index in sorted(set(record.diverged) - set(known)):
+            at = int(np.asarray(state.diverged_at).ravel()[index])
+            progress.note(
+                f"member {members[index].label} diverged: at step {at} its loss was not finite"
+            )
+        records.append(record)
+        progress.report(record)
+        return record
+
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(_interrupts())
         stack.callback(progress.close)
@@ -145,22 +152,20 @@ def _run(
         pace, saved_at = _Pace(), time.monotonic()
         where = "" if directory is None else "; the same command continues from there"
         while step < config.steps:
-            until = min(step + pace.steps_until(deadline), _next_report(config, step))
+            scheduled = min(step - step % config.report_every + config.report_every, config.steps)
+            until = min(step + pace.steps_until(deadline), scheduled)
             state = program.advance(state, until)
             jax.block_until_ready(state.step)
             pace.measured(until - step)
             step = until
             progress.tick(step, pace.steps_per_second)
-            if step == _next_report(config, step - 1):
-                report = _report(validation, state, reports)
-                _note_frozen(progress, members, reports, report, state)
-                reports.append(report)
+            if step == scheduled:
+                record = evaluate()
                 state = eqx.tree_at(lambda s: s.loss, state, jnp.zeros_like(state.loss))
-                progress.report(report)
                 if directory is not None:
-                    directory.metrics.append(report)
+                    directory.metrics.append(record)
                 if events is not None:
-                    events.report(report)
+                    events.report(record)
                 pace.restart()
             over = time.monotonic() >= deadline
             due = over or time.monotonic() - saved_at > _CHECKPOINT_SECONDS
@@ -172,136 +177,29 @@ def _run(
             if over and step < config.steps:
                 progress.note(f"out of time after step {step} of {config.steps}{where}")
                 break
-        if not reports or reports[-1].step < step:
-            # Not on schedule: neither the metrics nor the state know of it, and a run that goes
-            # on is the same as one that was never stopped.
-            report = _report(validation, state, reports)
-            _note_frozen(progress, members, reports, report, state)
-            reports.append(report)
-            progress.report(report)
+        if not records or records[-1].step < step:
+            # Not on schedule, so neither the metrics nor the state have it: a run that resumes
+            # is the same as one that was never stopped.
+            evaluate()
         networks = _networks(state, len(members))
-        path = None
-        if directory is not None:
-            path = directory.path / MODEL_FILE
-            save_networks(path, networks, card_of(config, reports[-1]))
-        return TrainedEnsemble(config, members, networks, tuple(reports), path)
-
-
-class _RunDirectory:
-    """The files of a run."""
-
-    def __init__(self, path: Path, config: TrainConfig) -> None:
-        remove_temporaries(path)
-        self.path = path
-        self.checkpoints = Checkpoints(path / "checkpoints", config.to_dict())
-        self.metrics = MetricsFile(path / "metrics.jsonl")
-        self._config = config
-        self._config_path = path / "config.json"
-
-    def restore(self, progress: Progress) -> tuple[list[np.ndarray] | None, list[Report]]:
-        """The state to go on from, None at the beginning, and the reports up to there."""
-        lines = self.metrics.lines()
-        restored = self.checkpoints.restore(lambda found: self._lacking(found, lines))
-        found = restored.checkpoint
-        for warning in (*([lines.damage] if lines.damage else []), *restored.notes):
-            progress.warning(warning)
-        if found is None:
-            if restored.notes:
-                progress.warning("no checkpoint can be used: starting again from step 0")
-            self.metrics.replace(b"")
-            self._write_config()
-            return None, []
-        progress.note(f"going on from step {found.step} ({found.path.name})")
-        known = self._metrics(found, lines)
-        if not lines.content.startswith(known.content):
-            progress.warning(f"{self.metrics.path} lacked reports: repaired from {found.path}")
-        self.metrics.replace(known.content)
-        if self._write_config():
-            progress.warning(f"{self._config_path} was not whole: repaired from {found.path}")
-        leaves = [found.arrays[name] for name in sorted(found.arrays) if name != _METRICS]
-        return leaves, list(known.reports)
-
-    def _metrics(self, found: Checkpoint, lines: MetricsLines) -> MetricsLines:
-        """The reports up to a checkpoint; those of earlier versions hold none, the file does."""
-        if _METRICS not in found.arrays:
-            return lines.up_to(found.step)
-        return MetricsLines.of(found.arrays[_METRICS].tobytes(), found.path)
-
-    def _lacking(self, found: Checkpoint, lines: MetricsLines) -> str | None:
-        """What is missing for a run to go on from a checkpoint."""
-        step, reports = found.step, self._metrics(found, lines).reports
-        last = step if step == self._config.steps else step - step % self._config.report_every
-        if (reports[-1].step if reports else 0) == last:
-            return None
-        return f"the report of step {last} is missing in {self.metrics.path}"
-
-    def _write_config(self) -> bool:
-        """Write the settings where they are not there; whether that was so."""
-        settings = self._config.to_dict()
-        try:
-            there = json.loads(self._config_path.read_bytes()) == settings
-        except (OSError, ValueError):
-            there = False
-        if not there:
-            with replacing(self._config_path, "out") as file:
-                file.write((json.dumps(settings, indent=2) + "\n").encode())
-        return not there
-
-    def save(self, step: int, state: TrainState) -> None:
-        """Begin to write a checkpoint of a state, which may be donated meanwhile."""
-        copies = jax.tree.map(jnp.copy, state)
-        leaves = jax.tree.leaves(copies)
-        arrays = {f"{i:04d}": leaf for i, leaf in enumerate(leaves)}
-        metrics = np.frombuffer(self.metrics.content, np.uint8)
-        self.checkpoints.save(step, {**arrays, _METRICS: metrics})
+        path = None if directory is None else directory.save_networks(networks, records[-1])
+        return TrainedEnsemble(config, members, networks, tuple(records), path)
 
 
 def _started(
-    program: Program, directory: _RunDirectory | None, progress: Progress
-) -> tuple[TrainState, list[Report]]:
-    """The state to begin with, and the reports up to there."""
+    program: Program, directory: RunDirectory | None, progress: Progress
+) -> tuple[TrainState, list[EvalRecord]]:
+    """The state to begin with, and the records up to there."""
     if directory is None:
         return program.start(), []
-    leaves, reports = directory.restore(progress)
+    leaves, records = directory.restore(progress)
     try:
-        return program.start() if leaves is None else program.restored(leaves), reports
+        return program.start() if leaves is None else program.restored(leaves), records
     except DamagedError as error:
         where = directory.checkpoints.directory
-        raise ValueError(f"the newest checkpoint in {where} is not of this run: {error}") from error
-
-
-def _next_report(config: TrainConfig, step: int) -> int:
-    """The first step after `step` that has a report."""
-    return min(step - step % config.report_every + config.report_every, config.steps)
-
-
-def _report(validation: Validation, state: TrainState, reports: list[Report]) -> Report:
-    """How the members stand; `reports` are those before."""
-    steps = int(state.step) - (reports[-1].step if reports else 0)
-    excess = validation.excess(state.networks)
-    frozen = np.flatnonzero(np.asarray(state.frozen_at).ravel() >= 0)
-    return Report(
-        step=int(state.step),
-        loss=tuple(float(loss) / steps for loss in np.asarray(state.loss).ravel()),
-        excess=tuple(float(mean) for mean in excess.mean),
-        excess_error=tuple(float(error) for error in excess.error),
-        frozen=tuple(int(index) for index in frozen),
-    )
-
-
-def _note_frozen(
-    progress: Progress,
-    members: tuple[Member, ...],
-    reports: list[Report],
-    report: Report,
-    state: TrainState,
-) -> None:
-    known = set(reports[-1].frozen) if reports else set()
-    for index in sorted(set(report.frozen) - known):
-        step = int(np.asarray(state.frozen_at).ravel()[index])
-        progress.note(
-            f"member {members[index].label} is frozen: at step {step} its loss was not finite"
-        )
+        raise ValueError(
+            f"the newest checkpoint in {where} does not belong to this run: {error}"
+        ) from error
 
 
 def _networks(state: TrainState, count: int) -> tuple[Network, ...]:

@@ -1,7 +1,5 @@
 """How far members are from the optimum, on sequences that no member is trained on."""
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,24 +8,17 @@ from jaxtyping import Array, Float
 
 from switchpoint._random import key_for
 from switchpoint.evaluation import excess_regret
+from switchpoint.evaluation.measure import over_networks
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
 from switchpoint.sources import Draw
 from switchpoint.training.config import TrainConfig
-from switchpoint.training.ensemble import over_members
-
-
-@dataclass(frozen=True)
-class Excess:
-    """Bits of regret per sequence beyond the exact optimum's, one for each member."""
-
-    mean: Float[np.ndarray, " member"]
-    error: Float[np.ndarray, " member"]
-    """The standard error of the mean; the sequences are the same for all members of a prior."""
+from switchpoint.training.metrics_log import EvalRecord
+from switchpoint.training.program import TrainState
 
 
 class Validation:
-    """Sequences of each prior, with what the exact optimum says of them.
+    """Sequences of each prior, with the predictions of the exact optimum.
 
     The networks are measured where they are: each device has those of some replicas.
     """
@@ -48,23 +39,37 @@ class Validation:
             draw = source.sample(key_for(0, "validation"), config.validation, config.length)
             self._tests.append((draw, bayes_optimal(source).log_probs(draw.symbols)))
 
-    def excess(self, networks: Network) -> Excess:
-        """The excess of networks whose leaves have leading axes of priors and replicas."""
+    def record(self, state: TrainState, since: int) -> EvalRecord:
+        """How the members of a state do; its losses are sums since the step `since`."""
+        steps = int(state.step) - since
+        bits = self.excess(state.networks)
+        with np.errstate(invalid="ignore"):  # members that are not finite
+            error = bits.std(-1, ddof=1) / bits.shape[1] ** 0.5
+            mean = bits.mean(-1)
+        return EvalRecord(
+            step=int(state.step),
+            loss=tuple(float(loss) / steps for loss in np.asarray(state.loss).ravel()),
+            excess=tuple(mean.tolist()),
+            excess_error=tuple(error.tolist()),
+            diverged=tuple(np.flatnonzero(np.asarray(state.diverged_at).ravel() >= 0).tolist()),
+        )
+
+    def excess(self, networks: Network) -> Float[np.ndarray, "member sequence"]:
+        """Bits of regret beyond the exact optimum's, on sequences common to all of a prior.
+
+        The leaves of the networks have leading axes of priors and replicas.
+        """
         rows = [
             np.asarray(self._excess(jax.tree.map(lambda leaf, i=i: leaf[i], networks), *test))
             for i, test in enumerate(self._tests)
         ]
-        bits = np.concatenate(rows).astype(np.float64)
-        with np.errstate(invalid="ignore"):  # members that are not finite
-            deviation = bits.std(-1, ddof=1) if bits.shape[1] > 1 else np.full(len(bits), np.nan)
-            return Excess(bits.mean(-1), deviation / bits.shape[1] ** 0.5)
+        return np.concatenate(rows).astype(np.float64)
 
 
 def _excess(
     networks: Network, draw: Draw, optimum: Float[Array, "sequence time alphabet"]
 ) -> Float[Array, "replica sequence"]:
-    def of_one(network: Network) -> Float[Array, " sequence"]:
-        log_probs = network.log_probs_of_known(draw.symbols)
+    def excess(log_probs: Float[Array, "sequence time alphabet"]) -> Float[Array, " sequence"]:
         return jnp.sum(excess_regret(draw, log_probs, optimum), axis=-1)
 
-    return over_members(of_one, networks)
+    return over_networks(excess, networks, draw)

@@ -1,10 +1,8 @@
 """Trained networks that come with the package, each with a card that says how good it is."""
 
 from switchpoint.zoo.building import build
-from switchpoint.zoo.collection import Zoo
-from switchpoint.zoo.loading import load, load_members, path_of
-from switchpoint.zoo.names import NAMES, near_names
-from switchpoint.zoo.verifying import Check, verify
+from switchpoint.zoo.manifest import NAMES, Zoo, load, load_members, near_names, path_of
+from switchpoint.zoo.scoring import Check, verify
 
 __all__ = [
     "NAMES",

@@ -9,11 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from switchpoint._provenance import made_with
+from switchpoint._provenance import environment_info
 from switchpoint.neural import Network, load_with_card, save_networks
-from switchpoint.zoo.collection import Zoo
-from switchpoint.zoo.names import NAMES, name_of
-from switchpoint.zoo.scoring import Score, score, source_of
+from switchpoint.zoo.manifest import NAMES, Zoo
+from switchpoint.zoo.scoring import score, source_of
 
 TEST_SEQUENCES = 10_000
 """How many test sequences the score on a card is measured on."""
@@ -30,39 +29,39 @@ An H200, which rounds products to 10 bits, and a CPU differ by less than 0.0001 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A network that might be taken, by what is known of it without the test sequences."""
+    """A network that might be taken, by what is known without the test sequences."""
 
     name: str
     path: Path
     member: int
     excess: float
     """On the validation sequences of its run."""
-    judged_on: tuple[Any, ...]
+    validated_on: tuple[Any, ...]
     """What decides which sequences these are."""
 
 
 def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]]:
-    """All networks of these runs whose training came to its end, by their name in a zoo."""
+    """All networks of these runs that were trained to the end, by their name in a zoo."""
     found: dict[str, list[Candidate]] = {}
     for run in runs:
         card, _ = load_with_card(run)  # proved whole: its numbers decide
         for index, member in enumerate(card["members"]):
-            name = name_of(card["model"], member["prior"])
-            if name in NAMES and not member["frozen"] and member["excess"] is not None:
+            name = f"{card['model']}-{member['prior']}"
+            if name in NAMES and not member["diverged"] and member["excess"] is not None:
                 source, length = card["sources"][member["prior"]], card["length"]
-                judged_on = (source, length, card["config"]["validation"])
-                each = Candidate(name, Path(run), index, member["excess"], judged_on)
+                validated_on = (source, length, card["config"]["validation"])
+                each = Candidate(name, Path(run), index, member["excess"], validated_on)
                 found.setdefault(name, []).append(each)
     return {name: found[name] for name in NAMES if name in found}
 
 
 def best_of(rivals: Sequence[Candidate]) -> Candidate:
     """The one with the lowest excess on validation sequences, which are the same for all."""
-    judged = {each.judged_on for each in rivals}
-    if len(judged) > 1:
+    validated_on = {each.validated_on for each in rivals}
+    if len(validated_on) > 1:
         raise ValueError(
             f"the runs of {rivals[0].name} cannot be compared, since they were validated on "
-            f"different sequences: {' and '.join(sorted(map(str, judged)))}"
+            f"different sequences: {' and '.join(sorted(map(str, validated_on)))}"
         )
     return min(rivals, key=lambda each: each.excess)
 
@@ -76,7 +75,8 @@ def build(
     """Write the best network of each architecture and source into the zoo; their names.
 
     The choice is made on validation sequences alone. Then the chosen one is measured on the
-    test sequences, and its card says both. What is in the zoo already is not measured again.
+    test sequences, and its card says both. What is in the zoo already is not measured again,
+    so that a build that was stopped can be repeated.
     """
     zoo.directory.mkdir(parents=True, exist_ok=True)
     found = candidates(runs)
@@ -84,8 +84,19 @@ def build(
         raise ValueError(f"these runs hold no network that the zoo could take: {', '.join(NAMES)}")
     for name, rivals in found.items():
         best = best_of(rivals)
-        card, networks = load_with_card(best.path)
-        card, network = _card_of_one(card, best, len(rivals)), networks[best.member]
+        run, networks = load_with_card(best.path)
+        network, member = networks[best.member], run["members"][best.member]
+        card = {  # as if the run had trained this network alone
+            **run,
+            "sources": {member["prior"]: run["sources"][member["prior"]]},
+            "members": [member],
+            "chosen": {
+                "by": "the lowest excess on validation sequences",
+                "sequences": run["config"]["validation"],
+                "excess": best.excess,
+                "candidates": len(rivals),
+            },
+        }
         known = _known(zoo, name, network, sequences)
         if known is None:
 
@@ -93,9 +104,12 @@ def build(
                 if progress is not None:
                     progress(name, done, total)
 
-            source = source_of(card)
-            found_score = score(network, source, card["length"], sequences, progress=tell)
-            card |= _measured(name, card, found_score)
+            test = score(network, source_of(card), card["length"], sequences, progress=tell)
+            card |= {
+                "name": name,
+                "test": {**test, "tolerance": _TOLERANCE},
+                "provenance": {"training": run.get("provenance"), "measuring": environment_info()},
+            }
         else:
             card = {**known, "chosen": card["chosen"]}  # of more rivals, or fewer, than before
         if card != known:
@@ -105,31 +119,6 @@ def build(
     if size > LARGEST:
         raise ValueError(f"the zoo must have at most {LARGEST} bytes, got {size}")
     return list(found)
-
-
-def _card_of_one(card: dict[str, Any], best: Candidate, rivals: int) -> dict[str, Any]:
-    """The card of the run, as if it had trained this network alone."""
-    member = card["members"][best.member]
-    return {
-        **card,
-        "sources": {member["prior"]: card["sources"][member["prior"]]},
-        "members": [member],
-        "chosen": {
-            "by": "the lowest excess on validation sequences",
-            "sequences": card["config"]["validation"],
-            "excess": best.excess,
-            "candidates": rivals,
-        },
-    }
-
-
-def _measured(name: str, card: dict[str, Any], found: Score) -> dict[str, Any]:
-    """What the card of a zoo says beyond that of a run."""
-    return {
-        "name": name,
-        "test": {**found.fields(), "tolerance": _TOLERANCE},
-        "provenance": {"training": card.get("provenance"), "measuring": made_with()},
-    }
 
 
 def _known(zoo: Zoo, name: str, network: Network, sequences: int) -> dict[str, Any] | None:

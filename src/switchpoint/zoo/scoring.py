@@ -1,47 +1,28 @@
-"""How well a network does on the test sequences of its own source."""
+"""How well a network does on the test sequences of its source, and whether its card says so."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from switchpoint.evaluation import evaluate, summarise
+from switchpoint.evaluation import regrets
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
 from switchpoint.sources import Source
 from switchpoint.training import TrainConfig
+from switchpoint.zoo.manifest import Zoo
 
 TEST_SEED = 0
-"""What test sequences are drawn with, as by `switchpoint evaluate`; training has other keys."""
+"""The seed of test sequences, as of `switchpoint evaluate`; training has other keys."""
 
 BLOCK = 50
-"""How many sequences each number of `Score.excess_of_blocks` is the mean of."""
+"""How many sequences each number of `excess_of_blocks` is the mean of."""
 
 Progress = Callable[[int, int], None]
-"""Is told how many sequences are done, and how many there are."""
+"""Called with the number of sequences done and their total."""
 
-
-@dataclass(frozen=True)
-class Score:
-    """Bits per sequence, each with its standard error, on sequences that the seed names."""
-
-    sequences: int
-    seed: int
-    length: int
-    excess: float
-    """Regret beyond that of the exact optimum, on the same sequences."""
-    excess_error: float
-    excess_of_blocks: tuple[float, ...]
-    """The same of every 50 sequences in turn, with which fewer sequences can be compared."""
-    regret: float
-    regret_error: float
-    optimum_regret: float
-    optimum_regret_error: float
-
-    def fields(self) -> dict[str, Any]:
-        """The score as a card has it."""
-        return asdict(self)
+_ROUNDING = 1e-5  # of the numbers on a card
 
 
 def score(
@@ -51,32 +32,26 @@ def score(
     sequences: int,
     seed: int = TEST_SEED,
     progress: Progress | None = None,
-) -> Score:
-    """Measure a network against the exact optimum of a source."""
+) -> dict[str, Any]:
+    """The regret of a network and of the exact optimum, as a card has it.
+
+    In bits per sequence, each with its standard error; `excess` is the difference on the same
+    sequences, and `excess_of_blocks` that of every 50 of them in turn, with which fewer
+    sequences can be compared.
+    """
     blocks = whole_blocks(sequences)
-    predictors = {"network": network, "optimum": bayes_optimal(source)}
-    found = evaluate(predictors, source, length, sequences, seed, progress=progress)
-    means = summarise(found, "optimum").isel(member=0)
-    regret = found["regret"].isel(member=0)
-    excess = (regret.sel(predictor="network") - regret.sel(predictor="optimum")).values
-    of_blocks = excess.astype(np.float64).reshape(blocks, BLOCK).mean(-1)
-    own, best = means.sel(predictor="network"), means.sel(predictor="optimum")
-    return Score(
-        sequences=sequences,
-        seed=seed,
-        length=length,
-        excess=float(own["excess"]),
-        excess_error=float(own["excess_error"]),
-        excess_of_blocks=tuple(round(float(each), 6) for each in of_blocks),
-        regret=float(own["regret"]),
-        regret_error=float(own["regret_error"]),
-        optimum_regret=float(best["regret"]),
-        optimum_regret_error=float(best["regret_error"]),
-    )
+    members = [network, bayes_optimal(source)]
+    own, optimum = regrets(members, source, length, sequences, seed, progress=progress)
+    of_blocks = (own - optimum).reshape(blocks, BLOCK).mean(-1)
+    found: dict[str, Any] = {"sequences": sequences, "seed": seed, "length": length}
+    for name, bits in (("excess", own - optimum), ("regret", own), ("optimum_regret", optimum)):
+        found[name] = float(bits.mean())
+        found[f"{name}_error"] = float(bits.std(ddof=1)) / sequences**0.5
+    return {**found, "excess_of_blocks": [round(float(each), 6) for each in of_blocks]}
 
 
 def whole_blocks(sequences: int) -> int:
-    """How many blocks the sequences are; others than whole ones are refused."""
+    """How many blocks the sequences are; a part of a block is refused."""
     if sequences % BLOCK or sequences < BLOCK:
         raise ValueError(f"sequences must be a multiple of {BLOCK}, got {sequences}")
     return sequences // BLOCK
@@ -85,3 +60,39 @@ def whole_blocks(sequences: int) -> int:
 def source_of(card: Mapping[str, Any]) -> Source:
     """The source that the one network of a card was trained on."""
     return TrainConfig.from_dict(card["config"]).source(card["members"][0]["prior"])
+
+
+@dataclass(frozen=True)
+class Check:
+    """The claim on one card, and what was measured."""
+
+    name: str
+    claimed: float
+    """The excess regret on these sequences by the card, in bits."""
+    measured: float
+    """The same, measured now."""
+    allowed: float
+    """How far apart the two may be, by the card."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the claim holds here; a number that is not finite never does."""
+        return abs(self.measured - self.claimed) <= self.allowed
+
+
+def verify(zoo: Zoo, name: str, sequences: int, progress: Progress | None = None) -> Check:
+    """Measure a network again on the first of its test sequences, and compare with its card."""
+    card = zoo.card(name)
+    test = card["test"]
+    if sequences > test["sequences"]:
+        raise ValueError(
+            f"sequences must be at most the {test['sequences']} of {name}, got {sequences}"
+        )
+    blocks = np.array(test["excess_of_blocks"])
+    if abs(blocks.mean() - test["excess"]) > _ROUNDING:
+        raise ValueError(f"the card of {name} contradicts itself about the excess")
+    found = score(
+        zoo.network(name), source_of(card), test["length"], sequences, test["seed"], progress
+    )
+    claimed = float(blocks[: whole_blocks(sequences)].mean())
+    return Check(name, claimed, measured=found["excess"], allowed=test["tolerance"])

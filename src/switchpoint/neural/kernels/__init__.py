@@ -1,1 +1,1 @@
-"""Fused kernels for GPUs; what they compute is defined by the plain path beside them."""
+"""Fused GPU kernels, private to `switchpoint.neural`; the plain path defines their results."""

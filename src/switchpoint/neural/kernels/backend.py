@@ -1,4 +1,4 @@
-"""The backend of a network: fused kernels, or plain JAX, which defines what they compute."""
+"""The backend of a network: fused GPU kernels, or plain JAX, the reference for them."""
 
 import copy
 from typing import Literal, TypeVar, get_args
@@ -13,25 +13,25 @@ Network = TypeVar("Network")
 
 
 def check_backend(backend: str) -> str:
-    """`backend`, if there is one of that name."""
+    """`backend`, or a `ValueError` if there is none of that name."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     return backend
 
 
 def copy_with_backend(network: Network, backend: str) -> Network:
-    """A copy of a network whose static field `backend` is another."""
+    """A copy of a network with another static field `backend`."""
     network = copy.copy(network)
     object.__setattr__(network, "backend", check_backend(backend))  # modules are frozen
     return network
 
 
 def is_fused(backend: Backend) -> bool:
-    """Whether this backend uses the kernels of a network that has some; asked when it is traced."""
+    """Whether this backend uses the kernels of a network that has some; evaluated in tracing."""
     return backend == "fused" or (backend == "auto" and on_gpu())
 
 
 def on_gpu() -> bool:
-    """Whether kernels are compiled; elsewhere they are interpreted, which is slow."""
+    """Whether kernels are compiled; on other devices they are interpreted, which is slow."""
     device = getattr(jax.config, "jax_default_device", None)  # a device, or the name of a platform
     return (getattr(device, "platform", device) or jax.default_backend()) == "gpu"

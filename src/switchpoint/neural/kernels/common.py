@@ -1,4 +1,4 @@
-"""What all kernels share: how they are called, their number formats, buffers and products."""
+"""Shared by all kernels: calls, number formats, buffers and products."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,15 +33,15 @@ def call(
 ) -> list[Any]:
     """The buffers, which `kernel` updates in place, and its outputs.
 
-    It gets references to all inputs, buffers and outputs, in this order; inputs and buffers may be
-    trees of arrays.
+    The kernel receives references to all inputs, buffers and outputs, in this order; inputs and
+    buffers may be trees of arrays.
     """
     flat_inputs, inputs_tree = jax.tree.flatten(tuple(inputs))
     flat_buffers, buffers_tree = jax.tree.flatten(tuple(buffers))
     first, count = len(flat_inputs), len(flat_buffers)
 
     def on_trees(*references: Any) -> None:
-        # A buffer comes twice, as an input and as an output.
+        # A buffer appears twice, as an input and as an output.
         results = references[first + count :]
         kernel(
             *jax.tree.unflatten(inputs_tree, references[:first]),
@@ -71,16 +71,16 @@ def _anywhere() -> pl.BlockSpec:
 def empty(like: Array, shape: tuple[int, ...], dtype: Any, name: str) -> Array:
     """An uninitialised buffer, one for each member of the ensemble that `like` belongs to.
 
-    Each needs a name of its own: XLA merges two identical allocations into one, and copies it.
+    Each needs a distinct name: XLA merges identical allocations into one, and then copies it.
     """
     return call(lambda *_: None, f"allocate_{name}", (1,), (like,), outputs=[(shape, dtype)])[0]
 
 
 def ring_buffer(initial: Array, length: int, dtype: Any) -> Array:
-    """A buffer for `length` steps, uninitialised but for the last slot, which holds `initial`.
+    """A buffer for `length` steps, uninitialised except for the last slot, which holds `initial`.
 
-    Step t reads slot t - 1 and writes slot t. The slot before the first is the last, which is
-    written when its initial content is no longer needed.
+    Step t reads slot t - 1 and writes slot t. The slot before the first is the last one, which is
+    overwritten when its initial content is no longer needed.
     """
     kernel = partial(_copy_to, length - 1)
     outputs = [((length, *initial.shape), dtype)]
@@ -110,9 +110,9 @@ def weight_gradient(
 
 
 def max_abs(values: Float[Array, "..."]) -> Float[Array, ""]:
-    """The largest absolute value, and at least the smallest number that can be divided by.
+    """The largest absolute value, at least the smallest normal number.
 
-    Gradients are linear in those they come from: divided by it, they fit into float16.
+    Backpropagation is linear: gradients divided by this fit into float16.
     """
     return jnp.maximum(jnp.max(jnp.abs(values)), jnp.finfo(jnp.float32).tiny)
 

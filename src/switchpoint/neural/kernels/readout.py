@@ -1,8 +1,9 @@
-"""The read-out of a recurrent network: all its dense layers in one kernel, forward and backward.
+"""The readout of a recurrent network: all its dense layers in one kernel, forward and backward.
 
-Nothing but the logits is kept: hidden layers are computed again for the gradient.
+Only the logits are stored; the backward pass recomputes the hidden layers.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -26,7 +27,7 @@ LOGITS = 16
 """The columns of the last layer: logits, padded with zeros."""
 
 ROWS = 64
-"""How many rows a program takes."""
+"""The number of rows per program."""
 
 _INNER = 64  # of the outputs at a time
 
@@ -35,16 +36,16 @@ def forward(
     readout: Perceptron, outputs: Float[Array, "rows hidden"]
 ) -> Float[Array, "rows alphabet"]:
     """The logits."""
-    weights, biases = _parts(readout)
-    rows = len(outputs)
+    weights, biases = _padded_layers(readout)
+    outputs, rows = _pad_rows(outputs), len(outputs)
     (logits,) = call(
         _forward,
         "read_out",
-        (-(-rows // ROWS),),
-        (_pad_rows(outputs), [weight.astype(FP16) for weight in weights], biases),
-        outputs=[((_padded(rows), LOGITS), jnp.float32)],
+        (len(outputs) // ROWS,),
+        (outputs, [weight.astype(FP16) for weight in weights], biases),
+        outputs=[((len(outputs), LOGITS), jnp.float32)],
     )
-    return logits[:rows, : _alphabet(readout)]
+    return logits[:rows, : len(readout.layers[-1].bias)]
 
 
 def backward(
@@ -53,15 +54,13 @@ def backward(
     d_logits: Float[Array, "rows alphabet"],
 ) -> tuple[Perceptron, Float[Array, "rows hidden"]]:
     """The gradients of the layers and of the outputs."""
-    weights, biases = _parts(readout)
-    rows, hidden = outputs.shape
-    padded, count = _padded(rows), _padded(rows) // ROWS
+    weights, biases = _padded_layers(readout)
     scale = max_abs(d_logits)
-    padding = ((0, padded - rows), (0, LOGITS - d_logits.shape[1]))
-    scaled = jnp.pad(d_logits / scale, padding).astype(FP16)
+    scaled = jnp.pad(d_logits / scale, ((0, 0), (0, LOGITS - d_logits.shape[1])))
+    scaled = _pad_rows(scaled).astype(FP16)
+    outputs, rows = _pad_rows(outputs), len(outputs)
+    padded, count = len(outputs), len(outputs) // ROWS
     widths = [bias.shape[0] for bias in biases][:-1]
-    inner = len(widths)
-    outputs = _pad_rows(outputs)
     d_outputs, *results = call(
         _backward,
         "read_out_backward",
@@ -75,17 +74,18 @@ def backward(
             scale[None],
         ),
         outputs=[
-            ((padded, hidden), BF16),
-            *[((padded, width), FP16) for width in widths],
-            *[((padded, width), FP16) for width in widths],
+            ((padded, outputs.shape[1]), BF16),
+            *[((padded, width), FP16) for width in widths * 2],
             *[((count, width), jnp.float32) for width in widths],
         ],
     )
-    hidden_layers, d_hidden, d_biases = (results[i * inner : (i + 1) * inner] for i in range(3))
+    hidden_layers, d_hidden, d_biases = _thirds(results)
     pairs = zip([outputs, *hidden_layers], [*d_hidden, scaled], strict=True)
     d_weights = [weight_gradient(a, b) * scale for a, b in pairs]
+    d_weights[-1] = d_weights[-1][:, : d_logits.shape[1]]
     d_bias = [*(part.sum(0) * scale for part in d_biases), d_logits.sum(0)]
-    return _like(readout, d_weights, d_bias), d_outputs[:rows]
+    leaves = [leaf for pair in zip(d_weights, d_bias, strict=True) for leaf in pair]
+    return jax.tree.unflatten(jax.tree.structure(readout), leaves), d_outputs[:rows]
 
 
 def _forward(outputs: Any, weights: Any, biases: Any, logits: Any) -> None:
@@ -109,7 +109,7 @@ def _backward(
     *results: Any,
 ) -> None:
     inner = len(weights) - 1
-    hidden_layers, d_hidden, d_biases = (results[i * inner : (i + 1) * inner] for i in range(3))
+    hidden_layers, d_hidden, d_biases = _thirds(results)
     block = pl.program_id(0)
     rows = pl.ds(block * ROWS, ROWS)
     active: list[Any] = []
@@ -149,7 +149,7 @@ def _first_layer(outputs: Any, rows: Any, weight: Any, bias: Any) -> Any:
     return lax.fori_loop(0, hidden // size, add, zero) + bias[:][None, :]
 
 
-def _parts(readout: Perceptron) -> tuple[list[Array], list[Array]]:
+def _padded_layers(readout: Perceptron) -> tuple[list[Array], list[Array]]:
     """Weights and biases, those of the last layer padded with zeros."""
     *layers, last = readout.layers
     more = LOGITS - last.bias.shape[0]
@@ -157,23 +157,12 @@ def _parts(readout: Perceptron) -> tuple[list[Array], list[Array]]:
     return weights, [layer.bias for layer in layers] + [jnp.pad(last.bias, (0, more))]
 
 
-def _like(readout: Perceptron, weights: list[Array], biases: list[Array]) -> Perceptron:
-    """The gradients in the structure of the read-out."""
-    alphabet = _alphabet(readout)
-    weights = [*weights[:-1], weights[-1][:, :alphabet]]
-    biases = [*biases[:-1], biases[-1][:alphabet]]
-    leaves = [leaf for pair in zip(weights, biases, strict=True) for leaf in pair]
-    return jax.tree.unflatten(jax.tree.structure(readout), leaves)
+def _thirds(results: Sequence[Any]) -> list[Sequence[Any]]:
+    """The results for all hidden layers: activations, their gradients, those of the biases."""
+    count = len(results) // 3
+    return [results[i * count : (i + 1) * count] for i in range(3)]
 
 
-def _alphabet(readout: Perceptron) -> int:
-    return int(readout.layers[-1].bias.shape[0])
-
-
-def _padded(rows: int) -> int:
-    return -(-rows // ROWS) * ROWS
-
-
-def _pad_rows(outputs: Float[Array, "rows hidden"]) -> Float[Array, "padded hidden"]:
-    """The outputs with rows of zeros, so that all tiles are full."""
-    return jnp.pad(outputs, ((0, _padded(len(outputs)) - len(outputs)), (0, 0)))
+def _pad_rows(values: Float[Array, "rows columns"]) -> Float[Array, "padded columns"]:
+    """The values with rows of zeros appended, so that all tiles are full."""
+    return jnp.pad(values, ((0, -len(values) % ROWS), (0, 0)))

@@ -1,4 +1,4 @@
-"""Recurrent networks by kernels: the same function as the plain path, with a custom gradient."""
+"""Recurrent networks on GPU kernels: the same function as the plain path, with its own gradient."""
 
 from typing import Any
 
@@ -8,16 +8,23 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from switchpoint.neural.cells import Cell, LSTMCarry, LSTMCell, RNNCell
+from switchpoint.neural.cells import (
+    Cell,
+    LSTMCarry,
+    LSTMCell,
+    RNNCell,
+    StackCarry,
+    StackCell,
+    stack_update,
+)
 from switchpoint.neural.dense import Perceptron
-from switchpoint.neural.kernels import lstm, rnn
+from switchpoint.neural.kernels import cells
 from switchpoint.neural.kernels import readout as readouts
 from switchpoint.neural.kernels.common import BF16, weight_gradient
 from switchpoint.neural.kernels.stack import COLUMNS, MAX_WIDTH, Stack, padded, value_first
-from switchpoint.neural.stack import StackCarry, StackCell, stack_update
 
-_MAX_TOKENS = 16  # the kernels look at every row of the table
-_MAX_DEPTH = 16  # and at every entry of the stack
+_MAX_TOKENS = 16  # the kernels scan every row of the table
+_MAX_DEPTH = 16  # and every entry of the stack
 
 
 def can_fuse(cell: Cell, tokens: int, time: int) -> bool:
@@ -46,7 +53,7 @@ def fused_recurrence(
     if not isinstance(cell, StackCell):
         last, _, logits = _fused(cell, readout, carry, table, None, tokens)
         return last, logits
-    for_inner, for_stack = jnp.split(table, [cell.inner.drive_width], axis=-1)
+    for_inner, for_stack = jnp.split(table, [cell.inner.input_width], axis=-1)
     stack = Stack(
         padded(carry.stack).reshape(len(carry.stack), -1),
         padded(cell.read.T).T,
@@ -69,21 +76,19 @@ def _fused(*arguments: Any) -> tuple[Any, Any, Float[Array, "time batch alphabet
 
 
 def _forward(
-    cell: Cell,
+    cell: Any,
     readout: Perceptron,
     carry: Any,
     table: Float[Array, "tokens gates"],
     stack: Stack | None,
     tokens: Int[Array, "time batch"],
 ) -> tuple[Any, Any]:
-    trace: rnn.Trace | lstm.Trace
-    if isinstance(cell, LSTMCell):
-        last, trace = lstm.forward(cell.weight, table, tokens, carry.output, carry.cell, stack)
-        end: Any = LSTMCarry(trace.outputs[-1].astype(table.dtype), last)
-    else:
-        assert isinstance(cell, RNNCell)
-        trace = rnn.forward(cell.weight, table, tokens, carry, stack)
-        end = trace.outputs[-1].astype(table.dtype)
+    is_lstm = isinstance(cell, LSTMCell)
+    output, state = (carry.output, carry.cell) if is_lstm else (carry, None)
+    last: Any
+    last, trace = cells.forward(cell.weight, table, tokens, output, state, stack)
+    output = trace.outputs[-1].astype(table.dtype)
+    end = LSTMCarry(output, last) if is_lstm else output
     entries = None if trace.stack is None else trace.stack.stacks[-1]
     logits = readouts.forward(readout, _flat(trace.outputs)).reshape(*tokens.shape, -1)
     return (end, entries, logits), (cell, readout, carry, table, stack, tokens, trace)
@@ -94,16 +99,15 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
     d_carry, d_entries, d_logits = cotangent
     d_readout, flat = readouts.backward(readout, _flat(trace.outputs), _flat(d_logits))
     d_outputs = flat.reshape(trace.outputs.shape)
-    if isinstance(cell, LSTMCell):
-        initial = carry.output
-        d_outputs = _added_to_last(d_outputs, d_carry.output)
-        found: Any = lstm.backward(cell.weight, stack, trace, d_outputs, d_carry.cell, d_entries)
-    else:
-        initial = carry
-        d_outputs = _added_to_last(d_outputs, d_carry)
-        found = rnn.backward(cell.weight, stack, trace, d_outputs, d_entries)
-    # The preactivations of step t are beside the outputs of step t - 1, but those of the first
-    # step beside the last outputs, not the initial one: the gradient is corrected for that.
+    is_lstm = isinstance(cell, LSTMCell)
+    initial, d_end, d_state = (
+        (carry.output, d_carry.output, d_carry.cell) if is_lstm else (carry, d_carry, None)
+    )
+    last = (d_outputs[-1] + d_end).astype(d_outputs.dtype)
+    d_outputs = lax.dynamic_update_index_in_dim(d_outputs, last, len(d_outputs) - 1, 0)
+    found: Any = cells.backward(cell.weight, stack, trace, d_outputs, d_state, d_entries)
+    # The preactivations of step t share a slot with the outputs of step t - 1, but those of the
+    # first step with the last outputs, not the initial one: the gradient is corrected for that.
     outputs, d_preactivations = trace.outputs.astype(BF16), found.preactivations
     d_first = d_preactivations[-1].astype(table.dtype)
     correction = initial.astype(table.dtype) - trace.outputs[-1].astype(table.dtype)
@@ -111,7 +115,7 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
     hot = jax.nn.one_hot(jnp.roll(tokens, -1, axis=0), len(table), dtype=BF16)
     d_table = weight_gradient(hot, d_preactivations)
     d_initial = d_first @ cell.weight.T
-    d_start = LSTMCarry(d_initial, found.cell) if isinstance(cell, LSTMCell) else d_initial
+    d_start = LSTMCarry(d_initial, found.cell) if is_lstm else d_initial
     d_stack = None
     if stack is not None:
         tops = jnp.roll(trace.stack.stacks[..., :COLUMNS].astype(BF16), -1, axis=0)
@@ -124,14 +128,6 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
         )
     d_cell = eqx.tree_at(lambda c: c.weight, cell, d_weight)
     return d_cell, d_readout, d_start, d_table, d_stack, None
-
-
-def _added_to_last(
-    values: Float[Array, "time batch hidden"], more: Float[Array, "batch hidden"]
-) -> Float[Array, "time batch hidden"]:
-    """The same with `more` added at the last step."""
-    last = (values[-1] + more).astype(values.dtype)
-    return lax.dynamic_update_index_in_dim(values, last, len(values) - 1, 0)
 
 
 def _flat(values: Float[Array, "time batch columns"]) -> Float[Array, "rows columns"]:

@@ -1,11 +1,11 @@
-"""Relative positions in attention: low-rank sinusoids of distances, and the queries' part in them.
+"""Relative positions in attention: low-rank sinusoids of distances, and the queries' factors.
 
-A score's positional part is a sum over sinusoids of i - j, which factor into one part at the query
-and one at the key. A query's part is a product with a matrix of its own position. All sequences
-have these matrices in common, so a program takes one position of many sequences.
+The positional term of a score is a sum over sinusoids of i - j, which factor into a part at the
+query and a part at the key. A query's factor is its product with a matrix that depends on its
+position. All sequences share these matrices, so a program handles one position of many sequences.
 """
 
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,13 +14,13 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float
 
+from switchpoint.neural.attention import frequencies
 from switchpoint.neural.kernels.attention import HEAD, AttentionSpec
 from switchpoint.neural.kernels.common import FP16, call, dot, largest_divisor
 from switchpoint.neural.kernels.token_wise import Activations, Layer
-from switchpoint.neural.positions import frequencies
 
 SEQUENCES = 128
-"""How many sequences a program takes."""
+"""The number of sequences per program."""
 
 _MIN_RANK = 16
 _TOLERANCE = 1e-7
@@ -43,7 +43,7 @@ class LowRankSinusoids(NamedTuple):
 
         sin w(i-j) = sin wi cos wj - cos wi sin wj, and cos w(i-j) = cos wi cos wj + sin wi sin wj.
         """
-        # It may be large: the compiler must not fold it into a constant.
+        # It may be large: keep the compiler from folding it into a constant.
         sin, cos = lax.optimization_barrier((self.sin[..., None], self.cos[..., None]))
         parts = [
             sin * self.of_cos - cos * self.of_sin,
@@ -56,8 +56,8 @@ class LowRankSinusoids(NamedTuple):
 def lowrank_sinusoids(time: int, width: int) -> LowRankSinusoids:
     """Those of `width` / 2 frequencies at the positions before `time`.
 
-    Over a few hundred positions the slowest of the 32 frequencies hardly turn: their sines and
-    cosines have a numerical rank of 32, not 64. The rank is padded to a power of two.
+    Over a few hundred positions the slowest of the 32 frequencies hardly vary, so their sines and
+    cosines have numerical rank 32, not 64. The rank is padded to a power of two.
     """
     angles = np.arange(time)[:, None] * frequencies(width)
     sin, cos = np.sin(angles), np.cos(angles)
@@ -83,12 +83,26 @@ class RelPosWeights(NamedTuple):
 def forward(
     layer: Layer, saved: Activations, weights: RelPosWeights, spec: AttentionSpec
 ) -> Activations:
-    """The activations with this layer's part of the queries in the positional scores."""
+    """The activations with this layer's positional part of the queries."""
     assert saved.rel_query is not None
     batch = saved.query.shape[1] // spec.time
     size = largest_divisor(batch, SEQUENCES)
+
+    def kernel(layer: Layer, query: Any, weights: Any, rel_query: Any) -> None:
+        index, slot = layer.number[0], layer.slot[0]
+        rows, time = pl.ds(pl.program_id(0) * size, size), pl.program_id(1)
+
+        def one_head(head: Any, _: None) -> None:
+            biased = _biased(
+                query[slot, rows, time, pl.ds(head * HEAD, HEAD)], weights, index, head
+            )
+            product = dot(biased, weights.matrix[index, time, head]).astype(FP16)
+            rel_query[slot, rows, time, pl.ds(head * spec.rank, spec.rank)] = product
+
+        lax.fori_loop(0, weights.bias.shape[1], one_head, None)
+
     (rel_query,) = call(
-        partial(_forward, spec=spec, size=size),
+        kernel,
         "rel_query",
         (batch // size, spec.time),
         (layer, _by_sequence(saved.query, spec), weights),
@@ -105,16 +119,42 @@ def backward(
     d_rel_query: Float[Array, "rows heads_rank"],
     spec: AttentionSpec,
 ) -> tuple[Float[Array, "rows heads_columns"], RelPosWeights]:
-    """The gradients of the queries, in all, and of the weights.
+    """The total gradient of the queries, and the gradients of the weights.
 
-    `d_query` is their gradient from the products with keys.
+    `d_query` is the gradient of the queries from the products with keys.
     """
     batch = query.shape[1] // spec.time
     size = largest_divisor(batch, SEQUENCES)
     grid = (batch // size, spec.time)
     shape = weights.matrix.shape[1:]
+
+    def kernel(
+        layer: Layer,
+        query: Any,
+        weights: Any,
+        d_rel_query: Any,
+        d_query: Any,
+        d_bias: Any,
+        d_matrix: Any,
+    ) -> None:
+        index, slot = layer.number[0], layer.slot[0]
+        block, time = pl.program_id(0), pl.program_id(1)
+        rows = pl.ds(block * size, size)
+
+        def one_head(head: Any, _: None) -> None:
+            columns = pl.ds(head * HEAD, HEAD)
+            biased = _biased(query[slot, rows, time, columns], weights, index, head)
+            d_product = d_rel_query[rows, time, pl.ds(head * spec.rank, spec.rank)]
+            d_matrix[block, time, head] = dot(biased.T, d_product)
+            d_biased = dot(d_product, weights.matrix[index, time, head].T)
+            d_bias[block, time, head] = jnp.sum(d_biased, axis=0)
+            total = d_query[rows, time, columns].astype(jnp.float32) + d_biased
+            d_query[rows, time, columns] = total.astype(FP16)
+
+        lax.fori_loop(0, weights.bias.shape[1], one_head, None)
+
     total, d_bias, d_matrix = call(
-        partial(_backward, spec=spec, size=size),
+        kernel,
         "rel_query_backward",
         grid,
         (layer, _by_sequence(query, spec), weights, _by_sequence(d_rel_query, spec)),
@@ -124,49 +164,9 @@ def backward(
     return total.reshape(d_query.shape), RelPosWeights(d_bias.sum((0, 1)), d_matrix.sum(0))
 
 
-def _forward(
-    layer: Layer, query: Any, weights: Any, rel_query: Any, *, spec: AttentionSpec, size: int
-) -> None:
-    index, slot = layer.number[0], layer.slot[0]
-    rows, time = pl.ds(pl.program_id(0) * size, size), pl.program_id(1)
-
-    def one_head(head: Any, _: None) -> None:
-        exact = query[slot, rows, time, pl.ds(head * HEAD, HEAD)].astype(jnp.float32)
-        biased = (exact + weights.bias[index, head, :][None, :]).astype(FP16)
-        product = dot(biased, weights.matrix[index, time, head]).astype(FP16)
-        rel_query[slot, rows, time, pl.ds(head * spec.rank, spec.rank)] = product
-
-    lax.fori_loop(0, weights.bias.shape[1], one_head, None)
-
-
-def _backward(
-    layer: Layer,
-    query: Any,
-    weights: Any,
-    d_rel_query: Any,
-    d_query: Any,
-    d_bias: Any,
-    d_matrix: Any,
-    *,
-    spec: AttentionSpec,
-    size: int,
-) -> None:
-    index, slot = layer.number[0], layer.slot[0]
-    block, time = pl.program_id(0), pl.program_id(1)
-    rows = pl.ds(block * size, size)
-
-    def one_head(head: Any, _: None) -> None:
-        columns = pl.ds(head * HEAD, HEAD)
-        exact = query[slot, rows, time, columns].astype(jnp.float32)
-        biased = (exact + weights.bias[index, head, :][None, :]).astype(FP16)
-        d_product = d_rel_query[rows, time, pl.ds(head * spec.rank, spec.rank)]
-        d_matrix[block, time, head] = dot(biased.T, d_product)
-        d_biased = dot(d_product, weights.matrix[index, time, head].T)
-        d_bias[block, time, head] = jnp.sum(d_biased, axis=0)
-        total = d_query[rows, time, columns].astype(jnp.float32) + d_biased
-        d_query[rows, time, columns] = total.astype(FP16)
-
-    lax.fori_loop(0, weights.bias.shape[1], one_head, None)
+def _biased(query: Any, weights: Any, index: Any, head: Any) -> Any:
+    exact = query.astype(jnp.float32)
+    return (exact + weights.bias[index, head, :][None, :]).astype(FP16)
 
 
 def _by_sequence(array: Float[Array, "*layers rows columns"], spec: AttentionSpec) -> Array:

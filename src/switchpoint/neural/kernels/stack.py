@@ -1,20 +1,19 @@
-"""What a stack adds to the steps of a cell.
+"""The stack of a cell, as part of its step kernels.
 
-A step needs the top of the stack, and so all that the previous output writes. Each program of a
-launch has only some units of the output: it stores their partial sum of what is written, and each
-program of the next launch reduces the partial sums. Each thus knows the actions and the new top
-before it computes its own preactivations; of the other entries each program updates some, so that
+A step reads the top of the stack, which depends on everything that the previous output wrote. Each
+program of a launch computes only some units of that output: it stores their partial sum of what is
+written, and every program of the next launch reduces the partial sums. So each knows the actions
+and the new top before it computes its own preactivations. Each updates some of the other entries;
 together they store the whole stack. The stack is updated at the beginning of a step, not at its
 end: the first step changes nothing, and the update after the last step is left to the caller.
 
-The backward pass is alike. The gradient of the top comes in partial sums, and so do the gradients
-of the probabilities of push, pop and keep. Each of these is the sum, over all entries, of the
-entry's gradient times what the action would put there. Those below the top are known one launch
-ahead, where the gradients of the entries are stored: the programs that store them sum their
-products too.
+The backward pass mirrors this. The gradient of the top comes in partial sums, as do the gradients
+of the probabilities of push, pop and keep: sums, over all entries, of the entry's gradient times
+the value that the action would put there. The terms below the top are known one launch ahead, when
+the gradients of the entries are stored, and the programs that store them sum these terms too.
 
-Entries of a stack are padded to 16 columns, the least that a product of tiles can have. What is
-written has the value in the first 13 columns, and push, pop and keep in the last three.
+Entries of a stack are padded to 16 columns, the minimum for a product of tiles. What is written has
+the value in the first 13 columns, and push, pop and keep in the last three.
 """
 
 import operator
@@ -42,7 +41,7 @@ class Stack(NamedTuple):
     read: Float[Array, "16 gates"]
     write: Float[Array, "hidden 16"]
     table: Float[Array, "tokens 16"]
-    """What each token adds to what is written."""
+    """The contribution of each token to what is written."""
 
 
 class Transposed(NamedTuple):
@@ -62,9 +61,9 @@ class Trace(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Those of the stacks, without what their own step adds at the top, and of what is written.
+    """Those of what is written, and of the stacks without their own step's part at the top.
 
-    What step t adds to the gradients of the step before it is in slot t modulo 2.
+    The contribution of step t to the gradients of the step before it is in slot t modulo 2.
     """
 
     stacks: Float[Array, "2 batch entries"]
@@ -81,7 +80,7 @@ def padded(values: Float[Array, "*axes width"], width: int = COLUMNS) -> Float[A
 
 
 def value_first(written: Float[Array, "rows written"]) -> Float[Array, "rows 16"]:
-    """What is written, with the value before the actions, as the kernels want it."""
+    """What is written, with the value before the actions, as the kernels store it."""
     actions, value = jnp.split(written, [3], axis=-1)
     return jnp.concatenate([padded(value, MAX_WIDTH), actions], axis=-1)
 
@@ -92,7 +91,7 @@ def forward_buffers(
     """The inputs and buffers of the forward pass, where `tiles` programs share a row."""
     if stack is None:
         return None, None
-    # A stack may change by little at each step, and for long: it is kept in 32 bits.
+    # A stack may change slowly over many steps: it is stored in 32 bits.
     stacks = ring_buffer(stack.initial, time, jnp.float32)
     batch = len(stack.initial)
     updates = empty(stack.write, (time, batch, COLUMNS), jnp.float32, "updates")
@@ -125,18 +124,16 @@ def preactivations(
     table: Any,
     weight: Any,
     stack: Stack | None,
-    outputs: Any,
-    trace: Trace | None,
+    trace: Any,
 ) -> list[Any]:
-    """The sum of what the previous output, the token and the top of the stack contribute."""
+    """The sum of the contributions of the previous output, the token and the top of the stack."""
     sums = [jnp.zeros((context.rows.size, column.size), jnp.float32) for column in columns]
     if stack is not None:
-        assert trace is not None
-        written = reduce_partials(trace.written, context.t + 1, context.rows)
+        written = reduce_partials(trace.stack.written, context.t + 1, context.rows)
         written += table_rows(stack.table, tokens[context.previous, context.rows], ALL)
-        top = update_stack(context, written, trace)
+        top = update_stack(context, written, trace.stack)
         sums = [dot(top, stack.read[:, column]) for column in columns]
-    sums = add_products(context, sums, outputs, context.previous, weight, columns)
+    sums = add_products(context, sums, trace.outputs, context.previous, weight, columns)
     token = tokens[context.t, context.rows]
     return [
         total + table_rows(table, token, column)
@@ -149,22 +146,19 @@ def grad_from_next_step(
     columns: list[Any],
     weight: Any,
     stack: Transposed | None,
-    trace: Trace | None,
-    d_preactivations: Any,
-    gradients: Gradients | None,
+    trace: Any,
+    gradients: Any,
 ) -> list[Any]:
-    """What the next step adds to the gradient of this step's output, in these columns.
+    """The contribution of the next step to the gradient of this step's output, in these columns.
 
     `weight` is transposed. The gradients of the next step's preactivations are in this step's slot.
     """
     if stack is not None:
-        assert trace is not None
-        assert gradients is not None
-        d_top = reduce_partials(gradients.tops, context.t + 1, context.rows)
+        d_top = reduce_partials(gradients.stack.tops, context.t + 1, context.rows)
         d_top = jnp.where(context.last, 0.0, d_top)
-        d_written = update_stack_backward(context, d_top, trace, gradients)
+        d_written = update_stack_backward(context, d_top, trace.stack, gradients.stack)
     sums = [jnp.zeros((context.rows.size, column.size), jnp.float32) for column in columns]
-    sums = add_products(context, sums, d_preactivations, context.t, weight, columns)
+    sums = add_products(context, sums, gradients.preactivations, context.t, weight, columns)
     sums = [jnp.where(context.last, 0.0, total) for total in sums]
     if stack is not None:
         sums = [
@@ -234,7 +228,7 @@ def update_stack_backward(
         push * below + pop * above + keep * entry
         for above, entry, below in zip(*_neighbours(d_after), strict=True)
     ]
-    # For the step before: what its actions would have put into these entries.
+    # For the step before: the values its actions would have put into these entries.
     before = _entries(trace.stacks, context.previous, rows, depths)
     d_below_top = [
         jnp.where((d > 0) & (d < _depth(gradients.stacks)), entry, 0.0)

@@ -1,7 +1,7 @@
-"""What the step kernels of all cells share: one launch per time step, cut into tiles.
+"""Shared by the step kernels of all cells: one launch per time step, divided into tiles.
 
-The buffers hold all time steps, and a step reads and writes its own slot in them, so that nothing
-is copied between steps.
+The buffers hold all time steps, and a step reads and writes its own slot, so nothing is copied
+between steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,17 +18,17 @@ _UNROLL = 8
 
 
 class Tiles(NamedTuple):
-    """What one program of a kernel computes: some units for some sequences."""
+    """The tile that one program computes: some units for some sequences."""
 
     rows: int
     units: int
     inner: int
-    """How many terms of a product are added at a time."""
+    """The number of terms of a product that are added at a time."""
     warps: int
     stages: int
 
     def fitting(self, rows: int, units: int, inner: int) -> "Tiles":
-        """The same for sizes that may be smaller; each tile size divides the whole size."""
+        """The tiles for sizes that may be smaller; each divides the whole size."""
         return self._replace(
             rows=largest_divisor(rows, self.rows),
             units=largest_divisor(units, self.units),
@@ -37,11 +37,11 @@ class Tiles(NamedTuple):
 
 
 class TileContext(NamedTuple):
-    """Where a program is: some units for some sequences, at step `t`."""
+    """The position of a program: some units for some sequences, at step `t`."""
 
     t: Any
     previous: Any
-    """The slot of the step before; that before the first is the last."""
+    """The slot of the step before; for the first step, the last slot."""
     last: Any
     """Whether this is the last step."""
     rows: Any
@@ -49,20 +49,6 @@ class TileContext(NamedTuple):
     tile: Any
     """The number of this program among those for these rows; each has its own units."""
     inner: int
-
-
-def _tile_context(time: Any, count: int, tiles: Tiles) -> TileContext:
-    """The context of this program, where there are `count` steps."""
-    t, tile = time[0], pl.program_id(1)
-    return TileContext(
-        t,
-        (t + count - 1) % count,
-        t == count - 1,
-        pl.ds(pl.program_id(0) * tiles.rows, tiles.rows),
-        pl.ds(tile * tiles.units, tiles.units),
-        tile,
-        tiles.inner,
-    )
 
 
 def run_steps(
@@ -76,12 +62,22 @@ def run_steps(
 ) -> tuple[Any, ...]:
     """The buffers after a launch of `kernel` for each of `times`, in this order.
 
-    The kernel gets its context, the constants, and the buffers, which it updates in place. Each of
-    these may be a tree of arrays.
+    The kernel receives its context, the constants, and the buffers, which it updates in place; all
+    of these may be trees of arrays.
     """
 
     def in_context(time: Any, *references: Any) -> None:
-        kernel(_tile_context(time, len(times), tiles), *references)
+        t, count, tile = time[0], len(times), pl.program_id(1)
+        context = TileContext(
+            t,
+            (t + count - 1) % count,
+            t == count - 1,
+            pl.ds(pl.program_id(0) * tiles.rows, tiles.rows),
+            pl.ds(tile * tiles.units, tiles.units),
+            tile,
+            tiles.inner,
+        )
+        kernel(context, *references)
 
     def step(buffers: tuple[Any, ...], time: Int[Array, ""]) -> tuple[tuple[Any, ...], None]:
         inputs = (time[None], *constants)

@@ -1,10 +1,9 @@
-"""The kernels of a layer that treat each token by itself, forward and backward.
+"""The kernels of a layer that act on each token separately, forward and backward.
 
 They are the first and the last of a layer: layer norm with the projections to queries, keys and
 values; and the projection of the attention's output, layer norm and the MLP.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -15,24 +14,24 @@ from jaxtyping import Array, Float, Int
 from switchpoint.neural.kernels.common import FP16, call, dot, weight_gradient
 
 ROWS = 64
-"""How many tokens a program takes."""
+"""The number of tokens per program."""
 UNITS = 64
-"""How many hidden units of the MLP at a time."""
+"""The number of hidden units of the MLP at a time."""
 
 
 class Layer(NamedTuple):
-    """Which layer a kernel is for; each is an array of one number."""
+    """The layer that a kernel computes; each field is an array of one number."""
 
     number: Int[Array, "1"]
-    """Where its weights are."""
+    """The index of its weights."""
     slot: Int[Array, "1"]
-    """Where its activations are stored."""
+    """The slot of its activations."""
     previous: Int[Array, "1"]
-    """Where the activations of the layer before are."""
+    """The slot of the activations of the layer before."""
 
 
 class Activations(NamedTuple):
-    """What layers compute and the backward pass needs, of all layers or of the last alone."""
+    """The activations that the backward pass needs, of all layers or of the last alone."""
 
     tokens: Float[Array, "layers rows width"]
     """The outputs of the layers."""
@@ -70,7 +69,7 @@ def layer_input(layer: Layer, embedded: Any, tokens: Any, rows: Any) -> Any:
 
 
 def layer_norm(x: Any) -> tuple[Any, Any]:
-    """Rows with mean 0 and variance 1, and the factor that made them so."""
+    """Rows with mean 0 and variance 1, and the factors that scaled them."""
     centred = x - _mean(x)
     scale = lax.rsqrt(_mean(centred * centred) + 1e-5)
     return centred * scale, scale
@@ -94,26 +93,21 @@ def qkv_forward(
 ) -> Activations:
     """The activations with this layer's queries, keys and values."""
     size = min(ROWS, time)
-    query, kv = call(
-        partial(_qkv_forward, size=size),
-        "qkv",
-        (len(embedded) // size,),
-        (layer, embedded, saved.tokens, weights),
-        (saved.query, saved.kv),
-    )
+
+    def kernel(
+        layer: Layer, embedded: Any, tokens: Any, weights: QKVWeights, query: Any, kv: Any
+    ) -> None:
+        index, slot = layer.number[0], layer.slot[0]
+        rows = pl.ds(pl.program_id(0) * size, size)
+        normal = layer_norm(layer_input(layer, embedded, tokens, rows))[0].astype(FP16)
+        projected = dot(normal, weights.query[index]) + weights.query_bias[index, :][None, :]
+        query[slot, rows, :] = projected.astype(FP16)
+        projected = dot(normal, weights.kv[index]) + weights.kv_bias[index, :][None, :]
+        kv[slot, rows, :] = projected.astype(FP16)
+
+    inputs, buffers = (layer, embedded, saved.tokens, weights), (saved.query, saved.kv)
+    query, kv = call(kernel, "qkv", (len(embedded) // size,), inputs, buffers)
     return saved._replace(query=query, kv=kv)
-
-
-def _qkv_forward(
-    layer: Layer, embedded: Any, tokens: Any, weights: Any, query: Any, kv: Any, *, size: int
-) -> None:
-    index, slot = layer.number[0], layer.slot[0]
-    rows = pl.ds(pl.program_id(0) * size, size)
-    normal = layer_norm(layer_input(layer, embedded, tokens, rows))[0].astype(FP16)
-    projected = dot(normal, weights.query[index]) + weights.query_bias[index, :][None, :]
-    query[slot, rows, :] = projected.astype(FP16)
-    projected = dot(normal, weights.kv[index]) + weights.kv_bias[index, :][None, :]
-    kv[slot, rows, :] = projected.astype(FP16)
 
 
 def qkv_backward(
@@ -128,23 +122,44 @@ def qkv_backward(
 ) -> tuple[Float[Array, "rows width"], QKVWeights]:
     """The gradients of the layer's input and of the weights.
 
-    `d_residual` is what the residual connection around the attention passes back.
+    `d_residual` is the gradient through the residual connection around the attention.
     """
     rows, width = embedded.shape
     columns = d_query.shape[1]
     size = min(ROWS, time)
     grid = rows // size
+
+    def kernel(
+        layer: Layer,
+        embedded: Any,
+        tokens: Any,
+        matrices: tuple[Any, Any],
+        d_residual: Any,
+        gradients: tuple[Any, Any],
+        d_input: Any,
+        normals: Any,
+        *d_biases: Any,
+    ) -> None:
+        block, index = pl.program_id(0), layer.number[0]
+        rows = pl.ds(block * size, size)
+        exact, scale = layer_norm(layer_input(layer, embedded, tokens, rows))
+        normals[rows, :] = exact.astype(FP16)
+        d_normals = []
+        for matrix, gradient, d_bias in zip(matrices, gradients, d_biases, strict=True):
+            d_projected = gradient[rows, :]
+            d_bias[block, :] = jnp.sum(d_projected.astype(jnp.float32), axis=0)
+            d_normals.append(dot(d_projected, matrix[index].T))
+        d_normal = d_normals[0] + d_normals[1]
+        d_input[rows, :] = d_residual[rows, :] + layer_norm_backward(exact, scale, d_normal)
+
+    matrices = (weights.query, weights.kv)
     d_input, normal, d_query_bias, d_kv_bias = call(
-        partial(_qkv_backward, size=size),
+        kernel,
         "qkv_backward",
         (grid,),
-        (layer, embedded, saved.tokens, weights.query, weights.kv, d_residual, d_query, d_kv),
-        outputs=[
-            ((rows, width), jnp.float32),
-            ((rows, width), FP16),
-            ((grid, columns), jnp.float32),
-            ((grid, columns), jnp.float32),
-        ],
+        (layer, embedded, saved.tokens, matrices, d_residual, (d_query, d_kv)),
+        outputs=[((rows, width), jnp.float32), ((rows, width), FP16)]
+        + [((grid, columns), jnp.float32)] * 2,
     )
     return d_input, QKVWeights(
         weight_gradient(normal, d_query),
@@ -152,32 +167,6 @@ def qkv_backward(
         weight_gradient(normal, d_kv),
         d_kv_bias.sum(0),
     )
-
-
-def _qkv_backward(
-    layer: Layer,
-    embedded: Any,
-    tokens: Any,
-    query: Any,
-    kv: Any,
-    d_residual: Any,
-    d_query: Any,
-    d_kv: Any,
-    *outputs: Any,
-    size: int,
-) -> None:
-    d_input, normals, d_query_bias, d_kv_bias = outputs
-    block, index = pl.program_id(0), layer.number[0]
-    rows = pl.ds(block * size, size)
-    exact, scale = layer_norm(layer_input(layer, embedded, tokens, rows))
-    normals[rows, :] = exact.astype(FP16)
-    gradient = d_query[rows, :]
-    d_query_bias[block, :] = jnp.sum(gradient.astype(jnp.float32), axis=0)
-    d_normal = dot(gradient, query[index].T)
-    gradient = d_kv[rows, :]
-    d_kv_bias[block, :] = jnp.sum(gradient.astype(jnp.float32), axis=0)
-    d_normal += dot(gradient, kv[index].T)
-    d_input[rows, :] = d_residual[rows, :] + layer_norm_backward(exact, scale, d_normal)
 
 
 def mlp_forward(
@@ -189,35 +178,30 @@ def mlp_forward(
 ) -> Activations:
     """The activations with this layer's output."""
     size = min(ROWS, time)
-    (tokens,) = call(
-        partial(_mlp_forward, size=size),
-        "mlp",
-        (len(embedded) // size,),
-        (layer, embedded, saved.attn_out, weights),
-        (saved.tokens,),
-    )
+
+    def kernel(
+        layer: Layer, embedded: Any, attn_out: Any, weights: MLPWeights, tokens: Any
+    ) -> None:
+        index, slot = layer.number[0], layer.slot[0]
+        rows = pl.ds(pl.program_id(0) * size, size)
+        residual = layer_input(layer, embedded, tokens, rows)
+        residual += dot(attn_out[slot, rows, :], weights.out_proj[index])
+        normal = layer_norm(residual)[0].astype(FP16)
+
+        def add(part: Any, total: Any) -> Any:
+            units = pl.ds(part * UNITS, UNITS)
+            wide = dot(normal, weights.mlp_in[index, :, units])
+            wide += weights.mlp_in_bias[index, units][None, :]
+            active = jnp.maximum(wide, 0).astype(FP16)
+            return total + dot(active, weights.mlp_out[index, units, :])
+
+        start = residual + weights.mlp_out_bias[index, :][None, :]
+        parts = weights.mlp_in.shape[-1] // UNITS
+        tokens[slot, rows, :] = lax.fori_loop(0, parts, add, start)
+
+    inputs = (layer, embedded, saved.attn_out, weights)
+    (tokens,) = call(kernel, "mlp", (len(embedded) // size,), inputs, (saved.tokens,))
     return saved._replace(tokens=tokens)
-
-
-def _mlp_forward(
-    layer: Layer, embedded: Any, attn_out: Any, weights: Any, tokens: Any, *, size: int
-) -> None:
-    index, slot = layer.number[0], layer.slot[0]
-    rows = pl.ds(pl.program_id(0) * size, size)
-    residual = layer_input(layer, embedded, tokens, rows)
-    residual += dot(attn_out[slot, rows, :], weights.out_proj[index])
-    normal = layer_norm(residual)[0].astype(FP16)
-
-    def add(part: Any, total: Any) -> Any:
-        units = pl.ds(part * UNITS, UNITS)
-        wide = dot(normal, weights.mlp_in[index, :, units])
-        wide += weights.mlp_in_bias[index, units][None, :]
-        active = jnp.maximum(wide, 0).astype(FP16)
-        return total + dot(active, weights.mlp_out[index, units, :])
-
-    start = residual + weights.mlp_out_bias[index, :][None, :]
-    parts = weights.mlp_in.shape[-1] // UNITS
-    tokens[slot, rows, :] = lax.fori_loop(0, parts, add, start)
 
 
 def mlp_backward(
@@ -236,19 +220,59 @@ def mlp_backward(
     size = min(ROWS, time)
     grid = rows // size
     wide = weights.mlp_in.shape[-1]
+
+    def kernel(
+        layer: Layer,
+        embedded: Any,
+        tokens: Any,
+        attn_out: Any,
+        weights: tuple[Any, Any, Any, Any],
+        d_tokens: Any,
+        *outputs: Any,
+    ) -> None:
+        d_residual, d_attn_out, normals, actives, d_wides, d_narrows, totals, *d_biases = outputs
+        d_bias, d_wide_bias = d_biases
+        index, block = layer.number[0], pl.program_id(0)
+        rows = pl.ds(block * size, size)
+        out_proj, mlp_in, mlp_in_bias, mlp_out = weights
+        attended = attn_out[layer.slot[0], rows, :]
+        residual = layer_input(layer, embedded, tokens, rows) + dot(attended, out_proj[index])
+        exact, scale = layer_norm(residual)
+        normal = exact.astype(FP16)
+        normals[rows, :] = normal
+        gradient = d_tokens[rows, :]
+        d_bias[block, :] = jnp.sum(gradient, axis=0)
+        narrow = gradient.astype(FP16)
+        d_narrows[rows, :] = narrow
+
+        def add(part: Any, d_normal: Any) -> Any:
+            units = pl.ds(part * UNITS, UNITS)
+            wide = dot(normal, mlp_in[index, :, units]) + mlp_in_bias[index, units][None, :]
+            actives[rows, units] = jnp.maximum(wide, 0).astype(FP16)
+            d_active = dot(narrow, mlp_out[index, units, :].T)
+            d_wide = jnp.where(wide > 0, d_active, 0.0)
+            d_wide_bias[block, units] = jnp.sum(d_wide, axis=0)
+            short = d_wide.astype(FP16)
+            d_wides[rows, units] = short
+            return d_normal + dot(short, mlp_in[index, :, units].T)
+
+        zero = jnp.zeros((size, embedded.shape[1]), jnp.float32)
+        d_normal = lax.fori_loop(0, mlp_in.shape[-1] // UNITS, add, zero)
+        total = gradient + layer_norm_backward(exact, scale, d_normal)
+        d_residual[rows, :] = total
+        narrow = total.astype(FP16)
+        totals[rows, :] = narrow
+        d_attn_out[rows, :] = dot(narrow, out_proj[index].T).astype(FP16)
+
+    halves = [saved.attn_out.shape[-1], width, wide, wide, width, width]  # in float16
     d_residual, d_attn_out, normal, active, d_wide, d_narrow, total, d_bias, d_wide_bias = call(
-        partial(_mlp_backward, size=size),
+        kernel,
         "mlp_backward",
         (grid,),
         (layer, embedded, saved.tokens, saved.attn_out, weights[:-1], d_tokens),
         outputs=[
             ((rows, width), jnp.float32),
-            ((rows, saved.attn_out.shape[-1]), FP16),
-            ((rows, width), FP16),
-            ((rows, wide), FP16),
-            ((rows, wide), FP16),
-            ((rows, width), FP16),
-            ((rows, width), FP16),
+            *(((rows, columns), FP16) for columns in halves),
             ((grid, width), jnp.float32),
             ((grid, wide), jnp.float32),
         ],
@@ -262,48 +286,3 @@ def mlp_backward(
         d_bias.sum(0),
     )
     return d_residual, d_attn_out, gradients
-
-
-def _mlp_backward(
-    layer: Layer,
-    embedded: Any,
-    tokens: Any,
-    attn_out: Any,
-    weights: tuple[Any, Any, Any, Any],
-    d_tokens: Any,
-    *outputs: Any,
-    size: int,
-) -> None:
-    d_residual, d_attn_out, normals, actives, d_wides, d_narrows, totals, *d_biases = outputs
-    d_bias, d_wide_bias = d_biases
-    index, block = layer.number[0], pl.program_id(0)
-    rows = pl.ds(block * size, size)
-    out_proj, mlp_in, mlp_in_bias, mlp_out = weights
-    attended = attn_out[layer.slot[0], rows, :]
-    residual = layer_input(layer, embedded, tokens, rows) + dot(attended, out_proj[index])
-    exact, scale = layer_norm(residual)
-    normal = exact.astype(FP16)
-    normals[rows, :] = normal
-    gradient = d_tokens[rows, :]
-    d_bias[block, :] = jnp.sum(gradient, axis=0)
-    narrow = gradient.astype(FP16)
-    d_narrows[rows, :] = narrow
-
-    def add(part: Any, d_normal: Any) -> Any:
-        units = pl.ds(part * UNITS, UNITS)
-        wide = dot(normal, mlp_in[index, :, units]) + mlp_in_bias[index, units][None, :]
-        actives[rows, units] = jnp.maximum(wide, 0).astype(FP16)
-        d_active = dot(narrow, mlp_out[index, units, :].T)
-        d_wide = jnp.where(wide > 0, d_active, 0.0)
-        d_wide_bias[block, units] = jnp.sum(d_wide, axis=0)
-        short = d_wide.astype(FP16)
-        d_wides[rows, units] = short
-        return d_normal + dot(short, mlp_in[index, :, units].T)
-
-    zero = jnp.zeros((size, embedded.shape[1]), jnp.float32)
-    d_normal = lax.fori_loop(0, mlp_in.shape[-1] // UNITS, add, zero)
-    total = gradient + layer_norm_backward(exact, scale, d_normal)
-    d_residual[rows, :] = total
-    narrow = total.astype(FP16)
-    totals[rows, :] = narrow
-    d_attn_out[rows, :] = dot(narrow, out_proj[index].T).astype(FP16)

@@ -1,0 +1,44 @@
+"""Numbers, lists and durations as text for people."""
+
+import math
+from collections.abc import Sequence
+
+_NO_ERROR = 5e-5  # would be written as 0
+
+
+def bits(value: float) -> str:
+    """A number of bits with as many digits as matter."""
+    if not math.isfinite(value):
+        return "unknown"
+    size = abs(value)
+    digits = 0 if size >= 99.5 else 1 if size >= 19.95 else 2 if size >= 0.0995 else 3
+    text = f"{value:.{digits}f}"
+    return text.replace("-", "−") if float(text) else text.removeprefix("-")
+
+
+def plus_minus(value: float, error: float) -> str:
+    """A number with its standard error, to the first digit of the error (two if that is 1)."""
+    if not math.isfinite(value) or not math.isfinite(error) or error < _NO_ERROR:
+        return bits(value)
+    power = math.floor(math.log10(error))
+    digits = min(max(0, (1 if error < 1.95 * 10**power else 0) - power), 4)
+    return f"{value:.{digits}f} ± {error:.{digits}f}".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share in percent, with more digits the smaller it is."""
+    digits = 2 if abs(share) < 0.00995 else 1 if abs(share) < 0.0995 else 0
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def join_and(parts: Sequence[str]) -> str:
+    """A list in words: a, b and c."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit that suits it."""
+    if seconds < 99.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,175 @@
+"""`switchpoint shard`, `merge` and `build-zoo`: studies trained piecewise on other machines."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from switchpoint.cli.study_progress import reporter_for
+from switchpoint.studies import SCALES, STUDIES, reproduce
+from switchpoint.studies.base import Run
+from switchpoint.studies.networks import ShardNetworks
+from switchpoint.studies.pipeline import can_compute, forget_partial
+from switchpoint.studies.results import record, result_path
+from switchpoint.studies.scale import Scale
+from switchpoint.studies.shards import all_runs, train_shard
+from switchpoint.studies.shards import shard as shard_of
+from switchpoint.zoo import Zoo, build
+from switchpoint.zoo.building import TEST_SEQUENCES
+
+_SCALE = Annotated[str, typer.Option(help=f"One of {', '.join(SCALES)}.")]
+
+
+def shard(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Training runs; without any, all are listed."),
+    ] = None,
+    prior: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this training source of the runs; may be repeated."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="FIRST-LAST", help="Only these seeds, as 0-4.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of finished shards.")
+    ] = Path("shards"),
+    work: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of checkpoints.")
+    ] = Path("runs/shards"),
+    scale: _SCALE = "full",
+) -> None:
+    """Train some seeds of a study's runs, and take every measurement of them.
+
+    It writes a few files of at most 16 MiB; `switchpoint merge` makes the results of the studies
+    from them, and `switchpoint build-zoo` the zoo. The same command resumes from its checkpoints.
+    Set SWITCHPOINT_COMMIT where the sources have no history.
+
+    For example:
+
+        switchpoint shard lstm --prior ptw --seeds 0-9 --out shards
+    """
+    size = _scale(scale)
+    known = all_runs(size)
+    console = Console(file=sys.stdout, highlight=False)
+    if not runs:
+        for name, run in known.items():
+            used = [study.name for study in STUDIES.values() if name in study.runs(size)]
+            console.print(
+                f"{name}: {len(run.config.members())} members x {run.config.steps} steps on "
+                f"{', '.join(run.config.prior)}; for {', '.join(used)}",
+                soft_wrap=True,
+            )
+        return
+    for name in runs:
+        if name not in known:
+            raise ValueError(f"run must be one of {', '.join(known)}, got {name!r}")
+    parts = [
+        shard_of(run, prior or run.config.prior, _seeds(seeds, run))
+        for run in (known[name] for name in runs)
+    ]
+    with reporter_for(sys.stderr, {}) as reporter:
+        for name, part in zip(runs, parts, strict=True):
+            for path in train_shard(size, known[name], part, work, out, reporter):
+                size_text = f"{path.stat().st_size / 2**20:.1f} MiB"
+                console.print(Text(f"{path}: {size_text}"), soft_wrap=True)
+
+
+def merge(
+    shards: Annotated[
+        Path, typer.Argument(metavar="DIR", file_okay=False, help="Directory of finished shards.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of the results.")
+    ],
+    recorded: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            metavar="DIR",
+            file_okay=False,
+            help="Copy the results there too, with their SHA-256 in manifest.json.",
+        ),
+    ] = None,
+    scale: _SCALE = "full",
+) -> None:
+    """Put the results of the studies together from shards.
+
+    Missing networks are named in the results, and studies that need them are named here. Studies
+    of the best networks are computed now, from the networks of the shards.
+
+    For example:
+
+        switchpoint merge shards --out runs/full
+    """
+    size = _scale(scale)
+    if not any(shards.glob("*.nc")):
+        raise ValueError(f"there are no shards in {shards}; switchpoint shard makes them")
+    networks = ShardNetworks(shards, all_runs(size))
+    ready = [name for name, study in STUDIES.items() if can_compute(study, size, networks)]
+    forget_partial(out, ready)
+    expected = {name: STUDIES[name].seconds.get(scale, 0.0) for name in ready}
+    command = "switchpoint shard for each shard, then switchpoint merge"
+    with reporter_for(sys.stderr, expected) as reporter:
+        reproduce(size, out, ready, reporter, command, networks=networks)
+    console = Console(file=sys.stdout, highlight=False)
+    for name in STUDIES:
+        if name in ready and recorded is not None and STUDIES[name].recorded:
+            record(result_path(out, name), recorded)
+        console.print(f"{name}: {'done' if name in ready else 'skipped, its networks are missing'}")
+
+
+def build_zoo(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Directories of runs, or their files.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of the zoo.")
+    ],
+    sequences: Annotated[
+        int, typer.Option(help="Test sequences of the score on each card.")
+    ] = TEST_SEQUENCES,
+) -> None:
+    """Build a zoo from finished runs: the best seed of each architecture and source.
+
+    The best has the lowest excess on the validation sequences of its run, and is then measured on
+    test sequences. Networks that are in the zoo already are not measured again.
+
+    For example:
+
+        switchpoint build-zoo shards/*.safetensors --out zoo
+    """
+    zoo = Zoo(out)
+    console = Console(file=sys.stdout, highlight=False)
+    with reporter_for(sys.stderr, {}) as reporter:
+        made = build(
+            runs,
+            zoo,
+            sequences,
+            lambda name, done, total: reporter.update(f"measuring {name}", done / total),
+        )
+    for name in made:
+        test = zoo.card(name)["test"]
+        console.print(f"{name}: {test['excess']:.3f} ± {test['excess_error']:.3f} bits")
+    size = sum(entry.size for entry in zoo.entries.values()) / 2**20
+    console.print(Text(f"{out}: {len(zoo.entries)} networks, {size:.1f} MiB"), soft_wrap=True)
+
+
+def _scale(name: str) -> Scale:
+    if name not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {name!r}")
+    return SCALES[name]
+
+
+def _seeds(text: str | None, run: Run) -> range:
+    """The seeds that were asked for, or all of a run."""
+    if text is None:
+        return run.seeds
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and (last or first).isdecimal()):
+        raise ValueError(f"seeds must be a number or two, as 0-4, got {text!r}")
+    return range(int(first), int(last or first) + 1)

@@ -1,0 +1,180 @@
+"""The regret of predictors on the same test sequences, many networks in one program."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from switchpoint import _checks
+from switchpoint.evaluation.metrics import code_length, regret
+from switchpoint.exact import KTOracle
+from switchpoint.neural import Network
+from switchpoint.predictor import Predictor
+from switchpoint.sources import Draw, Source
+
+CHUNK = 250
+"""How many sequences are drawn at a time by default."""
+
+Member: TypeAlias = Predictor[Any] | Callable[[Draw], Predictor[Any]] | type[KTOracle]
+"""A predictor, a function that makes one from what was drawn, or the class `KTOracle`."""
+
+_VALUES_AT_ONCE = 2**23  # of the predictions of the members that a GPU takes together
+
+
+def chunks(
+    source: Source, length: int, sequences: int, seed: int, size: int
+) -> Iterator[tuple[slice, Draw]]:
+    """`sequences` sequences of `source`, `size` at a time: which ones they are, and the draw.
+
+    Chunk i is drawn with the key fold_in(key(seed), i), so that the first n sequences do not
+    depend on their number. Another size draws other sequences. All draws have the same size, so
+    that one compilation serves all: the last may have more sequences than are wanted.
+    """
+    key = jax.random.key(seed)
+    for index, start in enumerate(range(0, sequences, size)):
+        draw = source.sample(jax.random.fold_in(key, index), size, length)
+        if sequences < size:  # a chunk of long sequences can be much work
+            draw = jax.tree.map(lambda leaf: leaf[:sequences], draw)
+        yield slice(start, min(start + size, sequences)), draw
+
+
+def over_members(
+    function: Callable[..., Any], *arguments: Any, batch_size: int | None = None
+) -> Any:
+    """`function` of each member's arguments, which have a leading axis of members.
+
+    A GPU takes all members at once, or `batch_size` of them. A CPU takes one after another,
+    since one member's numbers fit in its caches and those of all members do not.
+    """
+    if jax.default_backend() == "cpu":
+        return lax.map(lambda member: function(*member), arguments)
+    if batch_size is None or batch_size >= len(jax.tree.leaves(arguments)[0]):
+        return jax.vmap(function)(*arguments)
+    return lax.map(lambda member: function(*member), arguments, batch_size=batch_size)
+
+
+def over_networks(
+    metric: Callable[[Float[Array, "batch time alphabet"]], Any], networks: Network, draw: Draw
+) -> Any:
+    """`metric` of the log probabilities that each network of a stack gives to a draw.
+
+    The number of predictions that exist at a time is bounded.
+    """
+    return over_members(
+        lambda network: metric(network.log_probs_unchecked(draw.symbols)),
+        networks,
+        batch_size=max(1, _VALUES_AT_ONCE // draw.probs.size),
+    )
+
+
+def regrets(
+    members: Sequence[Member | None],
+    source: Source,
+    length: int,
+    sequences: int,
+    seed: int = 0,
+    *,
+    chunk: int = CHUNK,
+    progress: Callable[[int, int], None] | None = None,
+) -> Float[np.ndarray, "member sequence"]:
+    """The regret in bits of every member on every test sequence: those that `evaluate` draws.
+
+    Networks of the same structure are run in one program where that is faster. The row of a
+    member that is None is NaN. `progress` is called with the number of sequences done and
+    their total.
+    """
+    rows = [index for index, member in enumerate(members) if member is not None]
+    known = [(f"number {index}", members[index]) for index in rows]
+    totals = np.full((len(members), _checks.positive_int("sequences", sequences)), np.nan)
+    measured = measure(known, source, length, sequences, seed, chunk, progress)
+    for indices, which, _, regret_bits, _ in measured:
+        for index, bits in zip(indices, regret_bits, strict=True):
+            totals[rows[index], which] = bits.sum(-1, dtype=np.float64)
+    return totals
+
+
+Bits: TypeAlias = Float[np.ndarray, "member sequence time"]
+
+
+def measure(
+    members: Sequence[tuple[str, Any]],
+    source: Source,
+    length: int,
+    sequences: int,
+    seed: int,
+    chunk: int,
+    progress: Callable[[int, int], None] | None,
+) -> Iterator[tuple[Sequence[int], slice, Draw, Bits, Bits]]:
+    """Every member, given with its name for messages, on every chunk.
+
+    Yields the indices of some members, the sequences of the chunk, their draw, and what each of
+    these members costs on each of them: the regret and the code length of every symbol in bits.
+    """
+    length = _checks.positive_int("length", length)
+    sequences = _checks.positive_int("sequences", sequences)
+    chunk = _checks.positive_int("chunk", chunk)
+    groups = _groups([member for _, member in members])
+    for rows, draw in chunks(source, length, sequences, _checks.seed(seed), chunk):
+        made = [_predictor(*each, draw, source) for each in members]
+        for indices, networks in groups:
+            if networks is None:
+                log_probs = made[indices[0]].log_probs(draw.symbols)
+                bits = tuple(leaf[None] for leaf in _bits(draw, log_probs))
+            else:
+                bits = _bits_of_networks(networks, draw)
+            regret_bits, code_bits = (np.asarray(x)[:, : rows.stop - rows.start] for x in bits)
+            yield indices, rows, draw, regret_bits, code_bits
+        if progress is not None:
+            progress(rows.stop, sequences)
+
+
+def _groups(members: Sequence[Member]) -> list[tuple[list[int], Network | None]]:
+    """Members that run together, with their networks stacked.
+
+    A small network leaves most of a GPU idle, and many keep it busy. A CPU is not faster with
+    many, so there each member is a group by itself.
+    """
+    groups: dict[Any, list[int]] = {}
+    for index, member in enumerate(members):
+        key: Any = index
+        if isinstance(member, Network) and jax.default_backend() != "cpu":
+            leaves, structure = jax.tree.flatten(member)
+            key = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        groups.setdefault(key, []).append(index)
+    return [
+        (each, None)
+        if len(each) == 1
+        else (each, jax.tree.map(lambda *x: jnp.stack(x), *(members[index] for index in each)))
+        for each in groups.values()
+    ]
+
+
+@eqx.filter_jit
+def _bits(draw: Draw, log_probs: Float[Array, "batch time alphabet"]) -> tuple[Array, Array]:
+    return regret(draw, log_probs), code_length(draw.symbols, log_probs)
+
+
+@eqx.filter_jit
+def _bits_of_networks(networks: Network, draw: Draw) -> tuple[Array, Array]:
+    return over_networks(lambda log_probs: _bits(draw, log_probs), networks, draw)
+
+
+def _predictor(name: str, member: Any, draw: Draw, source: Source) -> Predictor[Any]:
+    """The predictor that a member is for these sequences."""
+    if member is KTOracle:
+        member = KTOracle(draw.switches, source.segment)
+    elif not isinstance(member, Predictor):
+        member = member(draw)
+    if not isinstance(member, Predictor):
+        raise ValueError(f"predictor {name!r} must make a Predictor, got {member!r}")
+    if member.alphabet != source.segment.alphabet:
+        raise ValueError(
+            f"predictor {name!r} must have the alphabet of the source, "
+            f"{source.segment.alphabet}, got {member.alphabet}"
+        )
+    return member

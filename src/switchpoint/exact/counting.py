@@ -1,0 +1,58 @@
+"""Counts that never overflow: the length of a stream, and the symbols in it."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Int, Shaped
+
+from switchpoint.priors.ptw import trailing_zeros
+
+_WRAP = 2**31  # one more than the largest int32
+_LARGEST_COUNT = 2**30
+
+
+class Clock(eqx.Module):
+    """The number of symbols seen, up to 2^62; `int(clock)` is its value."""
+
+    low: Int[Array, "*streams"]
+    """The last 31 bits."""
+    high: Int[Array, "*streams"]
+
+    @classmethod
+    def start(cls) -> "Clock":
+        """Zero symbols."""
+        return cls(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+
+    def next(self) -> "Clock":
+        """One more symbol."""
+        low = (self.low + 1) & (_WRAP - 1)
+        return Clock(low, self.high + (low == 0))
+
+    def trailing_zeros(self) -> Int[Array, ""]:
+        """The number of trailing zero bits of the count, which must not be 0."""
+        return jnp.where(self.low > 0, trailing_zeros(self.low), 31 + trailing_zeros(self.high))
+
+    def since(self, start: Int[Array, "..."]) -> Int[Array, "..."]:
+        """The number of symbols since a start, given by its last 31 bits."""
+        return (self.low - start) & (_WRAP - 1)
+
+    def __int__(self) -> int:
+        return int(self.high) * _WRAP + int(self.low)
+
+
+def count_symbol(
+    counts: Int[Array, "*rows alphabet"], symbol: Int[ArrayLike, ""]
+) -> Int[Array, "*rows alphabet"]:
+    """Counts with one more `symbol`; rows about to overflow an int32 are halved."""
+    counts = counts.at[..., symbol].add(1)
+    full = counts[..., symbol] >= _LARGEST_COUNT
+    return jnp.where(full[..., None], counts // 2, counts)
+
+
+def select_symbol(symbol: Int[Array, "..."], values: Sequence[Shaped[Array, "..."]]) -> Array:
+    """values[symbol], elementwise; faster than a gather where there are few values."""
+    selected = values[0]
+    for k, value in enumerate(values[1:], start=1):
+        selected = jnp.where(symbol == k, value, selected)
+    return selected

@@ -1,0 +1,51 @@
+"""Tables of numbers as coloured squares, with the numbers written in them."""
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.image import AxesImage
+
+from switchpoint.figures.style import INK
+
+_DARK = 0.55  # the share of the colour scale from which letters are white
+
+
+def log_norm(values: Float[np.ndarray, "..."]) -> LogNorm:
+    """A logarithmic colour scale over the positive values, of three decades at most."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    top = float(positive.max()) if positive.size else 1.0
+    low = max(float(positive.min()), top / 1000) if positive.size else 0.1
+    return LogNorm(min(low, top / 10), top, clip=True)
+
+
+def squares(axes: Axes, table: Float[np.ndarray, "row column"], norm: LogNorm) -> AxesImage:
+    """A table in colours, with its numbers; NaN is left blank."""
+    # What is not positive (an exact optimum at home, or noise) has the lowest colour.
+    lowest = float(norm.vmin or 0.0)
+    lifted = np.where(table <= 0, lowest, table)
+    image = axes.imshow(lifted, norm=norm, cmap="Blues", aspect="auto")
+    for (row, column), value in np.ndenumerate(table):
+        if np.isfinite(value):
+            dark = float(norm(max(value, lowest))) > _DARK
+            axes.text(
+                column,
+                row,
+                short(float(value)),
+                ha="center",
+                va="center",
+                fontsize=8.5,
+                color="white" if dark else INK,
+            )
+    axes.grid(False)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return image
+
+
+def short(value: float) -> str:
+    """A number in few digits."""
+    if abs(value) >= 99.5:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 9.95 else f"{value:.2f}"

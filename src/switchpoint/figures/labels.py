@@ -1,0 +1,39 @@
+"""Predictors and sources as people read them, the same in every figure and text."""
+
+import re
+from collections.abc import Mapping
+
+import xarray as xr
+
+NAMES: Mapping[str, str] = {
+    "rnn": "RNN",
+    "lstm": "LSTM",
+    "stack-rnn": "Stack-RNN",
+    "stack-lstm": "Stack-LSTM",
+    "transformer": "Transformer",
+    "kt": "KT",
+    "oracle": "KT Oracle",
+    "ptw": "PTW",
+    "lin": "LIN",
+    "regular": "Regular",
+    "uniform": "Random Uniform",
+    "optimum": "exact optimum",
+}
+
+_DEPTH = re.compile(r"(?<=PTW)_\d+")
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉", "_")
+
+
+def display_name(predictor: str) -> str:
+    """The name of a predictor."""
+    return NAMES.get(predictor, predictor)
+
+
+def source_label(dataset: xr.Dataset, source: str) -> str:
+    """The name of a source with its parameters at the scale of a result, such as PTW₈."""
+    return with_subscripts(str(dataset.attrs["labels"].get(source, display_name(source))))
+
+
+def with_subscripts(text: str) -> str:
+    """The depth of PTW as a subscript: PTW_8 becomes PTW₈."""
+    return _DEPTH.sub(lambda found: found.group().translate(_SUBSCRIPTS), text)

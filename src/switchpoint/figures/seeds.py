@@ -1,0 +1,215 @@
+"""A column of dots for each architecture, one dot for each seed, among exact predictors."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
+
+from switchpoint._numbers import percent
+from switchpoint.figures.annotations import Label, labels_right, panels, plain_numbers
+from switchpoint.figures.labels import display_name
+from switchpoint.figures.style import GREY, INK, colour_of, darker, line_of, marker_of, styled
+
+Panel = tuple[xr.Dataset, xr.Dataset | None, str]
+"""A result, what was measured on this machine beside it, and the title."""
+
+_EXACT = ("kt", "oracle", "ptw", "lin", "optimum")
+_SPREAD = 0.44  # the share of a column over which the dots are spread
+_BESIDE = 0.4  # of a column: where the network stands that was measured on this machine
+_LEAST_SPAN = 5e-4  # of the optimum's regret: what a panel shows at least
+
+
+def regret_panels(shown: Sequence[Panel], close: bool = False) -> Figure:
+    """The regret of every seed, among lines of the exact predictors.
+
+    With `close`, a panel shows the seeds and the optimum alone, and says how little it spans.
+    """
+    with styled():
+        figure, used = panels(len(shown), 2, 3.1, 0.4)
+        _key(figure, shown)
+        labels = []
+        for axes, (one, local, title) in zip(used, shown, strict=True):
+            _columns(axes, one, local, "regret")
+            axes.set_title(title)
+            axes.set_ylabel("regret (bits)")
+            values = {
+                name: float(one["exact_regret"].sel(exact=name))
+                for name in _EXACT
+                if name in one["exact"]
+            }
+            labels.append(_exact_lines(axes, values, _highest(one, local, "regret"), close))
+        figure.draw_without_rendering()
+        for axes, beside in zip(used, labels, strict=True):
+            labels_right(axes, beside)
+    return figure
+
+
+def excess_panels(shown: Sequence[Panel]) -> Figure:
+    """The regret above the exact optimum on a logarithmic scale, which shows how close it is."""
+    with styled():
+        figure, used = panels(len(shown), 2, 3.1, 0.4)
+        _key(figure, shown)
+        for axes, (one, local, title) in zip(used, shown, strict=True):
+            _columns(axes, one, local, "excess")
+            axes.set_title(title)
+            axes.set_ylabel("excess regret (bits)")
+            axes.set_yscale("log", nonpositive="mask")
+            plain_numbers(axes.yaxis)
+            above = one["exact_excess"].values
+            low, high = float(np.nanmin(one["excess"].values)), _highest(one, local, "excess")
+            floor = max(low, 1e-3 * high, 1e-6)
+            ceiling = max(high, *above[np.isfinite(above)])
+            axes.set_ylim(floor / 1.5, 1.5 * ceiling)
+            if ceiling < 100 * floor:  # one number to a decade would be too few
+                axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
+        figure.draw_without_rendering()
+        for axes, (one, _, _) in zip(used, shown, strict=True):
+            labels = []
+            for name in _EXACT:
+                value = float(one["exact_excess"].sel(exact=name)) if name in one["exact"] else 0.0
+                if value > axes.get_ylim()[0]:
+                    axes.axhline(value, linewidth=1.3, zorder=1.5, **line_of(name))
+                    labels.append((value, f"{display_name(name)} {value:.2f}", colour_of(name)))
+            labels_right(axes, labels)
+    return figure
+
+
+def one_network(local: xr.Dataset, name: str = "excess") -> xr.DataArray:
+    """A value of the one network that was measured on this machine."""
+    values = local[name]
+    return values.mean("seed") if "seed" in values.dims else values
+
+
+def measured_locally(
+    axes: Axes, place: float, architecture: str, value: float, error: float, log: bool
+) -> None:
+    """A diamond with a bar of two standard errors, beside recorded seeds.
+
+    On an axis that is, or will be, logarithmic, a bar that reaches below zero is drawn to the edge,
+    also where the diamond itself is below zero.
+    """
+    top = value + 2 * error
+    at, marker = (value, "D") if value > 0 or not log else (top, "")
+    if not np.isfinite(value) or (log and at <= 0):
+        return
+    down = min(at - value + 2 * error, (1 - 1e-6) * at) if log else 2 * error
+    colour = darker(colour_of(architecture))
+    axes.errorbar(
+        [place],
+        [at],
+        yerr=[[down], [top - at]],
+        marker=marker,
+        markersize=5,
+        markerfacecolor="white",
+        markeredgecolor=colour,
+        markeredgewidth=1.3,
+        ecolor=colour,
+        elinewidth=1.1,
+        capsize=2,
+        linestyle="",
+        zorder=5,
+    )
+
+
+def _columns(axes: Axes, one: xr.Dataset, local: xr.Dataset | None, kind: str) -> None:
+    architectures = [str(name) for name in one["architecture"].values]
+    for place, architecture in enumerate(architectures):
+        column = one.sel(architecture=architecture)
+        seeds = column[kind].values[np.isfinite(column[kind].values)]
+        spread = np.linspace(-0.5, 0.5, len(seeds)) if len(seeds) > 1 else np.zeros(len(seeds))
+        dots: dict[str, Any] = {"markersize": 4.5, "markeredgewidth": 0, "alpha": 0.75, "zorder": 3}
+        style = {"color": colour_of(architecture), **dots}
+        axes.plot(place + _SPREAD * spread, seeds, marker_of(architecture), **style)
+        ends = [place - 0.34, place + 0.34]
+        median = [float(column[f"{kind}_median"])] * 2
+        axes.plot(ends, median, linewidth=1.6, color=INK, zorder=4, solid_capstyle="butt")
+        lowest = float(column[f"{kind}_minimum"])
+        axes.plot([place], [lowest], "v", markersize=4.5, color=INK, zorder=4)
+        if local is not None and architecture in local["architecture"]:
+            own = local.sel(architecture=architecture)
+            value, error = (float(one_network(own, name)) for name in ("excess", "excess_error"))
+            value += _offset(one, kind)
+            measured_locally(axes, place + _BESIDE, architecture, value, error, kind == "excess")
+    axes.set_xlim(-0.6, len(architectures) - 0.4)
+    axes.set_xticks(
+        range(len(architectures)),
+        [display_name(name) for name in architectures],
+        rotation=25,
+        ha="right",
+        rotation_mode="anchor",
+    )
+    axes.grid(False, axis="x")
+
+
+def _offset(one: xr.Dataset, kind: str) -> float:
+    """The recorded optimum, above which a local excess is drawn.
+
+    The regret of a few sequences depends on which they are, the excess hardly does.
+    """
+    return float(one["exact_regret"].sel(exact="optimum")) if kind == "regret" else 0.0
+
+
+def _highest(one: xr.Dataset, local: xr.Dataset | None, kind: str) -> float:
+    """The highest mark of a panel."""
+    marks = [float(np.nanmax(one[kind].values))]
+    if local is not None:
+        marks.append(float(np.nanmax(one_network(local).values)) + _offset(one, kind))
+    return max(marks)
+
+
+def _exact_lines(axes: Axes, values: dict[str, float], top: float, close: bool) -> list[Label]:
+    """Dashed lines of exact predictors; returns their labels, with an arrow for those above."""
+    known = {name: value for name, value in values.items() if np.isfinite(value)}
+    merged: dict[str, float] = {}  # the optimum first: equal ones share its line
+    for name in sorted(known, key=lambda name: name != "optimum"):
+        if not any(_equal(known[name], value) for value in merged.values()):
+            merged[name] = known[name]
+    floor = min(merged.values(), default=0.0)
+    optimum = known.get("optimum", floor)
+    if close:
+        floor = min(optimum, top)
+        upper = floor + max(1.25 * (top - floor), _LEAST_SPAN * optimum)
+        note = f"axis spans {percent((upper - floor) / optimum)} of the optimum"
+        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "left", "va": "bottom"}
+        axes.text(1.06, 1.01, note, fontsize=7.5, color=GREY, **place)
+    else:
+        reach = floor + max(1.8 * (top - floor), 0.6 * optimum)
+        near = [value for value in merged.values() if value <= reach]
+        upper = max([top, *near, floor + 0.1 * optimum])
+    margin = 0.06 * (upper - floor) or 0.1
+    axes.set_ylim(floor - margin, upper + margin)
+    labels = []
+    for name, value in merged.items():
+        if floor - margin <= value <= upper + margin:
+            axes.axhline(value, linewidth=1.3, zorder=1.5, **line_of(name))
+        also = [display_name(o) for o in known if o != name and _equal(known[o], value)]
+        title = " = ".join([display_name(name).removeprefix("exact "), *also])
+        arrow = " ↑" if value > upper + margin else " ↓" if value < floor - margin else ""
+        labels.append((value, f"{title} {value:.2f}{arrow}", colour_of(name)))
+    return labels
+
+
+def _equal(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-4 * abs(other)
+
+
+def _key(figure: Figure, shown: Sequence[Panel]) -> None:
+    local = any(beside is not None for _, beside, _ in shown)
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=GREY, markersize=5),
+        Line2D([], [], marker="v", linestyle="", color=INK, markersize=5),
+        Line2D([], [], color=INK, linewidth=1.6),
+        Line2D([], [], color=GREY, linestyle=(0, (5, 2))),
+    ]
+    labels = ["one seed, recorded" if local else "one seed", "minimum", "median", "exact predictor"]
+    if local:
+        diamond = Line2D([], [], marker="D", linestyle="", markersize=5)
+        diamond.set(markerfacecolor="white", markeredgecolor=INK)
+        handles.append(diamond)
+        labels.append("zoo, measured here")
+    figure.legend(handles, labels, loc="outside upper left", ncols=len(handles))

@@ -1,0 +1,205 @@
+"""Trained networks by run, training source and seed: trained here, pretrained, or from shards."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from switchpoint._files import digest_of
+from switchpoint.neural import Network, load_with_card, read_card
+from switchpoint.studies.base import Run, plan_of
+from switchpoint.studies.progress import ProgressReporter, TrainingProgress
+from switchpoint.studies.scale import Scale
+from switchpoint.training import EvalRecord, TrainConfig, read_reports, train
+from switchpoint.zoo import Zoo
+from switchpoint.zoo.manifest import SOURCES
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """The records of one process of training, with the configuration that has its members."""
+
+    config: TrainConfig
+    records: Sequence[EvalRecord]
+
+
+class Networks:
+    """Network files, indexed by the cards inside them; weights are read when asked for."""
+
+    identity = "trained"
+    """Names the directory of measurements of these networks."""
+
+    def __init__(self) -> None:
+        self._members: dict[tuple[str, str, int], tuple[Path, int, dict[str, Any]]] = {}
+        self._loaded: dict[Path, Sequence[Network]] = {}
+        self._provenance: dict[str, dict[str, Any]] = {}
+        self.training_seconds = 0.0
+        """Seconds of training in this process."""
+        self.reporter = ProgressReporter()
+        self.measurements: list[Path] = []
+        """Files of measurements that were taken of these networks elsewhere."""
+
+    def prepare(self, run: Run) -> None:
+        """Make the networks of a run available; where they are given, there is nothing to do."""
+
+    def members(self, run: Run, trained_on: str) -> dict[int, Network | None]:
+        """The networks of a run by seed; None where training diverged, missing ones left out."""
+        self.prepare(run)
+        found: dict[int, Network | None] = {}
+        for seed in run.seeds:
+            if (key := (run.name, trained_on, seed)) in self._members:
+                card = self._members[key][2]
+                found[seed] = None if card["diverged"] else self._network(key)
+        return found
+
+    def best(self, run: Run, trained_on: str) -> Network:
+        """The network with the lowest excess on the validation sequences."""
+        self.prepare(run)
+        rivals = {
+            key: member["excess"]
+            for key, (_, _, member) in self._members.items()
+            if key[:2] == (run.name, trained_on) and member["excess"] is not None
+        }
+        if not rivals:
+            raise ValueError(f"there is no network of {run.name} trained on {trained_on}")
+        return self._network(min(rivals, key=lambda key: rivals[key]))
+
+    def can_have(self, run: Run) -> bool:
+        """Whether there is, or can be made, a network of every training source of a run."""
+        return {trained_on for name, trained_on, _ in self._members if name == run.name} >= set(
+            run.config.prior
+        )
+
+    def provenance(self, runs: Iterable[str]) -> dict[str, Any]:
+        """What made the networks of these runs elsewhere; empty for networks trained here."""
+        wanted = set(runs)
+        return {
+            each: about["provenance"]
+            for each, about in self._provenance.items()
+            if about["run"] in wanted and about["provenance"]
+        }
+
+    def logs(self, run: Run) -> list[TrainingLog]:
+        """The training logs of a run."""
+        self.prepare(run)
+        paths = dict.fromkeys(p for (n, _, _), (p, _, _) in self._members.items() if n == run.name)
+        return [log for log in map(self._log, paths) if log is not None]
+
+    def _log(self, path: Path) -> TrainingLog | None:
+        del path
+        return None
+
+    def _add(self, run: str, name: str, path: Path) -> None:
+        card = read_card(path)
+        made = card.get("provenance") or {}
+        made = made.get("training", made)  # a zoo adds what measured them
+        self._provenance[name] = {"run": run, "provenance": made}
+        for index, member in enumerate(card["members"]):
+            self._members[run, member["prior"], member["seed"]] = path, index, member
+
+    def _network(self, key: tuple[str, str, int]) -> Network:
+        path, index, _ = self._members[key]
+        if path not in self._loaded:
+            self._loaded[path] = load_with_card(path)[1]
+        return self._loaded[path][index]
+
+
+class TrainedNetworks(Networks):
+    """The training runs below one directory; a run that is not complete is trained first."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+        self._prepared: set[str] = set()
+
+    def prepare(self, run: Run) -> None:
+        if run.name in self._prepared:
+            return
+        path = self._directory / run.name
+        if not is_trained(self._directory, run):
+            before, started = self.training_seconds, time.monotonic()
+
+            def elapsed() -> None:
+                self.training_seconds = before + time.monotonic() - started
+
+            train(run.config, path, progress=TrainingProgress(self.reporter, run.name, elapsed))
+        self._add(run.name, run.name, path)
+        self._prepared.add(run.name)
+
+    def can_have(self, run: Run) -> bool:
+        del run
+        return True
+
+    def _log(self, path: Path) -> TrainingLog:
+        config = TrainConfig.from_dict(read_card(path)["config"])
+        return TrainingLog(config, read_reports(path / "metrics.jsonl"))
+
+
+class PretrainedNetworks(Networks):
+    """The networks of a zoo, each of the seed that did best in validation."""
+
+    def __init__(self, zoo: Zoo) -> None:
+        super().__init__()
+        self.identity = "pretrained"
+        for name in zoo.names():
+            self._add(zoo.card(name)["model"], name, zoo.path(name))
+        if zoo.entries:
+            self.identity += "-" + digest_of(zoo.directory / "manifest.json")[:16]
+        self._cards = {name: zoo.card(name) for name in zoo.names()}
+
+    def check(self, scale: Scale) -> None:
+        """Raise a `ValueError` where networks are missing, or were trained for another scale."""
+        needed = [f"{model}-{prior}" for model in scale.architectures for prior in SOURCES]
+        missing = [name for name in needed if name not in self._cards]
+        if missing:
+            raise ValueError(
+                f"this scale needs {len(needed)} pretrained networks, and {len(missing)} of them "
+                f"are not in the zoo, such as {missing[0]}; --scale quick trains its own"
+            )
+        for name in needed:
+            config: Mapping[str, Any] = self._cards[name]["config"]
+            if config["length"] != scale.length:
+                raise ValueError(
+                    f"the networks of the zoo were trained with length {config['length']}, "
+                    f"got {scale.length}"
+                )
+
+
+class ShardNetworks(Networks):
+    """The networks that shards of training runs left in one directory."""
+
+    identity = "shards"
+
+    def __init__(self, directory: Path, runs: Mapping[str, Run]) -> None:
+        super().__init__()
+        self.measurements = sorted(directory.glob("*.nc"))
+        for path in sorted(directory.glob("*.safetensors")):
+            card = read_card(path)
+            name = card.get("run", path.name.split(".")[0])  # format 0 has it in the name alone
+            shard = path.name.removesuffix(".safetensors").rpartition(".")[0]
+            if name not in runs:
+                raise ValueError(f"{path} is of the run {name}, which no study of this scale has")
+            for member in card["members"]:
+                prior = member["prior"]
+                if plan_of(card["config"], prior) != runs[name].plan(prior):
+                    raise ValueError(
+                        f"{path} is of another configuration of {name} than this scale has"
+                    )
+            self._add(name, shard, path)
+
+    def _log(self, path: Path) -> TrainingLog | None:
+        log = path.with_name(path.name.removesuffix(".safetensors").rpartition(".")[0] + ".jsonl")
+        if not log.exists():
+            return None
+        return TrainingLog(TrainConfig.from_dict(read_card(path)["config"]), read_reports(log))
+
+
+def is_trained(directory: Path, run: Run) -> bool:
+    """Whether the networks of a run are there, trained as its configuration says."""
+    try:
+        card = read_card(directory / run.name)
+        made = TrainConfig.from_dict(card["config"])
+    except (ValueError, KeyError):
+        return False
+    return made.to_dict() == run.config.to_dict() and card.get("steps") == run.config.steps

@@ -1,0 +1,224 @@
+"""Networks on the source they were trained on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from switchpoint._numbers import bits, join_and
+from switchpoint.figures.labels import display_name, source_label
+from switchpoint.figures.seeds import excess_panels, regret_panels
+from switchpoint.studies.base import (
+    Caption,
+    Grid,
+    Measurement,
+    Study,
+    Table,
+    exact_regrets,
+    grid,
+    main_run,
+    names,
+    regret_and_excess,
+)
+from switchpoint.studies.context import StudyContext
+from switchpoint.studies.scale import Scale
+from switchpoint.zoo.manifest import SOURCES
+
+_EXACT = ("kt", "oracle", "ptw", "lin", "optimum")
+_ERRORS = 3.0  # standard errors that a difference must exceed to count
+
+
+def _grids(scale: Scale) -> dict[str, Grid]:
+    tests = {source: scale.test_set(source) for source in SOURCES}
+    return {
+        "networks": grid(
+            lambda source, architecture: Measurement(
+                main_run(scale, architecture), source, tests[source]
+            ),
+            source=SOURCES,
+            architecture=scale.architectures,
+        ),
+        "exact": grid(
+            lambda source, exact: Measurement(None, exact, tests[source]),
+            source=SOURCES,
+            exact=_EXACT,
+        ),
+    }
+
+
+def _analyse(context: StudyContext) -> xr.Dataset:
+    exact = context.regret["exact"]
+    optimum = exact.sel(exact="optimum", drop=True)
+    networks = regret_and_excess(context.regret["networks"], optimum)
+    return xr.Dataset({**networks, **exact_regrets(exact, optimum)})
+
+
+def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+    shown = [
+        (
+            result.sel(source=source),
+            None if local is None else local.sel(source=source),
+            source_label(result, source),
+        )
+        for source in names(result["source"])
+    ]
+    return {
+        "on-distribution": regret_panels(shown, close=True),
+        "on-distribution-excess": excess_panels(shown),
+    }
+
+
+def _captions(result: xr.Dataset) -> dict[str, Caption]:
+    medians = [
+        f"{source_label(result, source)} {range_of(result['excess_median'].sel(source=source))}"
+        for source in names(result["source"])
+    ]
+    seeds, count = result.sizes["seed"], f"{result.attrs['sequences']:,}"
+    return {
+        "on-distribution": Caption(
+            alt="A panel for each source: the regret of every seed of every network trained on "
+            "it, with dashed lines for the exact predictors.",
+            observed=f"{'One seed' if seeds == 1 else f'{seeds} seeds'} of each network, each "
+            f"tested on {count} sequences of its training source. An arrow marks exact predictors "
+            "outside the panel.",
+            paper="The best seed of every network is near the optimum, the RNN's a little less so "
+            "on PTW; on LIN every seed matches LIN; on Regular all reach the KT Oracle. For Random "
+            "Uniform, where the paper has no optimum, networks beat LIN.",
+        ),
+        "on-distribution-excess": Caption(
+            alt="A panel for each source: regret above the exact optimum, on a logarithmic scale.",
+            observed=f"The same above the optimum. Median over seeds in bits: {join_and(medians)}.",
+            paper="Not shown in the paper, which lacks the optimum of Random Uniform.",
+        ),
+    }
+
+
+def range_of(values: xr.DataArray) -> str:
+    """The lowest and the highest value over architectures, with their names."""
+    if not np.isfinite(values.values).any():
+        return "unknown"
+    ends = (int(np.nanargmin(values.values)), int(np.nanargmax(values.values)))
+    labels = names(values["architecture"])
+    return " to ".join(f"{bits(float(values[i]))} ({display_name(labels[i])})" for i in ends)
+
+
+def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    result = results["on-distribution"]
+    sources = names(result["source"])
+    optimum = result.sel(exact="optimum")
+    pairs = zip(optimum["exact_regret"].values, optimum["exact_regret_error"].values, strict=True)
+    rows = [["the optimum's regret", *(f"{bits:.2f} ± {error:.2f}" for bits, error in pairs)]]
+    for architecture in names(result["architecture"]):
+        one = result.sel(architecture=architecture)
+        rows.append([architecture, *(_cell(one.sel(source=source)) for source in sources)])
+    labels = [result.attrs["labels"][source] for source in sources]
+    tables = [Table("Excess over the exact optimum, bits", ["", *labels], rows)]
+    shards: Mapping[str, Any] = result.attrs["provenance"].get("networks", {})
+    if all("measuring_seconds" in each for each in shards.values()) and shards:
+        tables.append(_cost_table(shards))
+        tables += _further_cost(results, set(shards))
+    return tables
+
+
+def _cell(one: xr.Dataset) -> str:
+    """The seeds of one architecture on one source, with their number where some are missing."""
+    seeds, median = one["excess"], float(one["excess_median"])
+    share = median / float(one["exact_regret"].sel(exact="optimum"))
+    text = f"{median:.3f} ({share:.2%}), {float(seeds.min()):.3f} to {float(seeds.max()):.3f}"
+    count = int(seeds.notnull().sum())
+    return text if count == seeds.size else f"{text}, {count} seed{'s' if count > 1 else ''}"
+
+
+def _cost_table(shards: Mapping[str, Any]) -> Table:
+    rows = [
+        [name, str(each["members"]), str(each["device"]), *_minutes([each])]
+        for name, each in shards.items()
+    ]
+    rows.append(["all", "", "", *_minutes(shards.values())])
+    head = ["shard", "members", "on", "training, min", "measuring, min"]
+    return Table("Cost of the main study", head, rows)
+
+
+def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[Table]:
+    """Members and minutes of what was trained for other studies than the main ones."""
+    rows = []
+    for study in ("other-lengths", "memory", "ablations"):
+        if study in results:
+            shards = results[study].attrs["provenance"].get("networks", {})
+            own = [about for name, about in shards.items() if name not in known]
+            rows.append([study, str(sum(each["members"] for each in own)), *_minutes(own)])
+    head = ["study", "members", "training, min", "measuring, min"]
+    return [Table("Cost of the studies that train further networks", head, rows)] if rows else []
+
+
+def _minutes(shards: Any) -> list[str]:
+    every = list(shards)
+    return [
+        f"{sum(each[f'{what}_seconds'] for each in every) / 60:.1f}"
+        for what in ("training", "measuring")
+    ]
+
+
+def _optimum_is_lowest(result: xr.Dataset) -> tuple[bool, str]:
+    """No exact predictor that is not told the switching points, and no network, does better."""
+    holds, lines = True, []
+    for source in names(result["source"]):
+        exact = result.sel(source=source)
+        rivals = [n for n in names(exact["exact"]) if n not in ("oracle", "optimum", source)]
+        gaps = exact["exact_excess"].sel(exact=rivals)
+        holds &= bool((gaps > _ERRORS * exact["exact_excess_error"].sel(exact=rivals)).all())
+        networks = exact["excess"] + _ERRORS * exact["excess_error"]
+        holds &= bool((networks.min(skipna=True) > 0).item())
+        nearest = rivals[int(np.argmin(gaps.values))]
+        lines.append(
+            f"{result.attrs['labels'][source]}: {nearest} loses {float(gaps.min()):.2f} bits, "
+            f"the best network {float(exact['excess'].min()):.2f}"
+        )
+    return holds, "; ".join(lines)
+
+
+def _lstm_is_near(result: xr.Dataset) -> tuple[bool, str]:
+    holds, lines = True, []
+    for source in ("ptw", "lin"):
+        one = result.sel(source=source, architecture="lstm")
+        optimum = float(one["exact_regret"].sel(exact="optimum"))
+        share, error = (float(one[name]) / optimum for name in ("excess_mean", "excess_mean_error"))
+        holds &= share + _ERRORS * error < 0.1
+        label = result.attrs["labels"][source]
+        lines.append(f"{label}: {share:.2%} ± {error:.2%} above the optimum")
+    return holds, "; ".join(lines)
+
+
+def _regular_is_learned(result: xr.Dataset) -> tuple[bool, str]:
+    """All networks are within a tenth of the oracle's regret, where KT needs much more."""
+    one = result.sel(source="regular")
+    oracle = float(one["exact_regret"].sel(exact="oracle"))
+    shares = (one["excess_mean"] + _ERRORS * one["excess_mean_error"]) / oracle
+    lines = [
+        f"{architecture} {float(one['excess_mean'].sel(architecture=architecture)) / oracle:.2%}"
+        for architecture in names(one["architecture"])
+    ]
+    return bool((shares < 0.1).all()), "above KT Oracle: " + ", ".join(lines)
+
+
+STUDY = Study(
+    name="on-distribution",
+    title="Tested on the training source",
+    paper="Figure 3, and Random Uniform in appendix C",
+    question="Do networks reach the exact optimum of the source they were trained on?",
+    scale_fields=("sequences",),
+    grids=_grids,
+    analyse=_analyse,
+    plot=_plot,
+    captions=_captions,
+    tables=_tables,
+    claims={
+        "The exact optimum of a source has the lowest regret there.": _optimum_is_lowest,
+        "The LSTM comes within 10% of the optimum's regret on PTW and LIN.": _lstm_is_near,
+        "Every network learns where regular switches are, and comes near the KT Oracle.": (
+            _regular_is_learned
+        ),
+    },
+    seconds={"quick": 180, "full": 4000, "zoo": 90},
+)

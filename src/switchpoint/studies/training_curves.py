@@ -1,0 +1,130 @@
+"""Excess on the validation sequences while the networks of the main studies were trained."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from switchpoint._numbers import bits, join_and
+from switchpoint.figures.annotations import panels, plain_numbers
+from switchpoint.figures.labels import display_name, source_label
+from switchpoint.figures.style import colour_of, styled
+from switchpoint.studies.base import Caption, Study, Table, main_run, main_runs, names
+from switchpoint.studies.context import StudyContext
+from switchpoint.studies.networks import TrainingLog
+from switchpoint.zoo.manifest import SOURCES
+
+_SPIKE = 0.5  # bits by which the excess must rise between two records to be called a spike
+
+
+def _analyse(context: StudyContext) -> xr.Dataset:
+    scale = context.scale
+    logs = {name: context.networks.logs(main_run(scale, name)) for name in scale.architectures}
+    return training_curves(logs, range(scale.first_seed, scale.first_seed + scale.seeds))
+
+
+def training_curves(logs: Mapping[str, list[TrainingLog]], seeds: range) -> xr.Dataset:
+    """The excess of every member at every record; architectures have steps of their own."""
+    count = max(len(log.records) for every in logs.values() for log in every)
+    steps = np.full((len(logs), count), np.nan)
+    excess = np.full((len(logs), len(SOURCES), len(seeds), count), np.nan)
+    for index, every in enumerate(logs.values()):
+        for log in every:
+            found = np.array([record.excess for record in log.records])
+            steps[index, : len(found)] = [record.step for record in log.records]
+            for member in log.config.members():
+                place = index, SOURCES.index(member.prior), seeds.index(member.seed)
+                excess[place][: len(found)] = found[:, member.index]
+    return xr.Dataset(
+        {
+            "step": (("architecture", "record"), steps),
+            "excess": (("architecture", "source", "seed", "record"), excess, {"units": "bits"}),
+        },
+        coords={"architecture": list(logs), "source": list(SOURCES), "seed": list(seeds)},
+    )
+
+
+def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+    """A panel for each architecture, with a line for each seed on PTW."""
+    del local
+    architectures = names(result["architecture"])
+    with styled():
+        figure, used = panels(len(architectures), 2, 2.6, 0.3, sharey=True)
+        for axes, architecture in zip(used, architectures, strict=True):
+            one = result.sel(architecture=architecture, source="ptw")
+            style = {"color": colour_of(architecture), "linewidth": 0.9, "alpha": 0.8}
+            axes.plot(one["step"], one["excess"].transpose("record", "seed"), **style)
+            axes.set_title(display_name(architecture))
+            axes.set_yscale("log")
+            plain_numbers(axes.yaxis)
+            axes.set_xlabel("step")
+        for axes in used[::2]:
+            axes.set_ylabel("excess regret (bits)")
+    return {"training-curves": figure}
+
+
+def _rises(excess: xr.DataArray) -> xr.DataArray:
+    """The largest rise of each member between two records."""
+    before = excess.shift(record=1)
+    return (excess - before).max("record")
+
+
+def _captions(result: xr.Dataset) -> dict[str, Caption]:
+    rises = _rises(result["excess"].sel(source="ptw"))
+    parts = []
+    for name in names(result["architecture"]):
+        own = rises.sel(architecture=name)
+        curves = result["excess"].sel(architecture=name, source="ptw").dropna("record", how="all")
+        median = float(curves.isel(record=-1).median())
+        parts.append(f"{display_name(name)} {int((own > _SPIKE).sum())} (median {bits(median)})")
+    return {
+        "training-curves": Caption(
+            alt="A panel for each architecture: excess regret against the training step, one line "
+            "for each seed, on a logarithmic scale.",
+            observed=f"Excess on validation sequences of {source_label(result, 'ptw')}. Seeds with "
+            f"a spike of over {_SPIKE} bits, and the final excess: {join_and(parts)}.",
+            paper="Not shown in the paper.",
+        )
+    }
+
+
+def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    """The loss spikes of each architecture and source."""
+    result = results["training-curves"]
+    rows = []
+    for architecture in names(result["architecture"]):
+        for source in names(result["source"]):
+            curves = result["excess"].sel(architecture=architecture, source=source)
+            curves = curves.dropna("record", how="all")
+            rises = _rises(curves)
+            spiked = int((rises > _SPIKE).sum())
+            if spiked:
+                seed = int(np.nanargmax(rises.values))
+                end = curves.isel(record=-1)
+                rows.append(
+                    [
+                        f"{architecture}, {result.attrs['labels'][source]}",
+                        f"{spiked} of {rises.sizes['seed']}",
+                        f"{float(rises[seed]):+.2f} (ends at {float(end[seed]):.3f})",
+                        f"{float(end.median()):.3f}",
+                        f"{float(end.max()):.3f}",
+                    ]
+                )
+    head = ["", "seeds with spikes", "largest rise", "median at the end", "highest at the end"]
+    return [Table(f"Loss spikes: rises of more than {_SPIKE} bits, validation", head, rows)]
+
+
+STUDY = Study(
+    name="training-curves",
+    title="Excess while training",
+    paper="nothing of the paper",
+    question="How do networks approach the optimum while they are trained?",
+    networks=main_runs,
+    needs_logs=True,
+    analyse=_analyse,
+    plot=_plot,
+    captions=_captions,
+    tables=_tables,
+    seconds={"quick": 1, "full": 1, "zoo": 0},
+)

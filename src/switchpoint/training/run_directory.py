@@ -1,0 +1,136 @@
+"""The directory of a run: its configuration, metrics, checkpoints, and networks with their card."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from switchpoint._files import atomic_write
+from switchpoint.neural import Network, save_networks
+from switchpoint.neural.registry import CUSTOM
+from switchpoint.neural.storage import MODEL_FILE
+from switchpoint.training.checkpoints import Checkpoint, Checkpoints, remove_temporaries
+from switchpoint.training.config import TrainConfig, upgrade_config
+from switchpoint.training.metrics_log import EvalRecord, MetricsLines, MetricsLog
+from switchpoint.training.program import TrainState
+from switchpoint.training.progress import Progress
+
+_METRICS = "metrics"  # the array of a checkpoint that holds the metrics file up to its step
+
+
+class RunDirectory:
+    """The files of a run."""
+
+    def __init__(self, path: Path, config: TrainConfig) -> None:
+        remove_temporaries(path)
+        self.path = path
+        self.checkpoints = Checkpoints(path / "checkpoints", config.to_dict())
+        self.metrics = MetricsLog(path / "metrics.jsonl")
+        self._config = config
+        self._config_path = path / "config.json"
+
+    def restore(self, progress: Progress) -> tuple[list[np.ndarray] | None, list[EvalRecord]]:
+        """The leaves of the state to resume from, None at the beginning, and the records."""
+        lines = self.metrics.lines()
+        restored = self.checkpoints.restore(lambda found: self._missing(found, lines))
+        found = restored.checkpoint
+        for warning in (*([lines.damage] if lines.damage else []), *restored.notes):
+            progress.warning(warning)
+        if found is None:
+            if restored.notes:
+                progress.warning("no checkpoint can be used: starting again from step 0")
+            self.metrics.replace(b"")
+            self._write_config()
+            return None, []
+        progress.note(f"resuming from step {found.step} ({found.path.name})")
+        known = self._metrics(found, lines)
+        if not lines.content.startswith(known.content):
+            progress.warning(f"{self.metrics.path} lacked reports: repaired from {found.path}")
+        self.metrics.replace(known.content)
+        if self._write_config():
+            progress.warning(f"{self._config_path} was not whole: repaired from {found.path}")
+        leaves = [found.arrays[name] for name in sorted(found.arrays) if name != _METRICS]
+        return leaves, list(known.records)
+
+    def save(self, step: int, state: TrainState) -> None:
+        """Begin to write a checkpoint of a state, which may be donated meanwhile."""
+        leaves = jax.tree.leaves(jax.tree.map(jnp.copy, state))
+        arrays = {f"{i:04d}": leaf for i, leaf in enumerate(leaves)}
+        metrics = np.frombuffer(self.metrics.content, np.uint8)
+        self.checkpoints.save(step, {**arrays, _METRICS: metrics})
+
+    def save_networks(self, networks: Sequence[Network], record: EvalRecord) -> Path:
+        """Write the networks with a card; the file's path."""
+        path = self.path / MODEL_FILE
+        save_networks(path, networks, card_of(self._config, record))
+        return path
+
+    def _metrics(self, found: Checkpoint, lines: MetricsLines) -> MetricsLines:
+        """The records up to a checkpoint; the first versions kept them in the file alone."""
+        if _METRICS not in found.arrays:
+            return lines.up_to(found.step)
+        return MetricsLines.of(found.arrays[_METRICS].tobytes(), found.path)
+
+    def _missing(self, found: Checkpoint, lines: MetricsLines) -> str | None:
+        """What a run would need to resume from a checkpoint and does not have."""
+        step, records = found.step, self._metrics(found, lines).records
+        last = step if step == self._config.steps else step - step % self._config.report_every
+        if (records[-1].step if records else 0) == last:
+            return None
+        return f"the report of step {last} is missing in {self.metrics.path}"
+
+    def _write_config(self) -> bool:
+        """Write the settings unless they are there; whether they were not."""
+        settings = self._config.to_dict()
+        try:
+            if upgrade_config(json.loads(self._config_path.read_bytes())) == settings:
+                return False
+        except (OSError, ValueError, AttributeError):
+            pass
+        with atomic_write(self._config_path, "out") as file:
+            file.write((json.dumps(settings, indent=2) + "\n").encode())
+        return True
+
+
+def card_of(config: TrainConfig, record: EvalRecord) -> dict[str, Any]:
+    """What a file of networks says about itself; no times, so that equal runs are equal files."""
+    from switchpoint import __version__  # known once all of the package is
+
+    settings = config.to_dict()
+    custom = config.model == CUSTOM
+
+    def finite(number: float) -> float | None:
+        return number if math.isfinite(number) else None
+
+    return {
+        "model": config.model,
+        "alphabet": config.alphabet,
+        "length": config.length,
+        **({"network": settings["network"]} if custom else {"options": config.options()}),
+        "sources": {prior: repr(config.source(prior)) for prior in config.prior},
+        "steps": record.step,
+        "planned_steps": config.steps,
+        "members": [
+            {
+                "prior": member.prior,
+                "seed": member.seed,
+                "learning_rate": member.learning_rate,
+                "excess": finite(record.excess[member.index]),
+                "excess_error": finite(record.excess_error[member.index]),
+                "diverged": member.index in record.diverged,
+            }
+            for member in config.members()
+        ],
+        "config": settings,
+        "versions": {
+            "switchpoint": __version__,
+            **{each.__name__: each.__version__ for each in (jax, equinox, optax)},
+        },
+    }

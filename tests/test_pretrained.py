@@ -1,0 +1,196 @@
+"""The scale zoo: pretrained networks measured here, beside recorded results of all seeds."""
+
+from dataclasses import replace
+
+import pytest
+from test_studies import TINY, state
+
+import switchpoint as sp
+from switchpoint import evaluation
+from switchpoint.neural import load_with_card, save_networks
+from switchpoint.report import write_report
+from switchpoint.studies import SCALES, STUDIES, draw, load_result, reproduce
+from switchpoint.studies.results import (
+    in_current_terms,
+    read_result,
+    record,
+    recorded_path,
+    recorded_result,
+    result_path,
+)
+from switchpoint.studies.scale import RECORDED
+from switchpoint.zoo import Zoo, build
+
+RUN_AT_FULL = ["on-distribution", "longer-lengths", "memory"]
+MADE = ["trajectory", "mean-regret", "on-distribution", "longer-lengths", "memory"]
+
+
+@pytest.fixture(scope="module")
+def scale(tmp_path_factory):
+    """A zoo of LSTMs and some results, made at the tiny scale in place of the full one."""
+    directory = tmp_path_factory.mktemp("pretrained")
+    reproduce(TINY, directory / "full", RUN_AT_FULL)
+    build([directory / "full" / "runs" / "lstm"], Zoo(directory / "zoo"), 50)
+    recorded = directory / "full" / "results"
+    small = {"sequences": 20, "longer_sequences": 10}
+    return replace(TINY, name="zoo", zoo=directory / "zoo", recorded=recorded, **small)
+
+
+@pytest.fixture(scope="module")
+def out(scale, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("report")
+    made = reproduce(scale, directory, [*MADE, "other-lengths"])
+    assert [outcome.study.name for outcome in made] == MADE
+    assert not (directory / "runs").exists()
+    return directory
+
+
+def test_recorded_and_local_results_are_two_datasets(out, scale):
+    result = load_result(out, "on-distribution")
+    recorded = read_result(scale.recorded / "on-distribution.nc", "on-distribution").local
+    assert result.shown.identical(recorded)
+    assert result.beside is result.local
+    network, source = Zoo(scale.zoo).network("lstm-lin"), sp.Source(sp.LIN())
+    predictors = {"net": network, "optimum": sp.bayes_optimal(source)}
+    expected = sp.summarise(sp.evaluate(predictors, source, 8, 20), "optimum").isel(member=0)
+    seed = Zoo(scale.zoo).card("lstm-lin")["members"][0]["seed"]
+    cell = result.local.sel(source="lin", architecture="lstm")
+    for name in ("regret", "regret_error", "excess", "excess_error"):
+        value = float(expected[name].sel(predictor="net"))
+        assert float(cell[name].sel(seed=seed)) == pytest.approx(value, abs=1e-9)
+        assert int(cell[name].notnull().sum()) == 1  # the other seeds are not in the zoo
+    assert (result.recorded.attrs["sequences"], result.local.attrs["sequences"]) == (30, 20)
+    assert (result.recorded.attrs["scale"], result.local.attrs["scale"]) == ("tiny", "zoo")
+    assert load_result(out, "trajectory").beside is None  # computed here with the zoo
+
+
+def test_a_study_of_other_networks_shows_the_recorded_result(out, scale):
+    result = load_result(out, "memory")
+    recorded = read_result(scale.recorded / "memory.nc", "memory").local
+    assert result.local is None
+    assert result.shown.identical(recorded)
+
+
+def test_a_study_without_networks_and_record_is_skipped(out, scale):
+    assert state("other-lengths", out, scale) == "skipped"
+    assert state("memory", out, scale) == "recorded"
+    assert not result_path(out, "other-lengths").exists()
+    assert {state(name, out, scale) for name in MADE if name != "memory"} == {"done"}
+
+
+def test_without_recorded_results_the_networks_are_measured_alone(out, scale, tmp_path):
+    for path in out.rglob("*.nc"):  # measured before: the same networks and sequences
+        if "measurements" in path.parts:
+            copied = tmp_path / path.relative_to(out)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            copied.write_bytes(path.read_bytes())
+    bare = replace(scale, recorded=None)
+    (made,) = reproduce(bare, tmp_path, ["on-distribution", "memory"])
+    assert made.result.recorded is None
+    assert made.result.shown is made.result.local
+
+
+def test_other_networks_are_other_work(out, scale, tmp_path):
+    for path in scale.zoo.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    other = replace(scale, zoo=tmp_path)
+    assert state("on-distribution", out, other) == "done"
+    zoo = Zoo(tmp_path)
+    card, (network,) = load_with_card(zoo.file("lstm-lin"))
+    save_networks(zoo.file("lstm-lin"), [network], {**card, "note": "another"})
+    zoo.add("lstm-lin")
+    assert state("on-distribution", out, other) == "to do"
+
+
+def test_what_the_zoo_fixes_cannot_be_changed(scale, tmp_path):
+    for name, value in (("period", 3), ("seeds", 2), ("first_seed", 5), ("orders", [0, 1])):
+        with pytest.raises(ValueError, match=f"{name} cannot be changed at scale zoo"):
+            scale.changed({name: value})
+    assert scale.changed({"longer_lengths": [12], "sequences": 5}).longer_lengths == (12,)
+    with pytest.raises(ValueError, match="trained with length 8, got 4"):
+        reproduce(replace(scale, length=4), tmp_path, ["mean-regret"])
+
+
+def test_a_recorded_result_that_is_not_the_one_of_the_manifest_is_refused(scale, tmp_path):
+    for path in scale.recorded.glob("*.nc"):
+        record(path, tmp_path)
+    path = recorded_result(tmp_path, "memory")
+    assert path.read_bytes() == (scale.recorded / "memory.nc").read_bytes()
+    evaluation.save(evaluation.load(path).assign_attrs(title="another"), path)
+    with pytest.raises(ValueError, match=r"memory\.nc is damaged"):
+        recorded_result(tmp_path, "memory")
+    (tmp_path / "on-distribution.nc").unlink()
+    with pytest.raises(ValueError, match=r"on-distribution\.nc is missing"):
+        recorded_result(tmp_path, "on-distribution")
+    assert recorded_result(tmp_path, "ablations") is None  # was never recorded
+    (tmp_path / "manifest.json").write_text("null")
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
+        recorded_result(tmp_path, "longer-lengths")
+
+
+@pytest.mark.parametrize("study", [path.stem for path in RECORDED.glob("*.nc")])
+def test_the_packaged_results_are_those_of_their_manifest(study):
+    assert recorded_result(RECORDED, study) is not None
+
+
+def test_the_report_tells_recorded_from_measured(out):
+    for name in MADE:
+        draw(STUDIES[name], out)
+    page = write_report(out).read_text()
+    assert page.count("and the zoo measured on this machine") == 3  # the answer and two studies
+    assert "Recorded on 30 sequences at scale tiny" in page
+    assert "measured on this machine on 20 sequences" in page
+    assert "measured on this machine on 10 sequences" in page
+    assert "zoo, here: " in page
+    assert "Recorded results, not computed on this machine" in page
+    assert page.count("Not run: no results of it are recorded.") == len(STUDIES) - len(MADE)
+    assert "switchpoint reproduce --scale full --only other-lengths" in page
+    assert "on-distribution, recorded" in page
+    assert recorded_path(out, "memory").exists()
+
+
+def test_an_incomplete_zoo_is_refused_before_anything_is_done(tmp_path):
+    empty = replace(SCALES["zoo"], zoo=tmp_path / "zoo", recorded=tmp_path)
+    with pytest.raises(ValueError, match=r"needs 20 pretrained networks, and 20 of them"):
+        reproduce(empty, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+REFERENCE = {"ptw": 12.16, "lin": 28.30, "regular": 25.04, "uniform": 13.12}
+"""The optimum's regret by an independent program, on 20,000 other sequences in float64."""
+
+
+def test_the_packaged_results_agree_with_the_reference_and_reach_the_goal():
+    found = evaluation.load(RECORDED / "on-distribution.nc")
+    assert found.sizes["seed"] == 10
+    assert found["excess"].notnull().all()
+    optimum = found["exact_regret"].sel(exact="optimum")
+    error = found["exact_regret_error"].sel(exact="optimum")
+    for source, bits in REFERENCE.items():
+        # The reference has twice the sequences, and so half the variance.
+        assert abs(optimum.sel(source=source) - bits) < 3 * 1.5**0.5 * error.sel(source=source)
+    assert (found["excess_median"] < 0.01 * optimum).all()
+    lin = found["exact_regret"].sel(source="uniform", exact="lin")
+    assert (found["regret"].sel(source="uniform").max() < lin - 2).item()
+
+
+def test_the_packaged_results_are_of_the_full_scale():
+    assert {path.stem for path in RECORDED.glob("*.nc")} >= {
+        "on-distribution",
+        "off-distribution",
+        "longer-lengths",
+        "regret-by-index",
+        "other-lengths",
+        "ablations",
+        "memory",
+    }
+    for path in RECORDED.glob("*.nc"):
+        found = read_result(path, path.stem).local
+        assert in_current_terms(found.attrs["plan"]) == STUDIES[path.stem].plan(SCALES["full"])
+        made = found.attrs["provenance"]
+        if STUDIES[path.stem].runs(SCALES["full"]):
+            assert all(each["commit"] for each in made["networks"].values())
+    zoo, full = SCALES["zoo"], SCALES["full"]
+    assert (zoo.length, zoo.period) == (full.length, full.period)
+    assert set(zoo.longer_lengths) < set(full.longer_lengths)
+    assert zoo.zoo is not None

@@ -1,0 +1,582 @@
+"""All studies at a tiny scale: complete, resumable, and in agreement with `evaluate`."""
+
+import inspect
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import typer
+import xarray as xr
+from matplotlib.figure import Figure
+
+import switchpoint as sp
+from switchpoint import evaluation
+from switchpoint._files import read_json
+from switchpoint.cli import reproduce as commands
+from switchpoint.studies import STUDIES, ProgressReporter, Scale, load_result, reproduce
+from switchpoint.studies.base import (
+    Caption,
+    Measurement,
+    Run,
+    Study,
+    Table,
+    grid,
+    main_run,
+    over_seeds,
+    with_error,
+)
+from switchpoint.studies.networks import is_trained
+from switchpoint.studies.pipeline import networks_for, state_of
+from switchpoint.studies.results import result_path
+from switchpoint.studies.scale import SCALES, Ablation, TestSet
+from switchpoint.studies.store import MeasurementStore
+from switchpoint.zoo.manifest import SOURCES
+
+SMALL = {"batch": 4, "steps": 4, "validation": 8}
+CELL = {**SMALL, "hidden": 4, "readout": 0}
+TINY = Scale(
+    name="tiny",
+    length=8,
+    period=2,
+    seeds=2,
+    sequences=30,
+    architectures={"lstm": CELL},
+    longer_lengths=(8, 16),
+    longer_sequences=20,
+    base_length=4,
+    other_lengths=(4, 8),
+    other_architectures=("lstm",),
+    other_sequences=20,
+    ablations=(Ablation("core", {"model": "lstm", **CELL}),),
+    ablation_seeds=1,
+    prior_sequences=200,
+    max_depth=3,
+    max_switches=8,
+    heatmap_sequences=10,
+    orders=(0,),
+    memoryless_settings=SMALL,
+    bound_order=3,
+)
+
+
+class Log(ProgressReporter):
+    """Remembers which studies were begun and which runs were trained."""
+
+    def __init__(self):
+        self.begun, self.trained, self.notes = [], set(), []
+
+    def begin(self, study):
+        self.begun.append(study)
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def update(self, text, done):
+        if text.startswith("training ") and done < 1:
+            self.trained.add(text.removeprefix("training "))
+
+
+def run_studies(out, only=None, scale=TINY):
+    log = Log()
+    reproduce(scale, out, only, log)
+    return log
+
+
+def load(out, study):
+    """The result of a study that was computed locally."""
+    return load_result(out, study).local
+
+
+def state(study, out, scale=TINY):
+    return state_of(STUDIES[study], scale, out, networks_for(scale, out))
+
+
+def same(first, second):
+    """Whether two results are the same to the last bit, whatever time they took."""
+    return first.drop_attrs().identical(second.drop_attrs())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The directory of all studies, never interrupted."""
+    out = tmp_path_factory.mktemp("whole")
+    log = run_studies(out)
+    assert log.begun == list(STUDIES)
+    assert log.trained == {"lstm", "lstm-length-4", "memoryless"}  # the ablation is no other
+    return out
+
+
+def test_every_study_has_a_whole_result(whole):
+    for name, study in STUDIES.items():
+        result = load(whole, name)
+        assert result.attrs["question"] == study.question
+        assert result.attrs["plan"] == study.plan(TINY)
+        provenance = result.attrs["provenance"]
+        assert provenance["seed"] == 0
+        assert provenance["wall_seconds"] > 0
+        for key, variable in result.data_vars.items():
+            if variable.dtype.kind == "f" and not key.endswith("deviation"):
+                assert np.isfinite(variable.values).all(), (name, key)
+        assert all(finding.holds in (True, False) for finding in study.judge(result))
+    assert not list((whole / "measurements").glob("*.json"))
+
+
+def test_exact_values_are_those_of_evaluate(whole):
+    result = load(whole, "on-distribution")
+    source = sp.Source(sp.PTW(3))
+    predictors = {"lin": sp.bayes_optimal(sp.Source(sp.LIN())), "oracle": sp.KTOracle}
+    predictors["optimum"] = sp.bayes_optimal(source)
+    summary = sp.summarise(sp.evaluate(predictors, source, 8, 30), "optimum").isel(member=0)
+    for name in predictors:
+        ours, theirs = result.sel(source="ptw", exact=name), summary.sel(predictor=name)
+        assert float(ours["exact_regret"]) == float(theirs["regret"])
+        assert float(ours["exact_excess"]) == pytest.approx(float(theirs["excess"]), abs=1e-12)
+        assert float(ours["exact_regret_error"]) == pytest.approx(float(theirs["regret_error"]))
+
+
+def test_results_say_on_how_many_sequences_networks_were_tested(whole):
+    for name, count in (
+        ("on-distribution", TINY.sequences),
+        ("longer-lengths", TINY.longer_sequences),
+        ("other-lengths", TINY.other_sequences),
+        ("length-512", TINY.heatmap_sequences),
+    ):
+        assert load(whole, name).attrs["sequences"] == count
+    assert "sequences" not in load(whole, "trajectory").attrs
+
+
+def test_networks_are_those_of_the_runs(whole):
+    networks = sp.load_members(whole / "runs" / "lstm")
+    index = SOURCES.index("lin") * TINY.seeds + 1
+    source = sp.Source(sp.PTW(3))
+    found = sp.evaluate({"lstm": networks[index]}, source, 8, 30)["regret"].mean()
+    result = load(whole, "off-distribution")
+    cell = result.sel(train_source="lin", test_source="ptw", architecture="lstm", seed=1)
+    assert float(cell["regret"]) == pytest.approx(float(found), abs=1e-12)
+    own = load(whole, "on-distribution")
+    for source in SOURCES:
+        diagonal = result.sel(train_source=source, test_source=source)
+        np.testing.assert_array_equal(diagonal["excess"], own["excess"].sel(source=source))
+    ablation = load(whole, "ablations").isel(configuration=0)
+    assert ablation.sizes["seed"] == TINY.ablation_seeds == 1
+    first = own["excess"].sel(source="ptw", architecture="lstm", seed=[0])
+    np.testing.assert_array_equal(ablation["excess"], first)
+    assert int(ablation["parameters"]) == sum(leaf.size for leaf in jax.tree.leaves(networks[0]))
+    lengths = load(whole, "longer-lengths").sel(length=8)
+    assert lengths["optimum_regret"] > 0
+    other = load(whole, "other-lengths").sel(length=4)
+    np.testing.assert_array_equal(other["own"], other["transferred"])
+
+
+def test_trajectories_lose_what_their_predictions_say(whole):
+    result = load(whole, "trajectory")
+    true, said = result["probability"], result["prediction"]
+    bits = true * np.log2(true / said) + (1 - true) * np.log2((1 - true) / (1 - said))
+    np.testing.assert_allclose(bits.transpose(*result["regret"].dims), result["regret"], atol=1e-4)
+    np.testing.assert_allclose(result["regret"].cumsum("time"), result["cumulative_regret"])
+    moves = result["probability"].diff("time") != 0
+    assert not (moves & (result["switches"].isel(time=slice(1, None)) == 0)).any()
+
+
+def test_sampled_switches_agree_with_their_law(whole):
+    result = load(whole, "priors")
+    for exact, sampled in (
+        ("switch_probability", "switch_frequency"),
+        ("count_law", "count_frequency"),
+    ):
+        margin = 5 * np.sqrt(result[exact] * (1 - result[exact]) / TINY.prior_sequences) + 1e-12
+        assert (abs(result[exact] - result[sampled]) <= margin).all()
+    np.testing.assert_allclose(
+        result["ptw_count_law"].sel(depth=2)[:4], [1 / 2, 1 / 8, 1 / 4, 1 / 8]
+    )
+    assert float(result["ptw_count_sampled"].sel(depth=0, switches=0)) == 1
+
+
+def test_heat_map_is_ordered_by_switches(whole):
+    result = load(whole, "length-512")
+    assert (np.diff(result["switch_count"]) >= 0).all()
+    assert result["difference"].dims == ("architecture", "sequence", "time")
+    assert result.sizes["time"] == result.attrs["test_length"] == 16
+    assert (result["probability"] == result["probability"][0]).all()
+
+
+def test_nothing_is_done_twice(whole):
+    before = {path: path.stat().st_mtime_ns for path in (whole / "results").glob("*.nc")}
+    log = run_studies(whole)
+    assert (log.begun, log.trained) == ([], set())
+    assert before == {path: path.stat().st_mtime_ns for path in (whole / "results").glob("*.nc")}
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut", "one bit", "other plan"])
+def test_one_missing_result_is_one_study_to_do(whole, damage):
+    path = result_path(whole, "longer-lengths")
+    before = evaluation.load(path)
+    if damage == "deleted":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    elif damage == "one bit":
+        path.write_bytes(flipped(path.read_bytes(), -20))
+    else:
+        evaluation.save(before.assign_attrs(plan={"study": "longer-lengths"}), path)
+    assert state("longer-lengths", whole) == "partly"  # its networks are there
+    log = run_studies(whole)
+    assert (log.begun, log.trained) == (["longer-lengths"], set())
+    assert len(log.notes) == (damage in ("cut", "one bit"))
+    assert all(str(path) in note and "computed again" in note for note in log.notes)
+    assert same(evaluation.load(path), before)
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """The commands at the tiny scale, as the command line calls them."""
+    monkeypatch.setitem(SCALES, "tiny", TINY)
+    monkeypatch.setattr(commands, "_compile_fast", lambda: None)
+    app = typer.Typer()
+    app.command()(commands.reproduce)
+    app.command()(commands.figure)
+    app.command()(commands.report)
+
+    def run(*arguments):
+        return app(args=[str(each) for each in arguments], standalone_mode=False)
+
+    return run
+
+
+def flipped(data, place):
+    """A file's bytes with one bit the other way."""
+    changed = bytearray(data)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+def test_figure_refuses_a_damaged_result(command, whole):
+    path = result_path(whole, "memory")
+    before = path.read_bytes()
+    for damaged in (flipped(before, len(before) // 2), b"", before[:100]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"memory\.nc is"):
+            command("figure", "memory", "--out", whole)
+    path.write_bytes(before)
+    evaluation.save(evaluation.load(path).drop_vars("bound"), path)
+    with pytest.raises(ValueError, match=r"memory\.nc lacks .*bound"):
+        command("figure", "memory", "--out", whole)
+    path.write_bytes(before)
+
+
+_KILLED = """
+import os, signal, sys
+sys.path[:0] = {paths!r}
+from pathlib import Path
+import conftest
+import test_studies
+from switchpoint.studies import ProgressReporter, reproduce
+
+class Killer(ProgressReporter):
+    def update(self, text, done):
+        if text.startswith("evaluating memoryless (lin)"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+reproduce(test_studies.TINY, Path({out!r}), {only!r}, Killer())
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_study_resumes_to_the_same_result(whole, tmp_path):
+    only = ["priors", "memory"]
+    tests = str(Path(__file__).parent)
+    paths = [tests, str(Path(sp.__file__).parents[1])]
+    script = _KILLED.format(paths=paths, out=str(tmp_path), only=only)
+    environment = {**os.environ, "PYTEST_XDIST_WORKER": "killed"}  # shares the compilations
+    status = subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode
+    assert status == -signal.SIGKILL
+    assert [state(name, tmp_path) for name in only] == ["done", "partly"]
+    (measured,) = (tmp_path / "measurements" / "trained").glob("*.nc")  # on ptw, before lin
+    measured.write_bytes(flipped(measured.read_bytes(), -5))
+    before = read_json(tmp_path / "measurements" / "memory.seconds.json", steps=[{}], **TIMES)
+    log = run_studies(tmp_path, only)
+    assert (log.begun, log.trained) == (["memory"], set())
+    (note,) = log.notes
+    assert str(measured) in note
+    for name in only:
+        assert same(load(tmp_path, name), load(whole, name))
+    # The time of the killed process is counted.
+    provenance = load(tmp_path, "memory").attrs["provenance"]
+    assert before["training_seconds"] > 0
+    assert provenance["training_seconds"] == round(before["training_seconds"], 3)
+    assert provenance["wall_seconds"] > before["seconds"] > 0
+
+
+TIMES = {"work": str, "seconds": float, "training_seconds": float}
+
+
+def test_an_unknown_study_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="study must be one of"):
+        reproduce(TINY, tmp_path, ["figure-3"])
+
+
+def test_list_shows_cost_and_state(command, whole, tmp_path, capsys):
+    command("reproduce", "--scale", "tiny", "--out", whole, "--list")
+    rows = capsys.readouterr().out
+    assert all(name in rows for name in STUDIES)
+    assert rows.count("done") == len(STUDIES)
+    command("reproduce", "--scale", "tiny", "--out", tmp_path / "new", "--list")
+    assert capsys.readouterr().out.count("to do") == len(STUDIES)
+    assert not (tmp_path / "new").exists()
+
+
+def test_reproduce_draws_and_figure_draws_again(command, whole, capsys):
+    command("reproduce", "--scale", "tiny", "--out", whole, "--only", "memory")
+    printed = capsys.readouterr()
+    assert "all studies are done" in printed.out
+    assert printed.out.splitlines()[-1].startswith(str(whole / "index.html"))
+    pictures = sorted((whole / "figures").glob("*.png"))
+    assert pictures
+    before = {path: path.stat().st_mtime_ns for path in pictures}
+    command("reproduce", "--scale", "tiny", "--out", whole, "--only", "memory")
+    assert before == {path: path.stat().st_mtime_ns for path in pictures}
+    command("figure", "memory", "--out", whole)
+    drawn = [Path(line) for line in capsys.readouterr().out.splitlines() if "memory" in line]
+    assert any(path.suffix == ".png" for path in drawn)
+    assert any(
+        before.get(path) != path.stat().st_mtime_ns for path in drawn if path.suffix == ".png"
+    )
+
+
+def test_changed_settings_do_not_reuse_other_results(command, whole, capsys):
+    options = ("--set", "sequences = 20", "--set", "longer_lengths=[8]", "--list")
+    command("reproduce", "--scale", "tiny", "--out", whole, *options)
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.split()}
+    assert {name for name in STUDIES if rows[name].rstrip().endswith("done")} == {
+        "trajectory",
+        "other-lengths",
+        "priors",
+        "length-512",
+        "training-curves",
+    }
+    command("reproduce", "--scale", "tiny", "--out", whole, "--first-seed", 7, "--list")
+    assert capsys.readouterr().out.count("done") == 1  # priors, which trains nothing
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("sequences", "NAME=VALUE"),
+        ("=3", "NAME=VALUE"),
+        ("sequences=many", "TOML"),
+        ("sequences=3\nseed=4", "TOML"),
+        ("longer_lengths=" + "[" * 10**5, "TOML"),
+        ("sequenzes=30", "did you mean 'sequences'"),
+        ('period="x"', "period must be a whole number"),
+        ("architectures={lstm={steps=-1}}", "steps must be"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_bad_setting_is_refused_at_once(command, tmp_path, setting, words):
+    with pytest.raises(ValueError, match=words):
+        command("reproduce", "--scale", "tiny", "--set", setting, "--out", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_bad_arguments_are_refused_at_once(command, tmp_path):
+    with pytest.raises(ValueError, match="scale must be one of quick, full"):
+        command("reproduce", "--scale", "huge", "--out", tmp_path)
+    with pytest.raises(ValueError, match="study must be one of trajectory"):
+        command("reproduce", "--only", "figure-3", "--out", tmp_path)
+    with pytest.raises(ValueError, match="there is no result of memory"):
+        command("figure", "memory", "--out", tmp_path)
+
+
+QUICK = Path(__file__).parent / "quick"
+"""Results of `switchpoint reproduce --scale quick`, in files of format 0."""
+
+
+def test_results_of_format_0_are_those_of_todays_plan_and_the_findings_hold():
+    there = [path.stem for path in (QUICK / "results").glob("*.nc")]
+    assert len(there) == 11
+    for name in there:
+        assert state(name, QUICK, SCALES["quick"]) == "done", name
+        judged = STUDIES[name].judge(load_result(QUICK, name).shown)
+        assert [finding.claim for finding in judged if finding.holds is not True] == []
+
+
+def test_the_measurement_store_keeps_rows_by_their_key(tmp_path):
+    run = main_run(TINY, "lstm")
+    asked = Measurement(run, "ptw", TestSet("lin", 8, 5))
+    rows = {0: np.arange(5.0), 1: np.arange(5.0) + 10}
+    store = MeasurementStore(tmp_path)
+    store.add(asked, 0, rows)
+    for each in (store, MeasurementStore(tmp_path)):  # also from its files
+        found = each.find(asked, 0)
+        assert list(found) == [0, 1]
+        np.testing.assert_array_equal(found[1], rows[1])
+        fewer = each.find(Measurement(run, "ptw", TestSet("lin", 8, 3), seeds=1), 0)
+        np.testing.assert_array_equal(fewer[0], rows[0][:3])
+        assert list(fewer) == [0]
+        for other in (
+            Measurement(run, "lin", asked.test),
+            Measurement(run, "ptw", TestSet("ptw", 8, 5)),
+            Measurement(run, "ptw", TestSet("lin", 16, 5)),
+            Measurement(run, "ptw", TestSet("lin", 8, 6)),
+            Measurement(Run("other", run.config), "ptw", asked.test),
+            Measurement(None, "ptw", asked.test),
+        ):
+            assert each.find(other, 0) == {}
+        assert each.find(asked, 1) == {}  # other test sequences
+    longer = main_run(TINY.changed({"architectures": {"lstm": {**CELL, "steps": 5}}}), "lstm")
+    assert store.find(Measurement(longer, "ptw", asked.test), 0) == {}
+    watched = {**CELL, "validation": 20, "report_every": 2}  # decides nothing about the weights
+    again = main_run(TINY.changed({"architectures": {"lstm": watched}}), "lstm")
+    assert list(store.find(Measurement(again, "ptw", asked.test), 0)) == [0, 1]
+
+
+def test_what_a_newer_version_wrote_is_refused(whole, tmp_path):
+    source = result_path(whole, "memory")
+    path = result_path(tmp_path, "memory")
+    path.parent.mkdir()
+    evaluation.save(evaluation.load(source).assign_attrs(format=7), path)
+    with pytest.raises(ValueError, match=r"memory\.nc has format 7.*upgrade"):
+        load_result(tmp_path, "memory")
+    rows = next((whole / "measurements" / "trained").glob("*.nc"))
+    newer = tmp_path / rows.name
+    evaluation.save(evaluation.load(rows).assign_attrs(format=7), newer)
+    with pytest.raises(ValueError, match="has format 7"):
+        MeasurementStore(tmp_path / "none").merge(newer)
+
+
+def test_better_recipes_orphan_nothing(monkeypatch):
+    """A result is identified by the plan inside it, not by the defaults of the day."""
+    from switchpoint.training import recipes
+
+    full = {name: study.plan(SCALES["full"]) for name, study in STUDIES.items()}
+    for name, recipe in recipes.RECIPES.items():
+        better = replace(recipe, learning_rate=1.0, steps=77, warmup=3)
+        monkeypatch.setitem(recipes.RECIPES, name, better)
+    assert {name: study.plan(SCALES["full"]) for name, study in STUDIES.items()} == full
+    assert state("ablations", QUICK, SCALES["quick"]) == "done"
+
+
+def test_settings_that_came_later_orphan_nothing(whole, tmp_path):
+    """What earlier versions did not write has the default that they had."""
+    shutil.copytree(whole, tmp_path / "old")
+    path = result_path(tmp_path / "old", "memory")
+    result = evaluation.load(path)
+    for config in result.attrs["plan"]["runs"].values():
+        del config["schedule"]
+    evaluation.save(result, path)
+    assert state("memory", tmp_path / "old") == "done"
+    path.unlink()
+    for rows in (tmp_path / "old" / "measurements" / "trained").glob("memoryless*.nc"):
+        measured = evaluation.load(rows)
+        for key in measured.attrs["rows"]:
+            del key["plan"]["schedule"]
+        evaluation.save(measured, rows)
+    log = run_studies(tmp_path / "old", ["memory"])
+    assert (log.trained, log.notes) == (set(), [])
+    assert same(load(tmp_path / "old", "memory"), load(whole, "memory"))
+
+
+def test_a_run_whose_file_is_damaged_is_not_trained(tmp_path):
+    config = sp.TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)
+    sp.train(config, tmp_path / "run")
+    assert is_trained(tmp_path, Run("run", config))
+    path = tmp_path / "run" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    assert not is_trained(tmp_path, Run("run", config))
+
+
+def tiny_study():
+    """A study in a few lines: how much longer test sequences cost the LSTM of PTW."""
+
+    def grids(scale):
+        tests = {length: TestSet("ptw", length, scale.sequences) for length in (4, 8)}
+        return {
+            "lstm": grid(
+                lambda length: Measurement(main_run(scale, "lstm"), "ptw", tests[length]),
+                length=tests,
+            ),
+            "optimum": grid(
+                lambda length: Measurement(None, "optimum", tests[length]), length=tests
+            ),
+        }
+
+    def analyse(context):
+        optimum = context.regret["optimum"]
+        excess = over_seeds(context.regret["lstm"] - optimum, "excess")
+        return xr.Dataset({**excess, **with_error(optimum, "optimum_regret")})
+
+    def plot(result, local=None):
+        del local
+        figure = Figure()
+        figure.subplots().plot(result["length"], result["excess_mean"])
+        return {"short-lengths": figure}
+
+    def captions(result):
+        observed = f"Lengths {int(result['length'][0])} and {int(result['length'][1])}."
+        return {"short-lengths": Caption("A line.", observed, "Not in the paper.")}
+
+    def tables(results):
+        means = results["short-lengths"]["excess_mean"].values
+        return [Table("Mean excess", ["", "4", "8"], [["lstm", *(f"{m:.3f}" for m in means)]])]
+
+    return Study(
+        name="short-lengths",
+        title="Short sequences",
+        paper="nothing of the paper",
+        question="What does an LSTM lose on short sequences?",
+        scale_fields=("sequences",),
+        grids=grids,
+        analyse=analyse,
+        plot=plot,
+        captions=captions,
+        tables=tables,
+        claims={"It loses something.": lambda result: (bool(result["excess_mean"].min() > 0), "")},
+        seconds={"tiny": 1},
+    )
+
+
+def test_a_new_study_is_one_object_and_one_line_in_the_registry(
+    command, whole, tmp_path, monkeypatch, capsys
+):
+    study = tiny_study()
+    monkeypatch.setitem(STUDIES, study.name, study)
+    shutil.copytree(whole / "runs" / "lstm", tmp_path / "runs" / "lstm")
+    command("reproduce", "--scale", "tiny", "--only", study.name, "--out", tmp_path)
+    result = load(tmp_path, study.name)
+    networks = sp.load_members(tmp_path / "runs" / "lstm")[:2]
+    source = sp.Source(sp.PTW(3))
+    expected = sp.evaluate({"lstm": networks}, source, 8, 30)["regret"].mean("sequence").values[0]
+    regret = result["excess"] + result["optimum_regret"]
+    np.testing.assert_allclose(regret.sel(length=8).values, expected, rtol=1e-6)
+    page = (tmp_path / "index.html").read_text()
+    for text in (study.title, study.question, "Lengths 4 and 8.", "Mean excess", "loses something"):
+        assert text in page
+    assert 'id="figure-short-lengths"' in page
+    assert (tmp_path / "figures" / "short-lengths.pdf").exists()
+    capsys.readouterr()
+    command("report", tmp_path, "--markdown")
+    assert f"| lstm | {float(result['excess_mean'][0]):.3f} |" in capsys.readouterr().out
+
+
+def test_frames_from_the_command_to_the_predictor(command, whole, tmp_path, monkeypatch):
+    """At most seven of our frames lie between the command line and the first prediction."""
+    depths = []
+    original = sp.neural.Network.log_probs
+
+    def log_probs(self, symbols):
+        own = [f for f in inspect.stack() if "/switchpoint/" in f.filename]
+        depths.append(len(own))
+        return original(self, symbols)
+
+    monkeypatch.setattr(sp.neural.Network, "log_probs", log_probs)
+    shutil.copytree(whole / "runs", tmp_path / "runs")
+    command("reproduce", "--scale", "tiny", "--only", "on-distribution", "--out", tmp_path)
+    assert depths
+    assert min(depths) + 1 <= 7  # and the entry point itself
