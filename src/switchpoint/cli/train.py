@@ -128,7 +128,7 @@ def _results_table(plan: TrainConfig, members: tuple[Member, ...], report: EvalR
     )
     for member in members:
         cells = ["frozen", "-", "-"]
-        if member.index not in report.frozen:
+        if member.index not in report.diverged:
             excess, error = report.excess[member.index], report.excess_error[member.index]
             cells = [f"{excess:.3f}", f"{error:.3f}", f"{report.loss[member.index]:.4f}"]
         table.add_row(member.prior, f"{member.learning_rate:g}", str(member.seed), *cells)

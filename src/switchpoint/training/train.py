@@ -248,7 +248,7 @@ class _Interrupted:
         return self._signal is not None
 
     def ask(self, number: int, _: Any) -> None:
-        """Stop after this trip; asked twice, stop immediately unless a checkpoint is being saved."""
+        """Stop after this trip; asked twice, stop now unless a checkpoint is being saved."""
         if self._signal is not None and not self._ending:
             raise KeyboardInterrupt
         self._signal = number
