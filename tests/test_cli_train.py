@@ -251,7 +251,7 @@ def test_the_plan_and_the_results_are_shown(engine, capsys):
         assert fact in plan
     rows = [line.split() for line in results.splitlines()]
     assert ["ptw", "0.01", "5", "1.250", "0.013", "0.5000"] in rows
-    assert ["ptw", "0.01", "6", "frozen", "-", "-"] in rows
+    assert ["ptw", "0.01", "6", "diverged", "-", "-"] in rows
     assert ["lin", "0.01", "6", "4.250", "0.043", "0.8000"] in rows
     assert results.rstrip().endswith("runs/mine/model.safetensors: the 4 trained networks")
     assert max(map(len, out.splitlines())) <= 80
