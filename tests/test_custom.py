@@ -46,7 +46,7 @@ class Last(sp.neural.Network):
         shape = (alphabet + 1 if rows is None else rows, alphabet)
         self.table = 0.1 * jax.random.normal(key, shape)
 
-    def memory(self, batch, room):  # noqa: ARG002
+    def memory(self, batch, capacity):  # noqa: ARG002
         return ()
 
     def read(self, memory, tokens):

@@ -34,7 +34,7 @@ PRIOR_HELP = f"The law of segment lengths: {', '.join(PRIOR_NAMES)}"
 LENGTH: Any = typer.Option(256, help="The number of symbols in each sequence.")
 SEED: Any = typer.Option(0, help="The same seed gives the same sequences.")
 PLOT: Any = typer.Option(
-    None, metavar="FILE", help="Draw a picture in this file (.png, .pdf, .svg)."
+    None, metavar="FILE", help="Write a picture to this file (.png, .pdf or .svg)."
 )
 
 
@@ -109,13 +109,13 @@ def _parameter(
     """The option of a field; its default is None, whatever the field's default is."""
     if isinstance(hint, types.UnionType):
         hint = next(each for each in get_args(hint) if each is not types.NoneType)
-    repeatable = get_origin(hint) is tuple
-    kind: Any = list[get_args(hint)[0]] if repeatable else hint  # type: ignore[misc]
+    kind: Any = list[get_args(hint)[0]] if get_origin(hint) is tuple else hint  # type: ignore[misc]
+    kind = Path if field.name == _FILE_FIELD else kind
     if text is None:
         text, default = field.metadata["help"], _default(field)
-        if field.name == _FILE_FIELD:
-            kind, text = Path, text.removesuffix(".") + ", in a text file."
-        elif repeatable:
+        if kind is Path:
+            text = text.removesuffix(".") + ", in a text file."
+        elif kind is not hint:
             text += " Repeat it for more members."
         # Typer would show the default of the option, which is None.
         text += "" if default is None else f" [default: {default}]"

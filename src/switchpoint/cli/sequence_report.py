@@ -68,7 +68,7 @@ class SequenceReport:
         for name, values in numbers.items():
             # str of a NumPy float is the shortest text that reads back as the same float.
             columns[name] = [float(str(value)) for value in values]
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
         summary = json.dumps(self.summary, allow_nan=False)
         lines = ",\n".join(map(json.dumps, rows))
         return f'{{"summary": {summary},\n"rows": [\n{lines}\n]}}\n'
