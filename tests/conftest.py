@@ -89,7 +89,7 @@ def compilations(monkeypatch):
     return record
 
 
-SLOW = {"test_packaged_zoo", "test_shards", "test_pretrained", "test_studies", "test_training"}
+SLOW = {"test_packaged_zoo", "test_pretrained"}
 
 
 def pytest_collection_modifyitems(config, items):
