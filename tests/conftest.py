@@ -89,23 +89,7 @@ def compilations(monkeypatch):
     return record
 
 
-SLOW = {
-    "test_custom",
-    "test_fuzz_cli",
-    "test_kernels",
-    "test_learning",
-    "test_optimizer",
-    "test_packaged_zoo",
-    "test_parameters",
-    "test_pieces",
-    "test_process",
-    "test_readme",
-    "test_reproduce",
-    "test_shipped",
-    "test_training",
-    "test_transformer",
-    "test_zoo",
-}
+SLOW = {"test_packaged_zoo", "test_shards", "test_pretrained", "test_studies", "test_training"}
 
 
 def pytest_collection_modifyitems(config, items):

@@ -31,6 +31,7 @@ def priors(length):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("length", "which", "tolerance"),
     [(256, which, 1e-5) for which in range(6)] + [(4096, which, 1e-4) for which in (0, 1, 2)],
@@ -52,6 +53,7 @@ def test_single_precision_predictions(length, which, tolerance):
     assert np.abs(single - double).max() < 100 * tolerance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", [sp.PTW(8), sp.LIN()], ids=name)
 def test_single_precision_posterior(prior):
     symbols = hard_sequences(256)
@@ -68,6 +70,7 @@ def test_single_precision_posterior(prior):
         assert np.all(np.isfinite(field))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prior",
     [
@@ -113,6 +116,7 @@ def test_survival_within_rounding_of_zero():
         np.testing.assert_allclose(prior.log_survival(np.zeros(8, int), runs), exact, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_rare_survival_is_drawn_as_often_as_it_should_be(key):
     rare = sp.Renewal([1 - 2.0**-20, 2.0**-20])
     starts = rare.sample_starts(key, 50_000, 200)
@@ -121,6 +125,7 @@ def test_a_rare_survival_is_drawn_as_often_as_it_should_be(key):
     assert abs(survived - expected) < 5 * expected**0.5
 
 
+@pytest.mark.slow
 def test_counts_never_overflow():
     # 70,000 ones: past 8 and 16 bits. KT's estimate is (n + 1/2) / (n + 1).
     ones = np.ones(70_000, np.int8)

@@ -237,6 +237,7 @@ print(unfinished)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither fork nor SIGKILL")
 def test_a_killed_run_leaves_whole_checkpoints_only(tmp_path):
     run = subprocess.run(
@@ -348,6 +349,7 @@ with run_lock(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
 def test_one_process_at_a_time_and_a_dead_one_lets_go(tmp_path):
     command = [sys.executable, "-c", HOLD, tmp_path]

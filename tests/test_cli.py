@@ -154,6 +154,7 @@ def changed_at(position, length, seed=1):
     )
 
 
+@pytest.mark.slow
 def test_without_a_prior_predict_finds_the_change(folder, capsys):
     (folder / "one.txt").write_text("".join(map(str, changed_at(75, 200).astype(int))))
     status, out, _ = run(capsys, "predict", "one.txt", "--out", "rows.json")
@@ -180,6 +181,7 @@ def test_without_a_prior_predict_finds_the_change(folder, capsys):
     assert "no switch: " in shown
 
 
+@pytest.mark.slow
 def test_where_nothing_changed_predict_says_so(folder, capsys):
     (folder / "none.txt").write_text("".join(map(str, changed_at(0, 200).astype(int))))
     status, out, _ = run(capsys, "predict", "none.txt", "--out", "rows.json")
@@ -257,6 +259,7 @@ def test_what_sample_prints_predict_reads(capsys, monkeypatch):
     assert symbols_of(read_csv(rows)) == expected_draw(sp.PTW(5), 1, 0).symbols[0].tolist()
 
 
+@pytest.mark.slow
 def test_larger_alphabets(folder, capsys):
     assert run(capsys, "sample", "--alphabet", 3, "--length", LENGTH, "--out", "d.npz")[0] == 0
     arguments = ("--alphabet", 3, "--prior", "ptw", "--plot", "d.png")

@@ -139,6 +139,7 @@ def test_a_short_sequence_gets_no_note(run_directory, tmp_path, capsys):
     assert "longer" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("run_directory")
 @pytest.mark.parametrize("alphabet", [2, 3])
 def test_a_picture_without_a_posterior(tmp_path, capsys, monkeypatch, alphabet):

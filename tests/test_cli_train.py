@@ -225,6 +225,7 @@ def test_unknown_kernels_are_refused_in_one_line(engine, capsys):
     assert engine.calls == []
 
 
+@pytest.mark.slow
 def test_quiet_tells_what_is_damaged(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training, "use_all_cores", lambda: None)

@@ -46,7 +46,7 @@ class Last(sp.neural.Network):
         shape = (alphabet + 1 if rows is None else rows, alphabet)
         self.table = 0.1 * jax.random.normal(key, shape)
 
-    def memory(self, batch, room):  # noqa: ARG002
+    def memory(self, batch, capacity):  # noqa: ARG002
         return ()
 
     def read(self, memory, tokens):
@@ -88,6 +88,7 @@ def run(tmp_path_factory):
     return train(tmp_path_factory.mktemp("runs") / "mine", seeds=2)
 
 
+@pytest.mark.slow
 def test_the_example_of_the_documents_runs(tmp_path, monkeypatch):
     (block,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)

@@ -320,6 +320,7 @@ def table_of(text):
     return {row[0]: row[1:] for row in rows if len(row) == 6 and row[1][0].isdigit()}
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_it_saves(capsys, tmp_path):
     path = tmp_path / "results.nc"
     arguments = ("ptw", "kt", "oracle", "--length", LENGTH, "--sequences", 60, "--out", path)

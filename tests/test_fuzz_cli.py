@@ -115,6 +115,7 @@ def try_lines(folder, capsys, monkeypatch, count, seed):
     assert statuses.count(0) > 0
 
 
+@pytest.mark.slow
 def test_generated_command_lines(folder, capsys, monkeypatch):
     try_lines(folder, capsys, monkeypatch, 200, seed=25)
 

@@ -289,6 +289,7 @@ def test_weights_that_are_no_real_numbers_are_refused(dtype, tmp_path):
         load_members(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["missing", "extra", "shape", "type", "config"])
 def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path):
     config = TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)

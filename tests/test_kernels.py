@@ -51,6 +51,7 @@ SMALL = {"alphabet": 2, "hidden": 32, "batch": 32, "time": 4}
 ODD = {"alphabet": 5, "hidden": 48, "batch": 7, "time": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "sizes", "options"),
     [
@@ -112,6 +113,7 @@ def test_the_read_out_computes_what_the_plain_path_does(hidden, layers, alphabet
     assert max(errors(found_slopes, expected_slopes)) < 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("positions", "context", "batch", "time"),
     [("relative", None, 3, 70), ("alibi", 5, 1, 20), ("sincos", None, 2, 3)],
@@ -147,6 +149,7 @@ def test_a_transformer_that_remembers_tokens_takes_the_plain_path():
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("time", "columns"), [(16, 16), (256, 32), (600, 64)])
 def test_sinusoids_of_distances_are_products_of_low_rank(time, columns):
     found = lowrank_sinusoids(time, 64)
@@ -158,6 +161,7 @@ def test_sinusoids_of_distances_are_products_of_low_rank(time, columns):
     np.testing.assert_allclose(products, expected, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("model", ["rnn", "lstm", "stack-rnn", "stack-lstm"])
 def test_predictions_agree_over_a_long_sequence(model, seed):
@@ -181,6 +185,7 @@ def test_only_stacks_of_a_moderate_size_have_kernels(depth, width, known):
     assert can_fuse(cell, tokens=3, time=4) is known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "options"),
     [
@@ -204,6 +209,7 @@ def test_members_of_an_ensemble_go_through_the_kernels_together(model, options):
     assert max(errors(gradients("fused"), gradients("plain"))) <= 1e-2
 
 
+@pytest.mark.slow
 def test_validation_takes_the_backend_of_the_networks():
     config = TrainConfig(model="rnn", hidden=16, readout=0, length=32, batch=16, validation=16)
     found = []
@@ -214,6 +220,7 @@ def test_validation_takes_the_backend_of_the_networks():
     assert 0 < abs(found[0] - found[1]) < 0.02
 
 
+@pytest.mark.slow
 def test_training_takes_the_backend_it_is_told():
     config = TrainConfig(model="rnn", hidden=16, readout=0, length=4, batch=16, steps=3)
     ends = {}

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import switchpoint as sp
 
@@ -50,8 +51,9 @@ def arcsine_bound():
     return 1 + np.mean(p * np.log2(p) + (1 - p) * np.log2(1 - p))
 
 
+@pytest.mark.slow
 def test_an_lstm_learns_partition_tree_weighting(tmp_path):
-    networks = trained({"lstm": {**LSTM, "steps": 3000}, "memoryless": MEMORYLESS}, tmp_path)
+    networks = trained({"lstm": {**LSTM, "steps": 1500}, "memoryless": MEMORYLESS}, tmp_path)
     source = sp.Source(sp.PTW(5))
     predictors = {"optimum": sp.bayes_optimal(source), "kt": sp.KT(), **networks}
     dataset = sp.evaluate(predictors, source, LENGTH, 4000, seed=7)
@@ -74,6 +76,7 @@ def test_an_lstm_learns_partition_tree_weighting(tmp_path):
     assert regret > 2 * float(summary.sel(predictor="lstm")["regret"])
 
 
+@pytest.mark.slow
 def test_regret_falls_with_time_only_for_those_who_remember(tmp_path):
     """Theorem 4.2, on sequences of one Bernoulli segment."""
     one_segment = {"prior": "regular", "period": LENGTH}

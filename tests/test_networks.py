@@ -1,4 +1,4 @@
-"""Recurrent networks and those that forget, against slow and direct computations."""
+"""Recurrent networks and baselines against slow, direct computations; network files."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def sigmoid(x):
 
 
 def numpy_logits(network, symbols):
-    """The network written down once more, for one sequence, in float64 NumPy."""
+    """The network reimplemented for one sequence in float64 NumPy."""
     weights = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), network)
     cell, stack = weights.cell, None
     if network.stack_depth:
@@ -72,6 +72,7 @@ def test_recurrent_networks_are_their_definition(name):
         np.testing.assert_allclose(row, numpy_logits(network, expected), atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECURRENT)
 @pytest.mark.usefixtures("float64")
 def test_weight_gradients_in_one_product_are_the_scan_s_own(name):
@@ -106,10 +107,11 @@ def test_no_weight_gradient_is_carried_through_the_backward_scan():
         return ["f32[5,20]" in line.split("= scan[")[0] for line in lines if "= scan[" in line]
 
     assert scans_that_give_a_weight(lambda *run: recurrence(*run)[1]) == [False, False]
-    # What JAX does by itself, so that the sign would be seen.
+    # What JAX does by default, as a check that the test can fail.
     assert scans_that_give_a_weight(lambda *run: _scan(*run)[1][0]) == [False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [16, 64, 256])
 @pytest.mark.parametrize("name", ["rnn", "stack-rnn"])
 def test_new_rnns_forget_slowly_and_stay_in_bounds(name, units):
@@ -117,14 +119,14 @@ def test_new_rnns_forget_slowly_and_stay_in_bounds(name, units):
     cell = network.cell.inner if name == "stack-rnn" else network.cell
     kept = np.abs(np.linalg.eigvals(np.asarray(cell.weight)))
     assert kept.max() < 1
-    assert kept.max() ** 256 > 0.1  # something is left of the first symbol
-    assert np.median(kept) ** 256 < 1e-3  # and nothing in most units
+    assert kept.max() ** 256 > 0.1  # a trace of the first symbol remains
+    assert np.median(kept) ** 256 < 1e-3  # but not in most units
     symbols = jax.random.randint(jax.random.key(1), (4, 2000), 0, 3)
     logits = np.asarray(jax.jit(lambda rows: network.logits(rows))(symbols))
     assert np.abs(logits).max() < 30
 
 
-def test_hard_actions_make_a_plain_stack():
+def test_hard_actions_make_an_ordinary_stack():
     rng = np.random.default_rng(4)
     depth, width = 5, 2
     stack = jnp.zeros((1, depth, width))
@@ -134,7 +136,7 @@ def test_hard_actions_make_a_plain_stack():
         value = rng.normal(size=width).astype(np.float32)
         stack = stack_update(stack, jnp.eye(3)[None, action], jnp.asarray(value)[None])
         if action == 0:
-            plain = [value, *plain][:depth]  # what is at the bottom falls out
+            plain = [value, *plain][:depth]  # the bottom entry is dropped
         elif action == 1:
             plain = plain[1:]
         filled = [*plain, *[np.zeros(width, np.float32)] * (depth - len(plain))]
@@ -179,7 +181,7 @@ def test_markov_sees_the_last_symbols_alone():
 
 
 @pytest.mark.parametrize("name", [*RECURRENT, "markov", "memoryless"])
-def test_reading_in_pieces_is_reading_at_once(name):
+def test_reading_in_pieces_equals_reading_in_one_call(name):
     tokens = jnp.asarray(np.random.default_rng(0).integers(0, 4, (2, 9)), jnp.int32)
     options = {"hidden": 6} if name in RECURRENT else {}
     network = network_from_name(name, 3, 20, jax.random.key(0), **options)
@@ -293,7 +295,7 @@ class TestStorage:
         with pytest.raises(ValueError, match="exclude each other, got 0 and 'ptw'"):
             sp.load(path, member=0, prior="ptw")
 
-    def test_what_is_no_network_is_refused(self, tmp_path):
+    def test_files_that_are_not_networks_are_refused(self, tmp_path):
         path = saved(tmp_path / "a.safetensors", [small("lstm")])
         whole = path.read_bytes()
         with pytest.raises(ValueError, match="there is no file or directory"):

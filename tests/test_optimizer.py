@@ -76,6 +76,7 @@ def by_name(tree):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MATRICES)
 def test_matrices_go_along_an_orthogonal_one(model):
     network, gradient = network_of(model), gradient_of(network_of(model), 1)
@@ -113,6 +114,7 @@ def test_the_length_of_a_gradient_does_not_matter_but_its_past_does():
     assert jnp.abs(after(first, second) - after(second)).max() > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_one_step_of_a_program(optimizer):
     config = TrainConfig(
@@ -202,6 +204,7 @@ def test_a_declaration_that_does_not_fit_is_refused(matrices, message, monkeypat
         with_muon(optax.set_to_zero()).init(Layer(jnp.ones((16, 32)), jnp.ones(16)))
 
 
+@pytest.mark.slow
 def test_networks_of_few_units_have_adam_alone():
     config = TrainConfig(model="lstm", hidden=8, readout=0, length=8)
     network = config.network(jax.random.key(0))

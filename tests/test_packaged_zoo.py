@@ -5,10 +5,10 @@ import json
 import jax
 import numpy as np
 import pytest
-from switchpoint.experiments.shipped import RECORDED
 
 import switchpoint as sp
 from switchpoint import evaluation, neural
+from switchpoint.studies.scale import RECORDED
 from switchpoint.zoo import NAMES, Zoo
 from switchpoint.zoo.building import LARGEST
 from switchpoint.zoo.manifest import MODELS, SOURCES

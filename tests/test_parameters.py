@@ -42,6 +42,7 @@ SOURCES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", SOURCES[:2])
 def test_another_value_does_not_compile(make, compilations):
     use_everything(make(0.3))
@@ -92,6 +93,7 @@ def test_a_prior_with_a_field_is_the_same_everywhere():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("make", SOURCES)
 def test_the_evidence_has_a_derivative(make):

@@ -66,6 +66,7 @@ def shell(line):
 # --- signals --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_interrupts_at_random_times():
     """One line and status 130, while modules are imported, programs compiled, numbers computed."""
     commands = [
@@ -111,6 +112,7 @@ def train_until(monkeypatch, number):
     return main([*TRAIN, "--steps", "6", "--out", "run"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_training_run_is_saved(monkeypatch, capsys, number, status):
     before = signal.getsignal(number)
@@ -134,6 +136,7 @@ def test_an_ignored_interrupt_stays_ignored(monkeypatch):
     assert subprocess.check_output(command, env=ENVIRONMENT) == b"True\n"
 
 
+@pytest.mark.slow
 def test_termination_is_status_143():
     with start(*TRAIN, "--steps", "1000000", "--out", "run") as process:
         while "step 20/" not in process.stderr.readline():
@@ -150,6 +153,7 @@ def test_termination_is_status_143():
 # --- streams --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_command_without_streams_writes_its_file_whole():
     done = shell("switchpoint sample --length 8 --out draws.csv <&- >&- 2>&-")
     assert done.returncode == 0
@@ -167,6 +171,7 @@ def test_a_reader_that_goes_away_does_not_lose_the_summary(capsys, monkeypatch):
     assert "code length" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "status", "error"),
     [
@@ -330,6 +335,7 @@ def test_control_characters_do_not_reach_the_terminal(capsys):
     assert all(character.isprintable() for character in err.rstrip("\n"))
 
 
+@pytest.mark.slow
 def test_paths_that_are_markup(capsys):
     assert main(["reproduce", "--list", "--out", "[/x]"]) == 0
     assert "[/x]" in capsys.readouterr().out

@@ -70,7 +70,8 @@ def test_one_member_is_neither_best_nor_median():
 def test_where_every_member_diverged_there_are_no_numbers():
     report = EvalRecord(500, (math.nan,), (math.nan,), (math.nan,), (0,))
     assert (
-        "loss - bits/symbol | excess - bits | 1 of 1 diverged" in plain_lines(MEMBERS[:1], report)[1]
+        "loss - bits/symbol | excess - bits | 1 of 1 diverged"
+        in plain_lines(MEMBERS[:1], report)[1]
     )
     assert "nan" not in live_text(80, MEMBERS[:1], report)
 

@@ -1,4 +1,4 @@
-"""The Transformer against plain NumPy, its window, its memory, and what attention costs."""
+"""The Transformer against plain NumPy: context window, cache, and the memory of attention."""
 
 import equinox as eqx
 import jax
@@ -184,7 +184,7 @@ class TestNetwork:
         np.testing.assert_allclose(logits, plain_logits(network, tokens), atol=1e-10)
 
     @pytest.mark.parametrize("positions", POSITIONS)
-    def test_a_window_sees_no_farther(self, positions):
+    def test_a_context_limits_what_is_seen(self, positions):
         network = make(1, positions, 4)
         symbols = random_tokens(2, 14) % 3
         log_probs = np.asarray(network.log_probs(symbols))
@@ -209,6 +209,7 @@ class TestNetwork:
 
         assert program(2).count("\n") == program(16).count("\n")
 
+    @pytest.mark.slow
     def test_an_ensemble_learns_as_its_members_do(self):
         members = [make(seed=seed) for seed in range(3)]
         ensemble = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
@@ -291,7 +292,7 @@ class TestMemory:
             memory, logits = read(wide, memory, tokens[:, time : time + 1])
             rows.append(logits)
         np.testing.assert_allclose(jnp.concatenate(rows, axis=1), windowed, atol=1e-5)
-        assert wide.grow(memory) is memory  # what is forgotten does not come back
+        assert wide.grow(memory) is memory  # dropped tokens do not come back
 
     def test_gradients_pass_through_memory_unless_stopped(self):
         network = make(1)

@@ -80,6 +80,7 @@ def test_there_are_twenty_names():
 # --- building -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_best_on_validation_is_taken(built, runs):
     card = neural.read_card(runs[0])
     for prior in ("ptw", "lin"):

@@ -107,7 +107,10 @@ def _plan_lines(plan: TrainConfig, out: Path) -> Iterator[tuple[str, str]]:
     )
     lengths = str(plan.length) if plan.min_length is None else f"{plan.min_length} to {plan.length}"
     yield "training", f"{plan.steps:,} steps of {plan.batch} sequences of {lengths} symbols"
-    yield "", f"{plan.schedule} rate after {plan.warmup} steps of warm-up, clip {plan.clip_norm:g}"
+    yield (
+        "",
+        f"{plan.schedule} rate after {plan.warmup} steps of warm-up, clip norm {plan.clip_norm:g}",
+    )
     if plan.tbptt_length is not None:
         yield "", f"gradients cut after every {plan.tbptt_length} symbols"
     yield "directory", str(out)
@@ -124,8 +127,8 @@ def _results_table(plan: TrainConfig, members: tuple[Member, ...], report: EvalR
         caption_justify="left",
     )
     for member in members:
-        cells = ["diverged", "-", "-"]
-        if member.index not in report.diverged:
+        cells = ["frozen", "-", "-"]
+        if member.index not in report.frozen:
             excess, error = report.excess[member.index], report.excess_error[member.index]
             cells = [f"{excess:.3f}", f"{error:.3f}", f"{report.loss[member.index]:.4f}"]
         table.add_row(member.prior, f"{member.learning_rate:g}", str(member.seed), *cells)

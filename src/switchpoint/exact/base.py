@@ -1,16 +1,180 @@
-"""The interface of exact predictors: a source, its predictions and its posterior."""
+"""The interface of exact predictors: their predictions, and the posterior of switching points."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float, Int
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint.exact.posterior import Posterior
 from switchpoint.predictor import Predictor, State
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
+
+
+class Partitions(eqx.Module):
+    """The posterior distribution of the partitions of a flat batch of sequences."""
+
+    @abstractmethod
+    def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
+        """`count` partitions of every sequence."""
+
+    @abstractmethod
+    def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
+        """P(k switches | x) for k = 0..most."""
+
+    @abstractmethod
+    def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
+        """P(no switch inside the window | x), for each window."""
+
+
+@dataclass(frozen=True)
+class SwitchInterval:
+    """One switch of the most probable partition, with an interval that probably contains one."""
+
+    position: int
+    """Its position in the most probable partition."""
+    probability: float
+    """P(a switch at exactly this position | x)."""
+    begin: int
+    end: int
+    """The interval begin..end, both included."""
+    interval_probability: float
+    """P(at least one switch in the interval | x)."""
+
+
+class Posterior(eqx.Module):
+    """The posterior over switching points of sequences x, under a source.
+
+    A switching point at t means that a new segment starts with x_t. The first segment always
+    starts at t = 0, which is not a switching point: all switch fields are 0 there.
+
+    None of these is the P(run length = 0) of the online change-point literature, which under a
+    constant hazard equals that hazard regardless of the data. `switch_filtered` conditions on x_t
+    itself, and `switch_smoothed` on all of x, so both rise where the data suggest a change.
+    """
+
+    log_marginal: Float[Array, "*batch"]
+    """ln P(x): the evidence of the whole sequence, summed over all partitions."""
+
+    switch_filtered: Float[Array, "*batch time"]
+    """P(a segment starts at t | x_<=t): an alarm raised as soon as x_t is seen.
+
+    One symbol is weak evidence, so this stays small even at true switches; `switch_smoothed`
+    locates them in hindsight."""
+
+    switch_smoothed: Float[Array, "*batch time"]
+    """P(a segment starts at t | all of x): where the switches were, in hindsight."""
+
+    run_length_mean: Float[Array, "*batch time"]
+    """E[length of the current segment up to and including x_t | x_<=t]; at least 1.
+
+    It drops when the data up to t suggest a recent switch."""
+
+    probs_smoothed: Float[Array, "*batch time alphabet"]
+    """E[the distribution that x_t was drawn from | all of x]: an estimate of `Draw.probs`."""
+
+    map_switches: Bool[Array, "*batch time"]
+    """The single most probable partition given x: True where one of its segments starts.
+
+    Its switches are not always those where `switch_smoothed` is high: many partitions can share
+    a likely switch while each is improbable."""
+
+    map_log_prob: Float[Array, "*batch"]
+    """ln P(the partition `map_switches` | all of x)."""
+
+    _partitions: Partitions
+    _batch: tuple[int, ...] = eqx.field(static=True)
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Bool[Array, "n *batch time"]:
+        """`n` partitions drawn from P(partition | all of x): True where a segment starts."""
+        key, n = _checks.random_key(key), _checks.positive_int("n", n)
+        draws = self._partitions.sample(key, n)
+        return draws.reshape(n, *self._batch, draws.shape[-1])
+
+    def switch_count_pmf(self, most: int = 64) -> Float[Array, "*batch counts"]:
+        """P(there are k switches | all of x) for k = 0..most, or up to length - 1.
+
+        The sum falls short of 1 by the probability of more than `most` switches.
+        """
+        most = min(_checks.whole_number("most", most), self.map_switches.shape[-1] - 1)
+        return self._partitions.switch_counts(most).reshape(*self._batch, most + 1)
+
+    def switch_within(self, begin: int, end: int) -> Float[Array, "*batch"]:
+        """P(at least one switch at begin..end, both included | all of x)."""
+        time = self.map_switches.shape[-1]
+        if not 0 <= begin <= end < time:
+            raise ValueError(
+                f"begin and end must be from 0 to {time - 1} and in order, got {begin} and {end}"
+            )
+        window = (np.arange(time) >= begin) & (np.arange(time) <= end)
+        return 1 - self._partitions.without_switch(jnp.asarray(window[None])).reshape(self._batch)
+
+    def switch_intervals(self, level: float = 0.9) -> list[SwitchInterval]:
+        """The switches of the most probable partition of one sequence, with their uncertainty.
+
+        Each interval grows from its switch towards the likelier neighbour, but not beyond the
+        adjacent switches, until it contains a switch with probability `level`. If that cannot be
+        reached, `interval_probability` is below `level`.
+        """
+        if self._batch:
+            raise ValueError(f"intervals are for one sequence, got a batch of {self._batch}")
+        level = _checks.probability("level", level)
+        marginals = np.asarray(self.switch_smoothed, np.float64)
+        positions = np.flatnonzero(self.map_switches).tolist()
+        bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
+        wanted = [
+            _grow_interval(marginals, at, low + 1, high - 1, share)
+            for at, (low, high) in zip(positions, bounds, strict=False)
+            for share in _SHARES * level
+        ]
+        if not wanted:
+            return []
+        times = np.arange(len(marginals))
+        windows = np.stack([(times >= begin) & (times <= end) for begin, end in wanted])
+        none = self._partitions.without_switch(jnp.asarray(windows))[0]
+        reached = 1 - np.asarray(none, np.float64)
+        intervals = []
+        for index, at in enumerate(positions):
+            own = range(index * len(_SHARES), (index + 1) * len(_SHARES))
+            best = next((i for i in own if reached[i] >= level), own[-1])
+            intervals.append(
+                SwitchInterval(at, float(marginals[at]), *wanted[best], float(reached[best]))
+            )
+        return intervals
+
+
+# Expected numbers of switches relative to `level`; an interval may contain more than one.
+_SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
+
+
+def _grow_interval(
+    marginals: Float[np.ndarray, " time"], at: int, low: int, high: int, share: float
+) -> tuple[int, int]:
+    """The interval around `at`, within low..high, with this expected number of switches."""
+    begin = end = at
+    total = marginals[at]
+    while total < share and (begin > low or end < high):
+        before = marginals[begin - 1] if begin > low else -1.0
+        after = marginals[end + 1] if end < high else -1.0
+        if before > after:
+            begin -= 1
+        else:
+            end += 1
+        total += max(before, after)
+    return begin, end
+
+
+def make_posterior(
+    fields: Mapping[str, Array], batch: tuple[int, ...], partitions: Partitions
+) -> Posterior:
+    """The posterior of a batch of that shape, from the fields of a flat batch."""
+    shaped = {name: field.reshape(*batch, *field.shape[1:]) for name, field in fields.items()}
+    return Posterior(**shaped, _partitions=partitions, _batch=batch)
 
 
 class ExactPredictor(Predictor[State]):

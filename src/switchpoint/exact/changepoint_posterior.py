@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint._prefix_sums import sum_after, sum_before
 from switchpoint._random import uniform
-from switchpoint.exact.posterior import Partitions, Posterior, make_posterior
+from switchpoint.exact.base import Partitions, Posterior, make_posterior
 from switchpoint.exact.recursion import forward
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment

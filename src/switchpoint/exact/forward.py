@@ -10,10 +10,9 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
-from switchpoint.exact.base import ExactPredictor
+from switchpoint.exact.base import ExactPredictor, Posterior
 from switchpoint.exact.changepoint_posterior import changepoint_posterior
 from switchpoint.exact.counting import Clock, count_symbol
-from switchpoint.exact.posterior import Posterior
 from switchpoint.exact.ptw import PTWPredictor
 from switchpoint.exact.recursion import forward
 from switchpoint.predictor import check_capacity, check_state

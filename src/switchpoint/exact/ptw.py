@@ -10,9 +10,8 @@ from jaxtyping import Array, ArrayLike, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
-from switchpoint.exact.base import ExactPredictor
+from switchpoint.exact.base import ExactPredictor, Posterior
 from switchpoint.exact.counting import Clock, count_symbol
-from switchpoint.exact.posterior import Posterior
 from switchpoint.exact.tree import stop_log_odds, tree_levels
 from switchpoint.exact.tree_posterior import tree_posterior
 from switchpoint.predictor import check_state

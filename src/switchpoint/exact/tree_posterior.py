@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint._random import uniform
-from switchpoint.exact.posterior import Partitions, Posterior, make_posterior
+from switchpoint.exact.base import Partitions, Posterior, make_posterior
 from switchpoint.exact.tree import TreeLevel, of_symbol, tree_levels
 from switchpoint.priors import PTW
 from switchpoint.segments import Segment

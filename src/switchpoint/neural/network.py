@@ -1,5 +1,6 @@
 """The contract of a network: tokens in, logits of the next symbol out, memory in between."""
 
+import copy
 import functools
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -82,11 +83,15 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     def with_backend(self, backend: str) -> "Network[Memory]":
         """The same network on another backend: `auto`, `fused` or `plain`.
 
-        `fused` uses GPU kernels where a network has them. The backend is a static field, so `jit`
-        compiles once for each. Networks without kernels are returned unchanged.
+        `fused` uses GPU kernels if the network has any. Such networks have a static field
+        `backend`, so `jit` compiles once for each; others are returned unchanged.
         """
         check_backend(backend)
-        return self
+        if not hasattr(self, "backend"):
+            return self
+        network = copy.copy(self)
+        object.__setattr__(network, "backend", backend)  # modules are frozen
+        return network
 
     def logits(self, symbols: Int[Array, "batch time"]) -> Float[Array, "batch time alphabet"]:
         """The logits of x_t given x_<t, for every t."""

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from switchpoint import _checks
 from switchpoint.neural.cells import Cell, LSTMCell, RecurrentResiduals, RNNCell, StackCell
 from switchpoint.neural.dense import Dense, Perceptron
-from switchpoint.neural.kernels.backend import Backend, copy_with_backend, is_fused
+from switchpoint.neural.kernels.backend import Backend, is_fused
 from switchpoint.neural.network import Network
 
 
@@ -68,9 +68,6 @@ class Recurrent(Network[Any]):
         unscaled = Dense(alphabet + 1, self.cell.input_width, key_input)
         self.input = jax.tree.map(lambda leaf: leaf * self.cell.input_scale, unscaled)
         self.output = Perceptron(self.hidden, self.readout, alphabet, key_output)
-
-    def with_backend(self, backend: str) -> "Recurrent":
-        return copy_with_backend(self, backend)
 
     def memory(self, batch: int, capacity: int) -> Any:
         del capacity

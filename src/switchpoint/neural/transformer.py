@@ -13,7 +13,7 @@ from switchpoint import _checks
 from switchpoint.neural.attention import alibi_slopes, sinusoids
 from switchpoint.neural.blocks import HEADS, WIDTH, AttentionContext, Block, LayerNorm, check_sizes
 from switchpoint.neural.dense import Dense
-from switchpoint.neural.kernels.backend import Backend, copy_with_backend, is_fused
+from switchpoint.neural.kernels.backend import Backend, is_fused
 from switchpoint.neural.network import Network
 
 
@@ -79,9 +79,6 @@ class Transformer(Network[TransformerMemory]):
         )(jax.random.split(keys[1], self.layers))
         self.final_norm = LayerNorm(self.width)
         self.output = Dense(self.width, self.alphabet, keys[2])
-
-    def with_backend(self, backend: str) -> "Transformer":
-        return copy_with_backend(self, backend)
 
     @property
     def memory_limit(self) -> int | None:

@@ -1,7 +1,6 @@
 """The backend of a network: fused GPU kernels, or plain JAX, the reference for them."""
 
-import copy
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 import jax
 
@@ -9,21 +8,12 @@ Backend = Literal["auto", "fused", "plain"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 """`auto` is `fused` on a GPU and `plain` elsewhere."""
 
-Network = TypeVar("Network")
-
 
 def check_backend(backend: str) -> str:
     """`backend`, or a `ValueError` if there is none of that name."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     return backend
-
-
-def copy_with_backend(network: Network, backend: str) -> Network:
-    """A copy of a network with another static field `backend`."""
-    network = copy.copy(network)
-    object.__setattr__(network, "backend", check_backend(backend))  # modules are frozen
-    return network
 
 
 def is_fused(backend: Backend) -> bool:
