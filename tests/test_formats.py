@@ -52,7 +52,7 @@ def test_a_run_resumes_and_ends_as_it_would_have_ended_then(copy):
     assert after.startswith(before)  # the lines of format 0 stay as they are
     assert [json.loads(line).get("format", 0) for line in after.splitlines()] == [0, 0, 1, 1]
     for found, known in zip(run.reports, read_reports(OLD / "whole.jsonl"), strict=True):
-        for name in ("step", "loss", "excess", "excess_error", "frozen"):
+        for name in ("step", "loss", "excess", "excess_error", "diverged"):
             np.testing.assert_allclose(getattr(found, name), getattr(known, name), rtol=1e-3)
     for new, old in zip(run.networks, sp.load_members(OLD / "model.safetensors"), strict=True):
         for a, b in zip(jax.tree.leaves(new), jax.tree.leaves(old), strict=True):

@@ -241,7 +241,7 @@ def test_members_with_settings_of_their_own_are_as_if_alone():
         expected = alone.advance(alone.start(), 20)
         for a, b in zip(*map(jax.tree.leaves, (state.networks, expected.networks)), strict=True):
             np.testing.assert_allclose(a[0, index], b[0, 0], rtol=2e-3, atol=2e-4)
-    with pytest.raises(ValueError, match="must have the same batch, length"):
+    with pytest.raises(ValueError, match="must have the same batch, depth, length"):
         Program([configs[0], TrainConfig(**{**settings, "length": 4, "batch": 2})])
 
 

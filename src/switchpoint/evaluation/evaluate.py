@@ -31,7 +31,7 @@ def evaluate(
     """The regret in bits of predictors on the same sequences of `source`.
 
     A value of `predictors` is a `Predictor`; a function that makes one from a `Draw`; the
-    class `KTOracle`, which is told the switches of each draw; or a list of any of these, the
+    class `KTOracle`, which knows the switches of each draw; or a list of any of these, the
     members of one ensemble. Where predictors have different numbers of members, NaN fills up.
 
     Sequences are drawn and predicted `chunk` at a time; for the same seed and chunk the
@@ -128,7 +128,7 @@ class Moments:
 
     @property
     def error(self) -> Float[np.ndarray, " width"]:
-        """The standard error of the mean; NaN where there is but one row."""
+        """The standard error of the mean; NaN if there is only one row."""
         if self._count < 2:
             return np.full_like(self._sum, np.nan)
         return np.sqrt(self._squares / (self._count - 1) / self._count)

@@ -48,7 +48,7 @@ def over_members(
 ) -> Any:
     """`function` of each member's arguments, which have a leading axis of members.
 
-    A GPU takes all members at once, or `batch_size` of them. A CPU takes one after another,
+    A GPU takes all members together, or `batch_size` of them. A CPU takes one after another,
     since one member's numbers fit in its caches and those of all members do not.
     """
     if jax.default_backend() == "cpu":

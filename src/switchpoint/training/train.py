@@ -223,7 +223,7 @@ class _Pace:
         return max(1, int(min(self.steps, left))) if self.steps_per_second else self.steps
 
     def restart(self) -> None:
-        """Time goes on now."""
+        """Start the clock of the next trip."""
         self._begun = time.monotonic()
 
     def measured(self, steps: int) -> None:
@@ -248,7 +248,7 @@ class _Interrupted:
         return self._signal is not None
 
     def ask(self, number: int, _: Any) -> None:
-        """Stop after this trip; asked twice, stop at once unless a checkpoint is being saved."""
+        """Stop after this trip; asked twice, stop now unless a checkpoint is being saved."""
         if self._signal is not None and not self._ending:
             raise KeyboardInterrupt
         self._signal = number

@@ -1,4 +1,4 @@
-"""How well a network does on the test sequences of its source, and whether its card says so."""
+"""The score of a network on the test sequences of its source, and the check of its card."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
