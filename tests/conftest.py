@@ -89,14 +89,9 @@ def compilations(monkeypatch):
     return record
 
 
-SLOW = {"test_packaged_zoo", "test_shards", "test_pretrained", "test_studies", "test_training"}
-
-
 def pytest_collection_modifyitems(config, items):
-    """Mark what takes long, and leave out the marathon of generated cases unless asked for."""
+    """Skip what needs a GPU where there is none, and leave out the marathon unless asked for."""
     for item in items:
-        if item.module.__name__ in SLOW:
-            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("gpu") and jax.default_backend() != "gpu":
             item.add_marker(pytest.mark.skip(reason="needs a GPU"))
     if "fuzz" not in config.option.markexpr:

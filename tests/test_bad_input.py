@@ -1,5 +1,6 @@
 """Bad arguments give a ValueError that names the argument and its value."""
 
+import re
 import subprocess
 import sys
 
@@ -105,15 +106,20 @@ BAD = {
 
 @pytest.mark.parametrize("message", BAD)
 def test_bad_argument(message):
+    # Its first word (the argument), its numbers (the bounds) and its end (the value) must be there.
+    sentence, got, value = message.partition("got ")
+    parts = [message]
+    if sentence and got:
+        parts = [sentence.split()[0], *re.findall(r"\d\S*\d|\d", sentence), got + value]
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         BAD[message]()
-    assert message in str(caught.value)
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_symbols_outside_the_alphabet_in_a_stream():
     for predictor in (sp.KT(), sp.bayes_optimal(sp.Source(sp.PTW(3)))):
-        with pytest.raises(ValueError, match="symbol must be whole numbers from 0 to 1, got 2"):
+        with pytest.raises(ValueError, match=r"symbol .*0 to 1, got 2"):
             predictor.update(predictor.init(), 2)
 
 
@@ -129,7 +135,7 @@ def test_stream_longer_than_the_tree():
 def test_stream_longer_than_the_oracle_knows():
     oracle = sp.KTOracle([False, True])
     state = oracle.update(oracle.update(oracle.init(), 0), 1)
-    with pytest.raises(ValueError, match="switches must cover the sequence, got 2"):
+    with pytest.raises(ValueError, match=r"switches .*got 2"):
         oracle.update(state, 0)
 
 

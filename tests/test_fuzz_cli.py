@@ -34,7 +34,8 @@ def folder(tmp_path, monkeypatch):
         raise ValueError("the work would begin now")
 
     for name in ("sample._draw", "predict.analyse", "evaluate.evaluation.evaluate", "zoo.check",
-                 "reproduce.carry_out", "train.training.train"):  # fmt: skip
+                 "reproduce.run_studies", "shards.train_shard",
+                 "train.training.train"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
     monkeypatch.setattr("switchpoint.cli.train.training.use_all_cores", lambda: None)
     monkeypatch.chdir(tmp_path)

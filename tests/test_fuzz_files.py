@@ -1,5 +1,6 @@
 """Damaged files: each is read as what was written, or refused by its name."""
 
+import dataclasses
 import json
 import math
 import os
@@ -11,17 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from switchpoint.experiments import Watcher, result_path
-from switchpoint.experiments.drawn import Drawn
-from switchpoint.experiments.kept import Kept
-from switchpoint.experiments.shipped import RECORDED, Shipped, record
-from switchpoint.experiments.stopwatch import Stopwatch
 
 from switchpoint import evaluation
 from switchpoint._files import read_json, write_json
 from switchpoint._tensors import write_tensors
 from switchpoint.neural import load_members, read_card, save_networks
 from switchpoint.neural.registry import network_from_name
+from switchpoint.studies import STUDIES, ProgressReporter, draw
+from switchpoint.studies.base import Measurement
+from switchpoint.studies.progress import Stopwatch
+from switchpoint.studies.results import record, recorded_result, result_path
+from switchpoint.studies.scale import RECORDED, TestSet
+from switchpoint.studies.store import MeasurementStore
 from switchpoint.training import TrainConfig, train
 from switchpoint.training.checkpoints import Checkpoints
 from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
@@ -44,24 +46,25 @@ def result(directory):
     return path, lambda: evaluation.load(path)
 
 
-def part(directory):
-    notes = []
-
-    def measure():
-        raise ValueError(notes.pop() if notes else "there is no note")
+def measurements(directory):
+    asked = Measurement(None, "lin", TestSet("ptw", 8, 11))
+    MeasurementStore(directory).add(asked, 0, {0: np.linspace(8, 9, 11)})
+    (path,) = directory.glob("*.nc")
 
     def read():
-        return Kept(directory, DATASET.attrs, notes.append).get("one part", measure)
+        notes = []
+        found = MeasurementStore(directory, notes.append).find(asked, 0)
+        if notes:
+            raise ValueError(notes[0])
+        return {seed: row.tolist() for seed, row in found.items()}
 
-    Kept(directory, DATASET.attrs, notes.append).get("one part", lambda: DATASET)
-    return directory / "one-part.nc", read
+    return path, read
 
 
 def recorded(directory):
     record(RECORDED / "longer-lengths.nc", directory)
-    return directory / "longer-lengths.nc", lambda: Shipped(recorded=directory).result(
-        "longer-lengths"
-    )
+    path = directory / "longer-lengths.nc"
+    return path, lambda: evaluation.load(recorded_result(directory, "longer-lengths"))
 
 
 def recorded_manifest(directory):
@@ -103,40 +106,54 @@ def zoo_manifest(directory):
     return directory / "manifest.json", lambda: Zoo(directory).entries
 
 
-def findings(directory):
-    path = directory / "findings.json"
+def json_file(directory):
+    path = directory / "some.json"
     write_json(path, {"findings": [{"claim": "Short.", "holds": True, "evidence": "0.5 ± 0.1"}]})
     return path, lambda: read_json(path, findings=list)
 
 
 def drawn(directory, monkeypatch):
+    """The note of what was drawn: a damaged one means that the figure is drawn again."""
     result_path(directory, "memory").parent.mkdir()
-    evaluation.save(DATASET, result_path(directory, "memory"))
-    picture = directory / "figures" / "memory.png"
-    picture.parent.mkdir()
-    picture.write_bytes(b"a picture")
-    monkeypatch.setattr("switchpoint.figures.studies.draw_study", lambda *_: [picture])
-    Drawn(directory).draw("memory", DATASET)
-    path = picture.parent / "drawn.json"
+    about = {**DATASET.attrs, "provenance": {"wall_seconds": 1, "training_seconds": 1}}
+    evaluation.save(DATASET.assign_attrs(about), result_path(directory, "memory"))
+    plots = []
+
+    def plot(*_):
+        plots.append("memory")
+        return {"memory": None}
+
+    def write(_, figures, name):
+        picture = figures / f"{name}.png"
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_bytes(b"a picture")
+        return [picture]
+
+    monkeypatch.setattr("switchpoint.figures.style.write_figure", write)
+    study = dataclasses.replace(STUDIES["memory"], plot=plot)
+    draw(study, directory)
+    path = directory / "figures" / "figures.json"
 
     def read():
-        if not Drawn(directory).is_current("memory"):
+        plots.clear()
+        draw(study, directory)
+        if plots:
             raise ValueError(f"{path}: the figure is drawn again")
 
     return path, read
 
 
 def stopwatch(directory):
-    path, watcher = directory / "seconds.json", Watcher()
-    first = Stopwatch(path, watcher, "a study")
+    path, reporter = directory / "seconds.json", ProgressReporter()
+    first = Stopwatch(path, reporter, "a study")
     first.begin("memory")
-    first.stop()
+    first.save()
 
     def refuse(text):
         raise ValueError(text)
 
-    watcher.note = refuse
-    return path, lambda: Stopwatch(path, watcher, "a study").seconds
+    reporter.note = refuse
+    return path, lambda: Stopwatch(path, reporter, "a study").seconds
 
 
 def metrics(directory):
@@ -157,13 +174,13 @@ def metrics(directory):
 KINDS = [
     metrics,
     result,
-    part,
+    measurements,
     recorded,
     recorded_manifest,
     network,
     checkpoint,
     zoo_manifest,
-    findings,
+    json_file,
     drawn,
     stopwatch,
 ]
@@ -360,9 +377,11 @@ def test_a_replaced_file_is_on_disk_with_its_directory(tmp_path, monkeypatch):
 
 
 def test_a_damaged_picture_is_drawn_again(tmp_path, monkeypatch):
-    drawn(tmp_path, monkeypatch)
-    assert Drawn(tmp_path).is_current("memory")
+    _, read = drawn(tmp_path, monkeypatch)
+    read()
     (tmp_path / "figures" / "memory.png").write_bytes(b"another")
-    assert not Drawn(tmp_path).is_current("memory")
+    with pytest.raises(ValueError, match="drawn again"):
+        read()
     shutil.rmtree(tmp_path / "figures")
-    assert not Drawn(tmp_path).is_current("memory")
+    with pytest.raises(ValueError, match="drawn again"):
+        read()

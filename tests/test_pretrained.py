@@ -45,6 +45,7 @@ def out(scale, tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_recorded_and_local_results_are_two_datasets(out, scale):
     result = load_result(out, "on-distribution")
     recorded = read_result(scale.recorded / "on-distribution.nc", "on-distribution").local
@@ -133,6 +134,7 @@ def test_the_packaged_results_are_those_of_their_manifest(study):
     assert recorded_result(RECORDED, study) is not None
 
 
+@pytest.mark.slow
 def test_the_report_tells_recorded_from_measured(out):
     for name in MADE:
         draw(STUDIES[name], out)
@@ -174,6 +176,7 @@ def test_the_packaged_results_agree_with_the_reference_and_reach_the_goal():
     assert (found["regret"].sel(source="uniform").max() < lin - 2).item()
 
 
+@pytest.mark.slow
 def test_the_packaged_results_are_of_the_full_scale():
     assert {path.stem for path in RECORDED.glob("*.nc")} >= {
         "on-distribution",

@@ -162,6 +162,7 @@ def test_a_command_without_streams_writes_its_file_whole():
     assert rows.count("\n") == 9
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_does_not_lose_the_summary(capsys, monkeypatch):
     def write(_):
         raise BrokenPipeError

@@ -178,6 +178,7 @@ def test_shards_of_another_configuration_are_refused(shards):
         networks(shards[1], other)
 
 
+@pytest.mark.slow
 def test_networks_outlive_a_measurement_that_fails(shards, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("out of memory")
@@ -230,6 +231,7 @@ def test_only_sources_and_seeds_of_the_run_make_a_shard():
         shard(RUN, ("lin",), range(3))
 
 
+@pytest.mark.slow
 def test_the_commands_train_merge_and_build(shards, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(SCALES, "tiny", SCALE)
     monkeypatch.setattr(commands, "STUDIES", {"on-distribution": STUDIES["on-distribution"]})

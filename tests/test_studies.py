@@ -113,6 +113,7 @@ def whole(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_every_study_has_a_whole_result(whole):
     for name, study in STUDIES.items():
         result = load(whole, name)
@@ -332,6 +333,7 @@ def test_list_shows_cost_and_state(command, whole, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_reproduce_draws_and_figure_draws_again(command, whole, capsys):
     command("reproduce", "--scale", "tiny", "--out", whole, "--only", "memory")
     printed = capsys.readouterr()
@@ -451,6 +453,7 @@ def test_what_a_newer_version_wrote_is_refused(whole, tmp_path):
         MeasurementStore(tmp_path / "none").merge(newer)
 
 
+@pytest.mark.slow
 def test_better_recipes_orphan_nothing(monkeypatch):
     """A result is identified by the plan inside it, not by the defaults of the day."""
     from switchpoint.training import recipes
@@ -483,6 +486,7 @@ def test_settings_that_came_later_orphan_nothing(whole, tmp_path):
     assert same(load(tmp_path / "old", "memory"), load(whole, "memory"))
 
 
+@pytest.mark.slow
 def test_a_run_whose_file_is_damaged_is_not_trained(tmp_path):
     config = sp.TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)
     sp.train(config, tmp_path / "run")
@@ -565,6 +569,7 @@ def test_a_new_study_is_one_object_and_one_line_in_the_registry(
     assert f"| lstm | {float(result['excess_mean'][0]):.3f} |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_frames_from_the_command_to_the_predictor(command, whole, tmp_path, monkeypatch):
     """At most seven of our frames lie between the command line and the first prediction."""
     depths = []

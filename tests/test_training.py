@@ -57,6 +57,7 @@ def assert_same(run, other):
 
 
 class TestReproducible:
+    @pytest.mark.slow
     def test_the_same_configuration_gives_the_same_numbers(self):
         assert_same(train(small()), train(small()))
 
@@ -66,6 +67,7 @@ class TestReproducible:
         config = small(prior=["ptw", "lin"], seeds=2, learning_rate=[1e-2, 1e-3])
         return train(config, out=tmp_path_factory.mktemp("many"))
 
+    @pytest.mark.slow
     def test_a_member_is_the_same_alone_and_among_others(self, many):
         alone = train(small(prior="lin", first_seed=1, learning_rate=1e-3))
         which = [
@@ -117,6 +119,7 @@ def start_run(directory, config):
 
 
 class TestResuming:
+    @pytest.mark.slow
     def test_a_killed_run_goes_on_as_if_nothing_had_happened(self, tmp_path):
         config = {**SMALL, "steps": 400, "report_every": 50, "seeds": 2}
         train(TrainConfig(**config), out=tmp_path / "whole")
@@ -155,11 +158,13 @@ class TestResuming:
             train(small(batch=5, hidden=9), out=tmp_path)
         assert (tmp_path / "config.json").read_bytes() == before
 
+    @pytest.mark.slow
     def test_an_interrupt_saves_and_the_run_goes_on(self, tmp_path, monkeypatch):
         interrupt(small(), 7, tmp_path, monkeypatch)
         assert latest(tmp_path) == 7
         assert_same(train(small(), out=tmp_path), train(small()))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("version", ["now", "earlier"])
     def test_a_run_that_lost_reports_ends_as_if_it_had_not(
         self, tmp_path, monkeypatch, version, capsys
@@ -196,6 +201,7 @@ class TestResuming:
         assert [path.read_bytes() for path in paths] == before
         assert f"{paths[0]} lacked reports" in capsys.readouterr().out
 
+    @pytest.mark.slow
     def test_an_older_checkpoint_is_taken_where_its_reports_are_whole(self, tmp_path, monkeypatch):
         monkeypatch.setattr(sys.modules["switchpoint.training.train"], "_CHECKPOINT_SECONDS", 0.0)
         interrupt(small(), 20, tmp_path, monkeypatch)  # checkpoints of the steps 18, 19 and 20
@@ -218,6 +224,7 @@ class TestResuming:
         assert path.read_bytes() == before
         assert f"{path} was not whole" in capsys.readouterr().out
 
+    @pytest.mark.slow
     def test_unfinished_files_of_killed_runs_go(self, tmp_path):
         (tmp_path / "checkpoints").mkdir()
         left = [
@@ -230,6 +237,7 @@ class TestResuming:
         train(small(steps=1), out=tmp_path)
         assert [path.exists() for path in (*left, *own)] == [False, False, True, True]
 
+    @pytest.mark.slow
     def test_a_run_goes_on_with_the_other_kernels(self, tmp_path, monkeypatch):
         config = small(model="rnn", hidden=16, length=4, batch=16, steps=6, report_every=3)
         plain = train(config, kernels="plain")
@@ -326,6 +334,7 @@ print(json.dumps([len(jax.devices()), [float(x) for x in np.concatenate(leaves)]
 """
 
 
+@pytest.mark.slow
 def test_several_devices_give_the_numbers_of_one():
     config = {**SMALL, "model": "rnn", "prior": ["ptw", "lin"], "seeds": 4, "steps": 10}
     processes = [
@@ -347,6 +356,7 @@ print(len(jax.devices("cpu")))
 """
 
 
+@pytest.mark.slow
 def test_every_core_can_be_a_device():
     early = python(CORES, "early", flags="")
     chosen = python(CORES, "early", flags=f"{DEVICE_COUNT}=3")
@@ -354,7 +364,8 @@ def test_every_core_can_be_a_device():
     assert [printed(process) for process in (early, chosen, late)] == [5, 3, 1]
 
 
-def test_a_member_that_diverges_stops_and_the_others_continue(capsys):
+@pytest.mark.slow
+def test_a_member_that_is_not_finite_is_frozen_and_the_others_go_on(capsys):
     config = small(model="rnn", seeds=2, learning_rate=[1e-2, 1e30], clip_norm=1e9)
     run = train(config, progress=PlainProgress(sys.stdout))
     assert run.reports[-1].diverged == (2, 3)
@@ -368,6 +379,7 @@ def test_a_member_that_diverges_stops_and_the_others_continue(capsys):
 
 
 class TestBudget:
+    @pytest.mark.slow
     def test_a_run_that_is_out_of_time_goes_on_as_if_it_had_not_been(self, tmp_path):
         config = small(steps=6, report_every=2)
         whole = train(config, out=tmp_path / "whole")
@@ -416,6 +428,7 @@ class TestLoss:
         bits = sp.code_length(symbols, network.log_probs(symbols))
         assert float(loss) / np.log(2) == pytest.approx(float(bits.mean()), rel=1e-5)
 
+    @pytest.mark.slow
     def test_truncation_keeps_the_loss_and_cuts_the_gradient(self, key):
         network = network_from_name("stack-rnn", 2, 12, key, hidden=5)
         symbols = jax.random.randint(key, (4, 12), 0, 2)
@@ -487,6 +500,7 @@ def test_one_step_is_adam_on_a_clipped_gradient():
         np.testing.assert_allclose(new, expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_the_second_step_remembers_the_first_by_b2():
     config = small(
         steps=2, warmup=0, schedule="constant", clip_norm=1e9, learning_rate=0.01, b2=0.6, seeds=1

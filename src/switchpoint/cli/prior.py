@@ -65,14 +65,11 @@ def prior(
 
 
 class LengthLaw(NamedTuple):
-    """The law of a segment's length r given its start, at r = 1, 2, ..."""
+    """P(L = r | start), P(L >= r | start) and P(L = r | start, L >= r) at r = 1, 2, ..."""
 
     pmf: Float[np.ndarray, " lengths"]
-    """P(L = r | start)."""
     at_least: Float[np.ndarray, " lengths"]
-    """P(L >= r | start)."""
     hazard: Float[np.ndarray, " lengths"]
-    """P(L = r | start, L >= r)."""
 
 
 def length_law(prior: Prior, start: int, longest: int) -> LengthLaw:

@@ -15,6 +15,7 @@ from jaxtyping import Int
 
 from switchpoint import _text
 from switchpoint._text import name_of, printable, read_bytes, read_text
+from switchpoint.cli.output import shortened
 
 SAMPLE_COLUMNS = ("sequence", "t", "symbol", "switch")
 """The first columns of a table written by `switchpoint sample`."""
@@ -60,8 +61,7 @@ def read_symbols(
         raise ValueError(f"alphabet must be at least 2, got {alphabet}")
     listed = None if labels is None else _parse_labels(labels)
     suffix = path.suffix.lower()
-    is_array = suffix in (".npy", ".npz")
-    content = read_bytes(path) if is_array else read_text(path)
+    content = read_bytes(path) if suffix in (".npy", ".npz") else read_text(path)
     try:
         if isinstance(content, bytes):
             if column is not None:
@@ -114,17 +114,16 @@ def _from_tokens(
     words = [token for token in dict.fromkeys(tokens) if listed or parse_number(token) is None]
     if not words:
         return _from_numbers(np.fromiter(map(float, tokens), float, len(tokens)), alphabet)
-    mixed = listed is None and any(parse_number(token) is not None for token in tokens)
+    mixed = listed is None and len(words) < len(set(tokens))
     for word in words:
-        problem = None
         if listed is not None:
-            problem = None if word in listed else f"not one of the labels {_first_of(listed)}"
+            problem = "" if word in listed else f"not one of the labels {_first_of(listed)}"
         elif mixed or _looks_like_a_number(word):
             problem = f"not a number{', but others are' if mixed else ''}; {_USE_LABELS}"
-        elif not _is_label(word):
-            problem = "neither a number nor a label that can be printed"
-        if problem is not None:
-            shown, position = _cut(word), tokens.index(word)
+        else:
+            problem = "" if _is_label(word) else "neither a number nor a label that can be printed"
+        if problem:
+            shown, position = shortened(word, _MAX_WORD), tokens.index(word)
             raise ValueError(f"symbol {shown!r} at position {position} is {problem}")
     labels = tuple(words) if listed is None else listed
     if listed is None and all(map(_is_boolean, words)):
@@ -171,10 +170,6 @@ def _first_of(names: Sequence[str]) -> str:
     return printable(", ".join(names[:_SHOWN])) + more
 
 
-def _cut(token: str) -> str:
-    return token if len(token) <= _MAX_WORD else token[:_MAX_WORD] + "..."
-
-
 def _pick_row(count: int, row: int | None) -> int:
     """The index of one of `count` sequences; if there are several, `row` must be given."""
     if row is None and count > 1:
@@ -208,8 +203,8 @@ def _text_tokens(text: str, alphabet: int | None, listed: tuple[str, ...] | None
         odd = next((token for token in others if parse_number(token) is None), None)
         if odd is not None:
             raise ValueError(
-                f"{_cut(odd)!r} is neither a number nor letters; separate symbols by spaces, "
-                "commas or newlines, or by nothing where they are digits or letters"
+                f"{shortened(odd, _MAX_WORD)!r} is neither a number nor letters; separate symbols "
+                "by spaces, commas or newlines, or by nothing where they are digits or letters"
             )
         return _split(tokens, str.isalpha)
     # Words recur. If none does and yet few letters are used, the letters are the symbols.

@@ -174,9 +174,8 @@ def _exact_lines(axes: Axes, values: dict[str, float], top: float, close: bool) 
     if close:
         floor = min(optimum, top)
         upper = floor + max(1.25 * (top - floor), _LEAST_SPAN * optimum)
-        note = f"axis spans {percent((upper - floor) / optimum)} of the optimum"
-        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "left", "va": "bottom"}
-        axes.text(1.06, 1.01, note, fontsize=7.5, color=GREY, **place)
+        note = f"axis spans {percent(1.12 * (upper - floor) / optimum)} of the optimum"
+        axes.set_xlabel(note, fontsize=8, color=GREY)
     else:
         reach = floor + max(1.8 * (top - floor), 0.6 * optimum)
         near = [value for value in merged.values() if value <= reach]
@@ -188,8 +187,10 @@ def _exact_lines(axes: Axes, values: dict[str, float], top: float, close: bool) 
         if floor - margin <= value <= upper + margin:
             axes.axhline(value, linewidth=1.3, zorder=1.5, **line_of(name))
         also = [display_name(o) for o in known if o != name and _equal(known[o], value)]
-        title = " = ".join([display_name(name).removeprefix("exact "), *also])
+        title = display_name(name).removeprefix("exact ")
         arrow = " ↑" if value > upper + margin else " ↓" if value < floor - margin else ""
+        # On lines of their own: long labels would take width from the panel.
+        labels += [(value, f"= {other}", colour_of(name)) for other in also]
         labels.append((value, f"{title} {value:.2f}{arrow}", colour_of(name)))
     return labels
 
