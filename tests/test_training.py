@@ -310,7 +310,7 @@ def python(program, *arguments, flags):
     """Start a program in a process of its own, with these flags of XLA."""
     environment = {
         **os.environ,
-        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {flags}",
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}",
         "PYTHONPATH": str(Path(sp.__file__).parents[1]),
     }
     command = [sys.executable, "-c", program, *arguments]

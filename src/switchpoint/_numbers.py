@@ -27,6 +27,8 @@ def plus_minus(value: float, error: float) -> str:
 
 def percent(share: float) -> str:
     """A share in percent, with more digits the smaller it is."""
+    if 0 < abs(share) < 5e-5:
+        return "under 0.01\N{NO-BREAK SPACE}%"
     digits = 2 if abs(share) < 0.00995 else 1 if abs(share) < 0.0995 else 0
     return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 

@@ -57,8 +57,9 @@ def shard(
     known = all_runs(size)
     console = Console(file=sys.stdout, highlight=False)
     if not runs:
+        users = {study.name: set(study.runs(size)) for study in STUDIES.values()}
         for name, run in known.items():
-            used = [study.name for study in STUDIES.values() if name in study.runs(size)]
+            used = [study for study, runs in users.items() if name in runs]
             console.print(
                 f"{name}: {len(run.config.members())} members x {run.config.steps} steps on "
                 f"{', '.join(run.config.prior)}; for {', '.join(used)}",

@@ -115,7 +115,7 @@ def _longer_is_worse(result: xr.Dataset) -> tuple[bool, str]:
     gap = last["excess_mean"] - first["excess_mean"]
     error = np.hypot(last["excess_mean_error"], first["excess_mean_error"])
     lines = [
-        f"{name} {float(first['excess_mean'].sel(architecture=name)):.2f} to "
+        f"{display_name(name)} {float(first['excess_mean'].sel(architecture=name)):.2f} to "
         f"{float(last['excess_mean'].sel(architecture=name)):.2f}"
         for name in names(result["architecture"])
     ]

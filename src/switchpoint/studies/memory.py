@@ -103,7 +103,7 @@ def _panel(axes: Axes, one: xr.Dataset) -> None:
     axes.xaxis.set_major_locator(FixedLocator([float(order) for order in shown]))
     axes.xaxis.set_minor_locator(NullLocator())
     plain_numbers(axes.xaxis)
-    axes.set_xlim(-0.3, 1.15 * max(int(orders[-1]), int(bounds[-1]), 1))
+    axes.set_xlim(-0.3, 1.3 * max(int(orders[-1]), int(bounds[-1]), 1))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("symbols seen, k")
     axes.set_ylabel("regret (bits)")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from switchpoint._numbers import bits, join_and
+from switchpoint._numbers import bits, join_and, percent
 from switchpoint.figures.labels import display_name, source_label
 from switchpoint.figures.seeds import excess_panels, regret_panels
 from switchpoint.studies.base import (
@@ -172,8 +172,8 @@ def _optimum_is_lowest(result: xr.Dataset) -> tuple[bool, str]:
         holds &= bool((networks.min(skipna=True) > 0).item())
         nearest = rivals[int(np.argmin(gaps.values))]
         lines.append(
-            f"{result.attrs['labels'][source]}: {nearest} loses {float(gaps.min()):.2f} bits, "
-            f"the best network {float(exact['excess'].min()):.2f}"
+            f"{result.attrs['labels'][source]}: {display_name(nearest)} loses "
+            f"{bits(float(gaps.min()))} bits, the best network {bits(float(exact['excess'].min()))}"
         )
     return holds, "; ".join(lines)
 
@@ -186,7 +186,7 @@ def _lstm_is_near(result: xr.Dataset) -> tuple[bool, str]:
         share, error = (float(one[name]) / optimum for name in ("excess_mean", "excess_mean_error"))
         holds &= share + _ERRORS * error < 0.1
         label = result.attrs["labels"][source]
-        lines.append(f"{label}: {share:.2%} ± {error:.2%} above the optimum")
+        lines.append(f"{label}: {share:.3%} ± {error:.3%} above the optimum")
     return holds, "; ".join(lines)
 
 
@@ -196,8 +196,8 @@ def _regular_is_learned(result: xr.Dataset) -> tuple[bool, str]:
     oracle = float(one["exact_regret"].sel(exact="oracle"))
     shares = (one["excess_mean"] + _ERRORS * one["excess_mean_error"]) / oracle
     lines = [
-        f"{architecture} {float(one['excess_mean'].sel(architecture=architecture)) / oracle:.2%}"
-        for architecture in names(one["architecture"])
+        f"{display_name(name)} {percent(float(one['excess_mean'].sel(architecture=name)) / oracle)}"
+        for name in names(one["architecture"])
     ]
     return bool((shares < 0.1).all()), "above KT Oracle: " + ", ".join(lines)
 

@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from switchpoint._numbers import join_and, plus_minus
 from switchpoint._random import key_for
@@ -200,7 +200,9 @@ def _columns(axes: Axes, one: xr.Dataset, sampled: str, exact: str) -> None:
         )
     axes.set_xlim(at[0] - 0.8, at[-1] + 0.8)
     axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    dyadic = exact == "switch_probability" and len(at) % 8 == 0  # where PTW switches most
+    ticks = MultipleLocator(len(at) // 8) if dyadic else MaxNLocator(integer=True, nbins=8)
+    axes.xaxis.set_major_locator(ticks)
     axes.grid(False, axis="x")
 
 

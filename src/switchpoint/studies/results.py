@@ -82,6 +82,7 @@ def read_result(path: Path, study: str) -> Result:
         return Result(found)
     told = attributes.pop("recorded")
     recorded = found.drop_vars([n for n in found.data_vars if str(n).startswith(_LOCAL)])
+    local_sequences = told.pop("here_sequences")
     recorded.attrs = {**attributes, "plan": {}, **told}
     own = {
         str(name).removeprefix(_LOCAL): values
@@ -91,7 +92,7 @@ def read_result(path: Path, study: str) -> Result:
     if not own:
         return Result(None, recorded)
     seeds = [name for name in ("regret", "excess") if name in own]
-    local = xr.Dataset(own, attrs={**attributes, "sequences": told["here_sequences"]})
+    local = xr.Dataset(own, attrs={**attributes, "sequences": local_sequences})
     local = local.assign({name: local[name].expand_dims("seed") for name in seeds})
     return Result(local, recorded)
 

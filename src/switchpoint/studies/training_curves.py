@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.ticker import EngFormatter
 
 from switchpoint._numbers import bits, join_and
 from switchpoint.figures.annotations import panels, plain_numbers
@@ -58,6 +59,7 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
             axes.set_title(display_name(architecture))
             axes.set_yscale("log")
             plain_numbers(axes.yaxis)
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
             axes.set_xlabel("step")
         for axes in used[::2]:
             axes.set_ylabel("excess regret (bits)")
@@ -106,9 +108,9 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
                     [
                         f"{architecture}, {result.attrs['labels'][source]}",
                         f"{spiked} of {rises.sizes['seed']}",
-                        f"{float(rises[seed]):+.2f} (ends at {float(end[seed]):.3f})",
-                        f"{float(end.median()):.3f}",
-                        f"{float(end.max()):.3f}",
+                        f"{float(rises[seed]):+.2f} (ends at {bits(float(end[seed]))})",
+                        bits(float(end.median())),
+                        bits(float(end.max())),
                     ]
                 )
     head = ["", "seeds with spikes", "largest rise", "median at the end", "highest at the end"]
@@ -118,7 +120,7 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
 STUDY = Study(
     name="training-curves",
     title="Excess while training",
-    paper="nothing of the paper",
+    paper="nothing like it",
     question="How do networks approach the optimum while they are trained?",
     networks=main_runs,
     needs_logs=True,

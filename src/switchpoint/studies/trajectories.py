@@ -109,7 +109,8 @@ def _trajectory(one: xr.Dataset, source: str) -> Figure:
             trained = "" if predictor in ("optimum", "oracle") else f" [{label}]"
             style = {
                 **line_of(predictor),
-                "linewidth": _STROKES.get(predictor, 1.3),
+                "linewidth": _STROKES.get(predictor, 1.8),
+                "zorder": 3 if predictor in _STROKES else 2.5,  # dashes over solid lines
                 "label": display_name(predictor) + trained,
             }
             top.step(one["time"], drawn["prediction"], where="mid", **style)

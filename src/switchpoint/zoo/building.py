@@ -78,10 +78,10 @@ def build(
     test sequences, and its card says both. What is in the zoo already is not measured again,
     so that a build that was stopped can be repeated.
     """
-    zoo.directory.mkdir(parents=True, exist_ok=True)
     found = candidates(runs)
     if not found:
         raise ValueError(f"these runs hold no network that the zoo could take: {', '.join(NAMES)}")
+    zoo.directory.mkdir(parents=True, exist_ok=True)
     for name, rivals in found.items():
         best = best_of(rivals)
         run, networks = load_with_card(best.path)
