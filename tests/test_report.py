@@ -217,7 +217,7 @@ def test_findings_are_judged(results, page, tmp_path):
     assert len(findings) >= 6
     for finding in findings:
         assert finding.holds
-        told = f"{finding.claim} {finding.evidence}"
+        told = f"{finding.claim} {finding.evidence}".replace("\xa0", " ")
         assert f"✓ holds {with_subscripts(told)}" in page.text
     lengths = results["longer-lengths"]
     shorter = lengths.assign(excess_mean=-lengths["excess_mean"])

@@ -425,7 +425,7 @@ def test_training_curves():
     assert "RNN 1 (median 0.25) and LSTM 0 (median 0.10)" in caption.observed
     (table,) = study.tables({"training-curves": result})
     assert [row[:3] for row in table.rows] == [
-        ["rnn, PTW_5", "1 of 2", "+0.90 (ends at 0.300)"],
+        ["rnn, PTW_5", "1 of 2", "+0.90 (ends at 0.30)"],
     ]
 
 
