@@ -168,6 +168,7 @@ def test_regrets_are_those_of_evaluate():
     np.testing.assert_array_equal(np.delete(found, 2, axis=0), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [2**23, 3 * CHUNK * LENGTH * 2], ids=["all", "three"])
 def test_an_accelerator_runs_equal_networks_together(monkeypatch, at_once):
     members = [each.with_backend("plain") for each in networks(5)]

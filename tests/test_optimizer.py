@@ -218,6 +218,7 @@ def test_networks_of_few_units_have_adam_alone():
 SWEPT = {"clip_norm": (0.05, 1.0), "b2": (0.9, 0.999), "matrix_decay": (0.0, 0.3)}
 
 
+@pytest.mark.slow
 def test_members_with_settings_of_their_own_are_as_if_alone():
     settings = {
         "model": "rnn",

@@ -39,6 +39,7 @@ def test_full_scale_is_the_papers():
     assert (lstm.hidden, lstm.readout, lstm.depth, lstm.longest) == (256, 2, 8, 256)
 
 
+@pytest.mark.slow
 def test_a_study_is_described_by_what_decides_its_numbers():
     quick, full = SCALES["quick"], SCALES["full"]
     for study in STUDIES.values():
@@ -83,6 +84,7 @@ def test_every_field_can_be_set_and_is_documented():
         assert scale.changed({}) == scale
 
 
+@pytest.mark.slow
 def test_a_changed_scale_is_other_work_where_a_study_depends_on_it():
     def other(name, value):
         scale = QUICK.changed({name: value})

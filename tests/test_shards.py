@@ -90,6 +90,7 @@ def test_studies_from_shards_are_those_of_whole_runs(whole, shards, tmp_path):
         assert {"commit", "jax", "finished", "measuring_seconds"} <= set(each)
 
 
+@pytest.mark.slow
 def test_missing_seeds_are_named_and_nothing_is_filled_in(shards, tmp_path):
     copy(shards[1], tmp_path, ".1-1.")
     studies = ["on-distribution", "longer-lengths"]
@@ -135,6 +136,7 @@ def test_seeds_are_named_as_people_do(numbers, text):
     assert _seeds(numbers) == text
 
 
+@pytest.mark.slow
 def test_a_study_without_its_networks_cannot_be_computed(shards, tmp_path):
     copy(shards[1], tmp_path, ".regular_uniform.")
     some = networks(tmp_path)
@@ -143,6 +145,7 @@ def test_a_study_without_its_networks_cannot_be_computed(shards, tmp_path):
     assert reproduce(SCALE, tmp_path / "report", ["on-distribution"], networks=some) == []
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_shard_is_refused_by_name(shards, tmp_path):
     one = evaluation.load(next(shards[1].glob("*.nc")))
     for about in ({"config": "none"}, {"rows": []}, {"config": {}, "run": "lstm"}):
@@ -172,6 +175,7 @@ def test_measurements_of_format_0_are_read_by_their_names(tmp_path):
     assert store.provenance["old"] == {"device": "a GPU"}
 
 
+@pytest.mark.slow
 def test_shards_of_another_configuration_are_refused(shards):
     other = replace(SCALE, architectures={"lstm": {**CELL, "steps": 5}})
     with pytest.raises(ValueError, match="another configuration of lstm"):
@@ -195,6 +199,7 @@ def test_networks_outlive_a_measurement_that_fails(shards, tmp_path, monkeypatch
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_finished_shard_is_not_done_again(shards, tmp_path):
     work, out = shards
     sources, seeds = CUTS[0]

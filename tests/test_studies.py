@@ -129,6 +129,7 @@ def test_every_study_has_a_whole_result(whole):
     assert not list((whole / "measurements").glob("*.json"))
 
 
+@pytest.mark.slow
 def test_exact_values_are_those_of_evaluate(whole):
     result = load(whole, "on-distribution")
     source = sp.Source(sp.PTW(3))
@@ -142,6 +143,7 @@ def test_exact_values_are_those_of_evaluate(whole):
         assert float(ours["exact_regret_error"]) == pytest.approx(float(theirs["regret_error"]))
 
 
+@pytest.mark.slow
 def test_results_say_on_how_many_sequences_networks_were_tested(whole):
     for name, count in (
         ("on-distribution", TINY.sequences),
@@ -153,6 +155,7 @@ def test_results_say_on_how_many_sequences_networks_were_tested(whole):
     assert "sequences" not in load(whole, "trajectory").attrs
 
 
+@pytest.mark.slow
 def test_networks_are_those_of_the_runs(whole):
     networks = sp.load_members(whole / "runs" / "lstm")
     index = SOURCES.index("lin") * TINY.seeds + 1
@@ -176,6 +179,7 @@ def test_networks_are_those_of_the_runs(whole):
     np.testing.assert_array_equal(other["own"], other["transferred"])
 
 
+@pytest.mark.slow
 def test_trajectories_lose_what_their_predictions_say(whole):
     result = load(whole, "trajectory")
     true, said = result["probability"], result["prediction"]
@@ -186,6 +190,7 @@ def test_trajectories_lose_what_their_predictions_say(whole):
     assert not (moves & (result["switches"].isel(time=slice(1, None)) == 0)).any()
 
 
+@pytest.mark.slow
 def test_sampled_switches_agree_with_their_law(whole):
     result = load(whole, "priors")
     for exact, sampled in (
@@ -200,6 +205,7 @@ def test_sampled_switches_agree_with_their_law(whole):
     assert float(result["ptw_count_sampled"].sel(depth=0, switches=0)) == 1
 
 
+@pytest.mark.slow
 def test_heat_map_is_ordered_by_switches(whole):
     result = load(whole, "length-512")
     assert (np.diff(result["switch_count"]) >= 0).all()
@@ -208,6 +214,7 @@ def test_heat_map_is_ordered_by_switches(whole):
     assert (result["probability"] == result["probability"][0]).all()
 
 
+@pytest.mark.slow
 def test_nothing_is_done_twice(whole):
     before = {path: path.stat().st_mtime_ns for path in (whole / "results").glob("*.nc")}
     log = run_studies(whole)
@@ -215,6 +222,7 @@ def test_nothing_is_done_twice(whole):
     assert before == {path: path.stat().st_mtime_ns for path in (whole / "results").glob("*.nc")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["deleted", "cut", "one bit", "other plan"])
 def test_one_missing_result_is_one_study_to_do(whole, damage):
     path = result_path(whole, "longer-lengths")
@@ -258,6 +266,7 @@ def flipped(data, place):
     return bytes(changed)
 
 
+@pytest.mark.slow
 def test_figure_refuses_a_damaged_result(command, whole):
     path = result_path(whole, "memory")
     before = path.read_bytes()
@@ -323,6 +332,7 @@ def test_an_unknown_study_is_refused(tmp_path):
         reproduce(TINY, tmp_path, ["figure-3"])
 
 
+@pytest.mark.slow
 def test_list_shows_cost_and_state(command, whole, tmp_path, capsys):
     command("reproduce", "--scale", "tiny", "--out", whole, "--list")
     rows = capsys.readouterr().out
@@ -352,6 +362,7 @@ def test_reproduce_draws_and_figure_draws_again(command, whole, capsys):
     )
 
 
+@pytest.mark.slow
 def test_changed_settings_do_not_reuse_other_results(command, whole, capsys):
     options = ("--set", "sequences = 20", "--set", "longer_lengths=[8]", "--list")
     command("reproduce", "--scale", "tiny", "--out", whole, *options)
@@ -439,6 +450,7 @@ def test_the_measurement_store_keeps_rows_by_their_key(tmp_path):
     assert list(store.find(Measurement(again, "ptw", asked.test), 0)) == [0, 1]
 
 
+@pytest.mark.slow
 def test_what_a_newer_version_wrote_is_refused(whole, tmp_path):
     source = result_path(whole, "memory")
     path = result_path(tmp_path, "memory")
@@ -466,6 +478,7 @@ def test_better_recipes_orphan_nothing(monkeypatch):
     assert state("ablations", QUICK, SCALES["quick"]) == "done"
 
 
+@pytest.mark.slow
 def test_settings_that_came_later_orphan_nothing(whole, tmp_path):
     """What earlier versions did not write has the default that they had."""
     shutil.copytree(whole, tmp_path / "old")
@@ -546,6 +559,7 @@ def tiny_study():
     )
 
 
+@pytest.mark.slow
 def test_a_new_study_is_one_object_and_one_line_in_the_registry(
     command, whole, tmp_path, monkeypatch, capsys
 ):

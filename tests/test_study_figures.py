@@ -116,6 +116,7 @@ def test_captions_tell_the_numbers():
         assert str(switches[0]) in observed
 
 
+@pytest.mark.slow
 def test_files_are_the_same_on_every_day_and_drawn_once(tmp_path, monkeypatch):
     drawn = []
     for day in ("0", "1000000000"):
@@ -211,6 +212,7 @@ def test_panels_zoom_in_on_the_seeds_and_say_so(kind):
         assert share == pytest.approx((high - low) / optimum, rel=0.2)
 
 
+@pytest.mark.slow
 def test_what_was_measured_here_stands_beside_recorded_seeds():
     result = load_result(ZOO, "on-distribution")
     local = result.beside["excess"].mean("seed")

@@ -125,6 +125,7 @@ def test_oracle_on_regular_has_the_reference_regret():
     assert total.mean() == pytest.approx(25.04, abs=3 * math.hypot(0.04, total.std() / 2000**0.5))
 
 
+@pytest.mark.slow
 def test_smoothed_switches_are_calibrated(key):
     """Averaged over the source, the posterior is the prior."""
     for prior in (sp.PTW(5), sp.LIN()):

@@ -80,6 +80,7 @@ class TestReproducible:
             np.testing.assert_allclose(a, b, atol=1e-6)
         assert many.reports[-1].excess[which[0]] == pytest.approx(alone.reports[-1].excess[0])
 
+    @pytest.mark.slow
     def test_the_best_is_of_the_prior_that_is_asked_for(self, many):
         excess = many.reports[-1].excess
         of_lin = [member.index for member in many.members if member.prior == "lin"]
@@ -95,6 +96,7 @@ class TestReproducible:
         report = dataclasses.replace(many.reports[-1], diverged=(first,))
         assert dataclasses.replace(many, reports=(report,)).best() is many.networks[second]
 
+    @pytest.mark.slow
     def test_members_differ(self, many):
         first = [np.asarray(network.input.weight).tobytes() for network in many.networks]
         assert len(set(first)) == 8
@@ -480,6 +482,7 @@ def test_the_rate_rises_and_falls():
     assert float(lr_schedule(constant, jnp.asarray(90))) == 1
 
 
+@pytest.mark.slow
 def test_one_step_is_adam_on_a_clipped_gradient():
     config = small(
         steps=1, warmup=0, schedule="constant", clip_norm=0.01, learning_rate=0.1, optimizer="adam"

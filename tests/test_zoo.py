@@ -94,6 +94,7 @@ def test_the_best_on_validation_is_taken(built, runs):
         assert (chosen["excess"], chosen["candidates"], chosen["sequences"]) == (excess, 3, 40)
 
 
+@pytest.mark.slow
 def test_a_card_says_what_was_trained_and_what_it_scored(built):
     card = built.card("lstm-lin")
     assert card["name"] == "lstm-lin"
@@ -122,6 +123,7 @@ def test_a_card_says_what_was_trained_and_what_it_scored(built):
     assert {"commit", "python", "platform", "switchpoint"} <= set(made)
 
 
+@pytest.mark.slow
 def test_building_again_measures_nothing(built, runs):
     before = {path: path.stat().st_mtime_ns for path in built.directory.glob("*.safetensors")}
     told = []
@@ -130,6 +132,7 @@ def test_building_again_measures_nothing(built, runs):
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+@pytest.mark.slow
 def test_more_rivals_change_the_card_of_one_that_stays_the_best(built, copy, runs, tmp_path):
     card = neural.read_card(runs[0])
     for member in card["members"]:  # more of them, all worse
@@ -146,6 +149,7 @@ def test_more_rivals_change_the_card_of_one_that_stays_the_best(built, copy, run
         assert not weights_differ(Zoo(copy).network(name), built.network(name))
 
 
+@pytest.mark.slow
 def test_frozen_and_unmeasured_networks_are_no_candidates(runs, tmp_path):
     card = neural.read_card(runs[0])
     best = min(m["excess"] for m in card["members"] if m["prior"] == "ptw")
@@ -158,6 +162,7 @@ def test_frozen_and_unmeasured_networks_are_no_candidates(runs, tmp_path):
     assert best_of(found["lstm-ptw"]).excess > best
 
 
+@pytest.mark.slow
 def test_runs_that_were_validated_on_other_sequences_are_not_compared(runs, tmp_path):
     card = neural.read_card(runs[0])
     card["config"]["validation"] = 50
@@ -166,6 +171,7 @@ def test_runs_that_were_validated_on_other_sequences_are_not_compared(runs, tmp_
         build([runs[0], tmp_path / "x.safetensors"], Zoo(tmp_path / "zoo"), SEQUENCES)
 
 
+@pytest.mark.slow
 def test_runs_without_a_network_of_the_zoo_are_refused(runs, tmp_path):
     card = neural.read_card(runs[0])
     for member in card["members"]:
@@ -175,6 +181,7 @@ def test_runs_without_a_network_of_the_zoo_are_refused(runs, tmp_path):
         build([tmp_path / "x.safetensors"], Zoo(tmp_path / "zoo"))
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_refused_before_its_numbers_are_compared(runs, tmp_path):
     path = tmp_path / "x.safetensors"
     data = bytearray((runs[0] / "model.safetensors").read_bytes())
@@ -184,6 +191,7 @@ def test_a_damaged_run_is_refused_before_its_numbers_are_compared(runs, tmp_path
         candidates([runs[0], path])
 
 
+@pytest.mark.slow
 def test_weights_of_fewer_bits_are_read_as_the_networks_own(built, tmp_path):
     network = built.network("lstm-ptw")
     half = jax.tree.map(lambda leaf: np.asarray(leaf, np.float16), network)
@@ -219,6 +227,7 @@ def test_an_unknown_name_lists_near_ones():
         sp.load("runs/x")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("packaged")
 def test_the_zoo_wins_over_a_path_of_the_same_name(built, tmp_path):
     for name in ("lstm-ptw", "lstm-regular"):  # as paths, both are the network of LIN
@@ -256,6 +265,7 @@ def test_a_missing_file_and_a_bad_manifest_are_named(copy):
 # --- verifying ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_faithful_network_passes(built):
     check = verify(built, "lstm-ptw", FEW)
     assert check.passed
