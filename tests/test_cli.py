@@ -512,6 +512,7 @@ def test_many_sequences_are_drawn_in_pieces(capsys, monkeypatch, suffix):
         assert printed == ["".join(map(str, row)) for row in symbols.tolist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lstm", "transformer"])
 def test_a_long_sequence_in_blocks_is_predicted_as_a_whole(kind, key, monkeypatch):
     network = (

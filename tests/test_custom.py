@@ -99,6 +99,7 @@ def test_the_example_of_the_documents_runs(tmp_path, monkeypatch):
     assert sp.neural.read_card(tmp_path / "runs" / "gru")["network"] == "documented.GRU"
 
 
+@pytest.mark.slow
 def test_the_card_claims_what_was_trained_and_nothing_else(run):
     card = sp.neural.read_card(run.path)
     assert card["model"] == "custom"
@@ -151,6 +152,7 @@ def test_the_command_line_refuses_it_in_a_sentence(run, command, capsys, monkeyp
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_named_network_on_a_source_of_your_own(tmp_path):
     settings = {"model": "markov", "order": 2, "depth": 4, "alphabet": 3}
     run = train(tmp_path, network=None, **settings)

@@ -22,8 +22,15 @@ ENUMERATED = [
 DOUBLE, SINGLE = 1e-12, 1e-6  # relative errors
 CASES = [
     *((prior, sp.Bernoulli(0.7, 2.0), DOUBLE) for prior in ENUMERATED),
-    *((prior, sp.Categorical(3), DOUBLE) for prior in (sp.PTW(4), sp.LIN())),
-    *((prior, sp.Categorical(3), SINGLE) for prior in (sp.PTW(4), sp.RandomUniform(4))),
+    *(
+        pytest.param(prior, sp.Categorical(3), tolerance, marks=pytest.mark.slow)
+        for prior, tolerance in (
+            (sp.PTW(4), DOUBLE),
+            (sp.LIN(), DOUBLE),
+            (sp.PTW(4), SINGLE),
+            (sp.RandomUniform(4), SINGLE),
+        )
+    ),
 ]
 
 
@@ -119,6 +126,7 @@ def test_posterior_samples_have_the_posterior_law(prior, key):
     assert chi_square < freedom + 5 * np.sqrt(2 * freedom)  # five standard deviations
 
 
+@pytest.mark.slow
 def test_samples_of_a_batch_belong_to_their_sequences(key):
     symbols = np.array([[0] * 8 + [1] * 8, [0, 1] * 8])
     for prior in (sp.PTW(4), sp.LIN()):

@@ -42,6 +42,7 @@ def test_steps_lead_from_format_to_format():
         rename({"a": 1, "b": 1}, {"a": "b"})
 
 
+@pytest.mark.slow
 def test_a_run_resumes_and_ends_as_it_would_have_ended_then(copy):
     """It was stopped at step 25 of 40; `whole.jsonl` is of the same run without a stop."""
     config = read_toml(copy / "config.toml")

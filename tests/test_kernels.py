@@ -273,6 +273,7 @@ def test_a_network_on_another_backend_has_the_same_weights(model):
         network.with_backend("gpu")
 
 
+@pytest.mark.slow
 def test_sizes_that_have_no_kernels_take_the_plain_path(tmp_path):
     settings = {"model": "transformer", "layers": 1, "length": 4, "batch": 2, "steps": 1}
     config = TrainConfig(**settings, width=12, heads=2)

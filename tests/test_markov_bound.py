@@ -54,6 +54,7 @@ def entropy_of_segment(segment):
     return float((density * bits).sum() / density.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", [sp.PTW(3), sp.LIN(), sp.RegularPeriodic(3), sp.RandomUniform(7)])
 @pytest.mark.parametrize("segment", SEGMENTS, ids=repr)
 def test_markov_bound_is_that_of_enumeration(prior, segment):

@@ -98,6 +98,7 @@ def test_matrices_go_along_an_orthogonal_one(model):
             assert 0.5 < lengths[known].min() <= lengths[known].max() < 1.3
 
 
+@pytest.mark.slow
 def test_the_length_of_a_gradient_does_not_matter_but_its_past_does():
     network = network_of("rnn")
     first, second = gradient_of(network, 1), gradient_of(network, 2)
@@ -246,6 +247,7 @@ def test_members_with_settings_of_their_own_are_as_if_alone():
         Program([configs[0], TrainConfig(**{**settings, "length": 4, "batch": 2})])
 
 
+@pytest.mark.slow
 def test_decay_of_matrices_is_decoupled_and_of_matrices_alone():
     settings = {"model": "rnn", "hidden": 16, "readout": 0, "length": 8, "batch": 4, "steps": 1}
     settings |= {"learning_rate": 0.1, "warmup": 0, "schedule": "constant"}

@@ -59,6 +59,7 @@ def test_predictions_with_another_value_do_not_compile(make, compilations):
     assert not compiled
 
 
+@pytest.mark.slow
 def test_a_thousand_values_cost_no_memory_maps():
     def evidence(hazard):
         predictor = sp.bayes_optimal(sp.Source(sp.Geometric(hazard)))
@@ -72,6 +73,7 @@ def test_a_thousand_values_cost_no_memory_maps():
     assert len(maps.read_text().splitlines()) < before + 50
 
 
+@pytest.mark.slow
 def test_a_prior_with_a_field_is_the_same_everywhere():
     own, known = sp.Source(Own(0.2)), sp.Source(sp.Geometric(0.2))
     key = jax.random.key(1)
@@ -139,6 +141,7 @@ def test_what_exact_prediction_rests_on_cannot_be_overridden(name):
         type("Mine", (sp.Bernoulli,), {name: lambda *_: None, "__annotations__": {}})
 
 
+@pytest.mark.slow
 def test_a_segment_of_ones_own_is_its_pseudo_counts():
     class Skewed(sp.Segment):
         tilt: float

@@ -99,6 +99,7 @@ def test_prediction_is_causal(predictor):
             assert np.abs(again - log_probs)[:, time + 1 :].max() > 1e-3  # but not deaf
 
 
+@pytest.mark.slow
 def test_streaming_is_the_whole_sequence(predictor):
     symbols = sequences(predictor)
     whole = predictor.log_probs(symbols)[0]

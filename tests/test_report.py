@@ -133,6 +133,7 @@ def browse(address, profile, *options):
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_a_browser_shows_every_figure_without_an_error(results, report, tmp_path, width):

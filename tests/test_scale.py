@@ -12,6 +12,7 @@ from switchpoint.studies.base import main_runs, over_seeds, regret_and_excess
 from switchpoint.studies.scale import SETTINGS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
 def test_every_scale_describes_every_study(scale):
     configs = {}

@@ -106,6 +106,7 @@ def test_segment_parameters_have_their_beta_law(segment, beta, key):
     assert independent > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segment", [sp.Bernoulli(), sp.Categorical(5, 0.7)], ids=name)
 def test_symbols_have_the_true_distribution(segment, key):
     draw = sp.Source(sp.LIN(), segment).sample(key, 2000, 50)

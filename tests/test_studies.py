@@ -411,6 +411,7 @@ QUICK = Path(__file__).parent / "quick"
 """Results of `switchpoint reproduce --scale quick`, in files of format 0."""
 
 
+@pytest.mark.slow
 def test_results_of_format_0_are_those_of_todays_plan_and_the_findings_hold():
     there = [path.stem for path in (QUICK / "results").glob("*.nc")]
     assert len(there) == 11

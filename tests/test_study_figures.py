@@ -83,6 +83,7 @@ def contains(found, values):
     return all(np.isclose(found, value, rtol=1e-6).any() for value in np.ravel(values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DONE)
 def test_every_figure_has_a_caption_and_every_caption_a_figure(name):
     assert list(STUDIES[name].captions(saved(name))) == list(figures_of(name))

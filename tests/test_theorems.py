@@ -80,6 +80,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", SOURCES)
 def test_the_optimum_of_a_source_has_the_lowest_regret_on_it(own):
     draw = sp.Source(SOURCES[own]).sample(jax.random.key(11), 2000, 64)

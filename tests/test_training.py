@@ -142,6 +142,7 @@ class TestResuming:
         reports = read_reports(cut / "metrics.jsonl")
         assert [report.step for report in reports] == list(range(50, 401, 50))
 
+    @pytest.mark.slow
     def test_a_damaged_checkpoint_is_passed_over(self, tmp_path, capsys):
         run = train(small(), out=tmp_path)
         early = tmp_path / "checkpoints" / "step-000000030.safetensors"
