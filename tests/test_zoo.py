@@ -316,7 +316,7 @@ def test_zoo_prints_a_table(packaged, capsys):
     test = packaged.card("lstm-lin")["test"]
     parameters = sum(leaf.size for leaf in jax.tree.leaves(sp.load("lstm-lin")))
     for part in (
-        " LIN ",
+        " LIN() ",
         f"{parameters:,}",
         f"{test['excess']:.4f} ± {test['excess_error']:.4f}",
         f"{packaged.entries['lstm-lin'].size / 2**20:.2f}",

@@ -127,8 +127,8 @@ def _results_table(plan: TrainConfig, members: tuple[Member, ...], report: EvalR
         caption_justify="left",
     )
     for member in members:
-        cells = ["frozen", "-", "-"]
-        if member.index not in report.frozen:
+        cells = ["diverged", "-", "-"]
+        if member.index not in report.diverged:
             excess, error = report.excess[member.index], report.excess_error[member.index]
             cells = [f"{excess:.3f}", f"{error:.3f}", f"{report.loss[member.index]:.4f}"]
         table.add_row(member.prior, f"{member.learning_rate:g}", str(member.seed), *cells)
