@@ -34,8 +34,8 @@ def folder(tmp_path, monkeypatch):
         raise ValueError("the work would begin now")
 
     for name in ("sample._draw", "predict.analyse", "evaluate.evaluation.evaluate", "zoo.check",
-                 "reproduce.run_studies", "shards.train_shard",
-                 "train.training.train"):  # fmt: skip
+                 "reproduce.run_studies", "train.training.train", "shards.all_runs",
+                 "shards.build"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
     monkeypatch.setattr("switchpoint.cli.train.training.use_all_cores", lambda: None)
     monkeypatch.chdir(tmp_path)
@@ -70,7 +70,7 @@ def value_for(parameter, chance):
 
 def command_line(chance, commands):
     """A command with some of its own options, and now and then with others."""
-    slow = {"zoo", "reproduce", "figure", "verify"}  # and have few options
+    slow = set(commands) - {"sample", "predict", "train", "evaluate", "prior"}
     (name,) = chance.choices(list(commands), [0.2 if each in slow else 1 for each in commands])
     arguments = [name]
     if chance.random() < 0.9:

@@ -326,7 +326,7 @@ def test_zoo_prints_a_table(packaged, capsys):
     test = packaged.card("lstm-lin")["test"]
     parameters = sum(leaf.size for leaf in jax.tree.leaves(sp.load("lstm-lin")))
     for part in (
-        " LIN",
+        " LIN() ",
         f"{parameters:,}",
         f"{test['excess']:.4f} ± {test['excess_error']:.4f}",
         f"{packaged.entries['lstm-lin'].size / 2**20:.2f}",
@@ -338,7 +338,7 @@ def test_zoo_prints_a_table(packaged, capsys):
 
 @pytest.mark.parametrize("command", ["zoo", "verify"])
 def test_a_directory_without_a_zoo_is_refused(tmp_path, capsys, command):
-    for name, problem in {"": "manifest.json", "no\x1bdir": "not a directory"}.items():
+    for name, problem in {"": "manifest.json", "no\x1bdir": "is not a directory"}.items():
         status, out, err = run(capsys, command, "--zoo", tmp_path / name)
         assert (status, out) == (2, "")
         assert problem in err

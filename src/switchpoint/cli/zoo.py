@@ -72,8 +72,8 @@ def verify(
     for name in wanted:
         _check_request(found, name, sequences)
     results: dict[str, Check | str] = {}
-    for name in wanted:
-        with output.progress_bar(name, sequences) as progress:
+    for number, name in enumerate(wanted, start=1):
+        with output.progress_bar(f"{name}, {number} of {len(wanted)}", sequences) as progress:
             try:
                 results[name] = check(found, name, sequences, progress)
             except ValueError as error:
@@ -106,8 +106,8 @@ def _open(directory: Path | None) -> Zoo:
     found = Zoo(directory)
     if not found.names():
         shown, exists = printable(str(found.directory)), found.directory.is_dir()
-        problem = "it has no manifest.json that lists networks" if exists else "not a directory"
-        raise ValueError(f"{shown} holds no zoo: {problem}")
+        problem = "has no manifest.json that lists networks" if exists else "is not a directory"
+        raise ValueError(f"{shown} {problem}, so it is not a zoo")
     return found
 
 
