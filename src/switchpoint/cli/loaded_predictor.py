@@ -64,7 +64,12 @@ def fitted_optimum(segment: Segment, symbols: Int[np.ndarray, " time"]) -> Loade
     lengths["kt"] = bits(KT(segment))
     optimum = optimum_of(Source(prior, segment))
     by_prior = dict(sorted(lengths.items(), key=lambda item: item[1]))
-    about = {**optimum.about, "chosen_by": "highest evidence", "bits_by_prior": by_prior}
+    about = {
+        **optimum.about,
+        "hazard": "fitted: the geometric prior of highest evidence",
+        "bits_by_prior": by_prior,
+        "shortest_code": next(iter(by_prior)),
+    }
     return LoadedPredictor(optimum.predictor, about)
 
 
