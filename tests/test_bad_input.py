@@ -167,6 +167,7 @@ class PolarsLike:
         return np.array(self._values)[:, None]
 
 
+@pytest.mark.slow
 def test_arguments_of_the_wrong_type():
     # In a process of its own: here, annotations are checked before the package can.
     calls = {

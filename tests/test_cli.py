@@ -192,6 +192,7 @@ def test_where_nothing_changed_predict_says_so(folder, capsys):
     assert "0 (" in out
 
 
+@pytest.mark.slow
 def test_the_partition_of_ptw_is_no_estimate(bits, capsys):
     _, _, err = run(capsys, "predict", bits, "--prior", "ptw")
     assert "midpoints of a binary tree" in err

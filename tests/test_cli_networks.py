@@ -88,6 +88,7 @@ def flat(text):
 # --- predict --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_predict_with_a_network(run_directory, symbols, capsys):
     status, out, err = run(capsys, "predict", "bits.txt", "--model", run_directory)
     assert status == 0
@@ -199,6 +200,7 @@ def table_of(text):
     return {row[0]: row[1:] for row in rows if len(row) > 6 and row[1].isdigit()}
 
 
+@pytest.mark.slow
 def test_evaluate_runs(run_directory, capsys):
     arguments = ("--length", LENGTH, "--sequences", 40, "--out", "results.nc")
     status, out, err = run(capsys, "evaluate", "kt", "lstm", *arguments)

@@ -115,6 +115,7 @@ def test_the_card_claims_what_was_trained_and_nothing_else(run):
     assert "PTW" not in str(card)
 
 
+@pytest.mark.slow
 def test_the_excess_is_over_the_optimum_of_that_source(run):
     draw = SOURCE.sample(jax.random.key(1), 4000, 8)
     optimum = sp.bayes_optimal(SOURCE).log_probs(draw.symbols)

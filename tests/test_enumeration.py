@@ -88,6 +88,7 @@ def test_posterior_is_that_of_the_enumeration(prior, segment, tolerance):
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("length", [1, 2])
 @pytest.mark.parametrize("prior", [sp.PTW(4), sp.LIN()], ids=name)
+@pytest.mark.slow
 def test_marginal_and_partition_at_other_lengths(prior, length):
     segment = sp.Bernoulli()
     symbols = sequences(segment, length)
@@ -107,6 +108,7 @@ def test_marginal_and_partition_at_other_lengths(prior, length):
 
 
 @pytest.mark.parametrize("prior", [sp.PTW(3), sp.PTW(6, 0.4), sp.RandomUniform(5)], ids=name)
+@pytest.mark.slow
 def test_posterior_samples_have_the_posterior_law(prior, key):
     draws = 20_000
     symbols = np.array([0, 0, 0, 1, 1, 1])

@@ -49,6 +49,7 @@ def draws(sequences):
 # --- the numbers ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_metrics(results):
     draw = draws(100)
     for name, predictor in PREDICTORS.items():
@@ -257,6 +258,7 @@ def test_moments_do_not_cancel():
     np.testing.assert_allclose(moments.error, rows.std(0, ddof=1) / math.sqrt(90), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_ptw_on_its_own_source_has_the_reference_regret():
     source = sp.Source(sp.PTW(8))
     dataset = evaluate({"ptw": sp.bayes_optimal(source)}, source, 256, 1000)
@@ -342,6 +344,7 @@ def test_the_command_prints_what_it_saves(capsys, tmp_path):
     np.testing.assert_array_equal(dataset["regret"].sel(predictor="kt"), expected["regret"][0])
 
 
+@pytest.mark.slow
 def test_options_go_to_the_prior_that_takes_them(capsys):
     arguments = ("regular", "--on", "ptw", "--period", 4, "--split", 0.2, "--reference", "kt")
     status, out, _ = command(capsys, *arguments, "--length", LENGTH, "--sequences", 60)

@@ -78,6 +78,7 @@ def test_prediction_without_a_switch():
     ],
     ids=["one length", "a wide range", "two starts", "nothing in sight"],
 )
+@pytest.mark.slow
 def test_prior(laws):
     figure = prior_figure(
         length_laws=laws,

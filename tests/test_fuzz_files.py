@@ -336,6 +336,7 @@ def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path
 
 
 @pytest.mark.parametrize("number", range(3))
+@pytest.mark.slow
 def test_the_damaged_settings_of_a_run_are_repaired(number, tmp_path):
     config = TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)
     train(config, tmp_path)

@@ -64,6 +64,7 @@ def numpy_logits(network, symbols):
 
 
 @pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.slow
 def test_recurrent_networks_are_their_definition(name):
     network = small(name, readout=2)
     symbols = np.random.default_rng(0).integers(0, 3, (2, 9))

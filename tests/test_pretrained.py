@@ -65,6 +65,7 @@ def test_recorded_and_local_results_are_two_datasets(out, scale):
     assert load_result(out, "trajectory").beside is None  # computed here with the zoo
 
 
+@pytest.mark.slow
 def test_a_study_of_other_networks_shows_the_recorded_result(out, scale):
     result = load_result(out, "memory")
     recorded = read_result(scale.recorded / "memory.nc", "memory").local
@@ -72,6 +73,7 @@ def test_a_study_of_other_networks_shows_the_recorded_result(out, scale):
     assert result.shown.identical(recorded)
 
 
+@pytest.mark.slow
 def test_a_study_without_networks_and_record_is_skipped(out, scale):
     assert state("other-lengths", out, scale) == "skipped"
     assert state("memory", out, scale) == "recorded"
@@ -79,6 +81,7 @@ def test_a_study_without_networks_and_record_is_skipped(out, scale):
     assert {state(name, out, scale) for name in MADE if name != "memory"} == {"done"}
 
 
+@pytest.mark.slow
 def test_without_recorded_results_the_networks_are_measured_alone(out, scale, tmp_path):
     for path in out.rglob("*.nc"):  # measured before: the same networks and sequences
         if "measurements" in path.parts:
@@ -91,6 +94,7 @@ def test_without_recorded_results_the_networks_are_measured_alone(out, scale, tm
     assert made.result.shown is made.result.local
 
 
+@pytest.mark.slow
 def test_other_networks_are_other_work(out, scale, tmp_path):
     for path in scale.zoo.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -103,6 +107,7 @@ def test_other_networks_are_other_work(out, scale, tmp_path):
     assert state("on-distribution", out, other) == "to do"
 
 
+@pytest.mark.slow
 def test_what_the_zoo_fixes_cannot_be_changed(scale, tmp_path):
     for name, value in (("period", 3), ("seeds", 2), ("first_seed", 5), ("orders", [0, 1])):
         with pytest.raises(ValueError, match=f"{name} cannot be changed at scale zoo"):
@@ -112,6 +117,7 @@ def test_what_the_zoo_fixes_cannot_be_changed(scale, tmp_path):
         reproduce(replace(scale, length=4), tmp_path, ["mean-regret"])
 
 
+@pytest.mark.slow
 def test_a_recorded_result_that_is_not_the_one_of_the_manifest_is_refused(scale, tmp_path):
     for path in scale.recorded.glob("*.nc"):
         record(path, tmp_path)

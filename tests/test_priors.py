@@ -14,6 +14,7 @@ starts = pytest.mark.parametrize("prior", PRIORS, ids=name)
 
 @pytest.mark.usefixtures("float64")
 @starts
+@pytest.mark.slow
 def test_law_is_the_one_in_the_table(prior):
     starts, runs = np.arange(LENGTH)[:, None], np.arange(1, LENGTH + 1)
     chances = [[pmf(prior, s, r) for r in runs.tolist()] for s in range(LENGTH)]
@@ -105,6 +106,7 @@ class Aging(sp.Prior):
         return 1 - 0.9 ** (run + start % 2).astype(float)
 
 
+@pytest.mark.slow
 def test_a_prior_of_ones_own_is_one_small_class(key):
     length, prior = 24, Aging()
     draw = sp.Source(prior).sample(key, batch=4000, length=length)

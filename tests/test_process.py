@@ -124,6 +124,7 @@ def test_a_stopped_training_run_is_saved(monkeypatch, capsys, number, status):
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.slow
 def test_an_ignored_interrupt_stays_ignored(monkeypatch):
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `nohup` does
     assert train_until(monkeypatch, signal.SIGINT) == 0

@@ -36,6 +36,7 @@ def chi_square(observed, expected):
 
 
 @priors
+@pytest.mark.slow
 def test_number_of_switches_has_its_exact_law(prior, key):
     switches = np.asarray(prior.sample_switches(key, BATCH, LENGTH))
     assert not switches[:, 0].any()
@@ -56,6 +57,7 @@ def test_positions_of_switches_have_their_exact_law(prior, key):
 
 
 @priors
+@pytest.mark.slow
 def test_length_of_the_first_segment_has_its_exact_law(prior, key):
     switches = np.asarray(prior.sample_switches(key, BATCH, LENGTH))
     first = np.where(switches.any(1), switches.argmax(1), LENGTH)
@@ -70,6 +72,7 @@ def test_regular_switches_are_where_they_must_be(key):
     np.testing.assert_array_equal(switches, [np.isin(np.arange(17), [5, 10, 15])] * 3)
 
 
+@pytest.mark.slow
 def test_rare_events_are_as_rare_as_they_should_be(key):
     # 2^-23 steps, as of jax.random.uniform in float32, would make 1e-6 into 1.07e-6.
     from switchpoint._random import uniform
@@ -91,6 +94,7 @@ def test_rare_events_are_as_rare_as_they_should_be(key):
     ],
     ids=name,
 )
+@pytest.mark.slow
 def test_segment_parameters_have_their_beta_law(segment, beta, key):
     draw = sp.Source(sp.RegularPeriodic(4), segment).sample(key, 4000, 8)
     probs = np.asarray(draw.probs, np.float64)
@@ -140,6 +144,7 @@ def test_sampling_runs_inside_jit(key):
     np.testing.assert_array_equal(inside.switches, outside.switches)
 
 
+@pytest.mark.slow
 def test_deep_ptw_rarely_splits(key):
     # 50 levels lie above the first 16 symbols; all must split for a switch to be seen.
     assert not np.asarray(sp.PTW(54).sample_switches(key, 1000, 16)).any()

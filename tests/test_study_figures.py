@@ -196,6 +196,7 @@ def test_every_seed_has_a_dot_and_every_exact_predictor_a_name():
 
 
 @pytest.mark.parametrize("kind", ["quick", "recorded"])
+@pytest.mark.slow
 def test_panels_zoom_in_on_the_seeds_and_say_so(kind):
     result = {"quick": saved, "recorded": recorded}[kind]("on-distribution")
     found = figures_of("on-distribution") if kind == "quick" else plot("on-distribution", result)

@@ -90,6 +90,7 @@ class TestReproducible:
         with pytest.raises(ValueError, match="prior must be one of ptw, lin, got 'regular'"):
             many.best("regular")
 
+    @pytest.mark.slow
     def test_the_best_is_not_frozen(self, many):
         first, second = sorted(range(8), key=lambda i: many.reports[-1].excess[i])[:2]
         assert many.best() is many.networks[first]
@@ -154,6 +155,7 @@ class TestResuming:
         assert "skipped the checkpoint" in out
         assert "resuming from step 30 (step-000000030.safetensors)" in out
 
+    @pytest.mark.slow
     def test_another_configuration_is_refused_by_its_fields(self, tmp_path):
         train(small(), out=tmp_path)
         before = (tmp_path / "config.json").read_bytes()
@@ -194,6 +196,7 @@ class TestResuming:
             assert f"training 1 member from step {step} to 30" in shown
             assert ("starting again from step 0" in shown) == (version == "earlier")
 
+    @pytest.mark.slow
     def test_a_complete_run_that_lost_its_last_report_is_repaired(self, tmp_path, capsys):
         train(small(), out=tmp_path)
         paths = [tmp_path / name for name in ("metrics.jsonl", "model.safetensors", "config.json")]
@@ -218,6 +221,7 @@ class TestResuming:
         assert "resuming from step 19" in told.getvalue()
 
     @pytest.mark.parametrize("content", [None, b"", b'{"model": "rnn"}'])
+    @pytest.mark.slow
     def test_the_configuration_is_repaired(self, tmp_path, content, capsys):
         train(small(), out=tmp_path)
         path = tmp_path / "config.json"
@@ -257,6 +261,7 @@ class TestResuming:
         loaded = jax.tree.structure(sp.load(tmp_path))
         assert all(jax.tree.structure(network) == loaded for network in mixed.networks)
 
+    @pytest.mark.slow
     def test_the_run_directory_holds_what_it_should(self, tmp_path):
         run = train(small(prior=["ptw", "regular"], period=3), out=tmp_path, tensorboard=True)
         assert run.path == tmp_path / "model.safetensors"
@@ -468,6 +473,7 @@ class TestLoss:
         assert np.array_equal(rows > 0, np.arange(8) < lengths[:, None])
         assert set(lengths) == {3, 4, 5, 6, 7, 8}
 
+    @pytest.mark.slow
     def test_runs_with_chunks_and_random_lengths(self):
         run = train(small(tbptt_length=2, min_length=3, schedule="constant"))
         assert np.isfinite(run.reports[-1].loss).all()

@@ -194,6 +194,7 @@ class TestNetwork:
         assert np.all(change[6:10] > 1e-4)  # x_5 is seen when x_6 to x_9 are predicted
         np.testing.assert_array_equal(np.delete(change, range(6, 10)), 0)
 
+    @pytest.mark.slow
     def test_streams_of_any_width_are_the_whole_sequence(self):
         network = make(width=12, heads=2)
         symbols = random_tokens(1, 5)[0] % 3
@@ -202,6 +203,7 @@ class TestNetwork:
             np.testing.assert_allclose(network.predict(state), log_probs, atol=1e-5)
             state = network.update(state, symbol)
 
+    @pytest.mark.slow
     def test_the_program_is_as_long_for_any_number_of_layers(self):
         def program(layers):
             network = make(layers)
@@ -258,6 +260,7 @@ class TestMemory:
         ("positions", "context", "capacity"),
         [("sincos", None, 12), ("alibi", None, 14), ("relative", None, 12), ("relative", 9, 12)],
     )
+    @pytest.mark.slow
     def test_pieces_are_the_whole(self, positions, context, capacity):
         network = make(2, positions, context)
         tokens = jnp.asarray(random_tokens(3, 18))
@@ -272,6 +275,7 @@ class TestMemory:
         np.testing.assert_allclose(jnp.concatenate(pieces, axis=1), whole, atol=1e-5)
 
     @pytest.mark.parametrize("context", [None, 40])
+    @pytest.mark.slow
     def test_a_stream_gets_room_as_it_grows(self, context):
         network = make(2, "relative", context)
         symbols = random_tokens(1, 70)[0] % 3

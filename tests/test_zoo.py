@@ -206,6 +206,7 @@ def test_weights_of_fewer_bits_are_read_as_the_networks_own(built, tmp_path):
 
 
 @pytest.mark.usefixtures("packaged")
+@pytest.mark.slow
 def test_a_name_loads_like_a_path(packaged):
     network = sp.load("lstm-ptw")
     assert not weights_differ(network, sp.load(packaged.directory / "lstm-ptw.safetensors"))
@@ -213,6 +214,7 @@ def test_a_name_loads_like_a_path(packaged):
     assert not weights_differ(network, only)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("packaged")
 def test_an_unknown_name_lists_near_ones():
     with pytest.raises(ValueError, match=r"no file or directory lstm-pwt.*did you mean lstm-ptw"):
@@ -239,6 +241,7 @@ def test_the_zoo_wins_over_a_path_of_the_same_name(built, tmp_path):
 
 
 @pytest.mark.parametrize("where", [0.1, 0.5, 0.99])
+@pytest.mark.slow
 def test_a_damaged_file_is_refused(copy, where, capsys):
     path = copy / "lstm-ptw.safetensors"
     data = bytearray(path.read_bytes())
@@ -253,6 +256,7 @@ def test_a_damaged_file_is_refused(copy, where, capsys):
     assert "lstm-ptw.safetensors is damaged" in err
 
 
+@pytest.mark.slow
 def test_a_missing_file_and_a_bad_manifest_are_named(copy):
     (copy / "lstm-ptw.safetensors").unlink()
     with pytest.raises(ValueError, match="lstm-ptw is missing from the zoo"):
@@ -287,6 +291,7 @@ def spoil(directory, name, change):
     return Zoo(directory)
 
 
+@pytest.mark.slow
 def test_other_weights_fail(copy):
     zoo = spoil(copy, "lstm-ptw", lambda net, card: (jax.tree.map(lambda x: 1.5 * x, net), card))
     check = verify(zoo, "lstm-ptw", FEW)
@@ -294,12 +299,14 @@ def test_other_weights_fail(copy):
     assert check.measured > check.claimed
 
 
+@pytest.mark.slow
 def test_slightly_other_weights_fail(copy):
     """A difference that the errors of few sequences would hide."""
     zoo = spoil(copy, "lstm-ptw", lambda net, card: (jax.tree.map(lambda x: 1.1 * x, net), card))
     assert not verify(zoo, "lstm-ptw", 50).passed
 
 
+@pytest.mark.slow
 def test_a_card_that_contradicts_itself_is_refused(copy):
     def boast(network, card):
         card["test"]["excess"] -= 0.01
@@ -310,6 +317,7 @@ def test_a_card_that_contradicts_itself_is_refused(copy):
         verify(zoo, "lstm-ptw", FEW)
 
 
+@pytest.mark.slow
 def test_a_number_that_is_not_finite_fails(copy):
     zoo = spoil(copy, "lstm-ptw", lambda net, card: (jax.tree.map(lambda x: x * np.nan, net), card))
     assert not verify(zoo, "lstm-ptw", FEW).passed
@@ -318,6 +326,7 @@ def test_a_number_that_is_not_finite_fails(copy):
 # --- the command line -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("packaged")
 def test_zoo_prints_a_table(packaged, capsys):
     status, out, _ = run(capsys, "zoo")
@@ -348,6 +357,7 @@ def test_a_directory_without_a_zoo_is_refused(tmp_path, capsys, command):
     assert run(capsys, command, "--zoo", tmp_path)[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("packaged")
 def test_verify_prints_pass_or_fail(capsys):
     status, out, err = run(capsys, "verify", "lstm-ptw", "lstm-lin", "--sequences", FEW)
@@ -357,6 +367,7 @@ def test_verify_prints_pass_or_fail(capsys):
     assert "lstm-ptw: pass" in err
 
 
+@pytest.mark.slow
 def test_verify_fails_where_one_does(copy, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
@@ -376,6 +387,7 @@ def test_verify_fails_where_one_does(copy, capsys, monkeypatch):
     assert "lstm-lin.safetensors is damaged" in out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("packaged")
 def test_verify_refuses_bad_arguments(capsys):
     assert "did you mean lstm-ptw" in run(capsys, "verify", "lstm-pwt")[2]
@@ -383,6 +395,7 @@ def test_verify_refuses_bad_arguments(capsys):
     assert "sequences must be a multiple of 50" in run(capsys, "verify", "--sequences", 75)[2]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("packaged")
 def test_verify_refuses_more_sequences_than_the_cards_have(capsys, monkeypatch):
     def work(*_):
@@ -397,6 +410,7 @@ def test_verify_refuses_more_sequences_than_the_cards_have(capsys, monkeypatch):
         assert str(sequences) in err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("packaged")
 def test_predict_evaluate_and_streaming_agree(tmp_path, capsys):
     draw = sp.Source(sp.PTW(4)).sample(jax.random.fold_in(jax.random.key(0), 0), 250, LENGTH)
@@ -421,6 +435,7 @@ def test_predict_evaluate_and_streaming_agree(tmp_path, capsys):
     assert code == pytest.approx(bits, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("packaged")
 def test_evaluate_takes_names_and_hints_at_them(capsys):
     arguments = ("--length", LENGTH, "--sequences", FEW)
