@@ -2,12 +2,14 @@
 
 import inspect
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -585,6 +587,31 @@ def test_a_new_study_is_one_object_and_one_line_in_the_registry(
 
 
 @pytest.mark.slow
+def test_the_example_of_contributing_is_a_study():
+    text = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+    (block,) = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "STUDY" in b]
+    names = {}
+    exec(block, names)
+    study, lengths = names["STUDY"], list(names["LENGTHS"])
+    assert set(study.runs(TINY)) == {"lstm"}
+    random = np.random.default_rng(0)
+    networks = xr.DataArray(
+        random.normal(9, 0.1, (3, 1, 2, 20)),
+        {"length": lengths, "architecture": ["lstm"], "seed": [0, 1]},
+        ("length", "architecture", "seed", "sequence"),
+    )
+    optimum = xr.DataArray(
+        random.normal(8, 0.1, (3, 20)), {"length": lengths}, ("length", "sequence")
+    )
+    context = SimpleNamespace(regret={"networks": networks, "optimum": optimum})
+    result = study.analyse(context)
+    assert list(study.plot(result)) == list(study.captions(result)) == [study.name]
+    (table,) = study.tables({study.name: result})
+    means = (networks - optimum).mean(("seed", "sequence")).sel(architecture="lstm").values
+    assert table.rows == [["lstm", *(f"{mean:.3f}" for mean in means)]]
+    assert [finding.holds for finding in study.judge(result)] == [True]
+
+
 def test_frames_from_the_command_to_the_predictor(command, whole, tmp_path, monkeypatch):
     """At most seven of our frames lie between the command line and the first prediction."""
     depths = []
