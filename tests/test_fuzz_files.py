@@ -129,7 +129,7 @@ def drawn(directory, monkeypatch):
         picture.write_bytes(b"a picture")
         return [picture]
 
-    monkeypatch.setattr("switchpoint.figures.style.write_figure", write)
+    monkeypatch.setattr("switchpoint.studies.pipeline.write_figure", write)
     study = dataclasses.replace(STUDIES["memory"], plot=plot)
     draw(study, directory)
     path = directory / "figures" / "figures.json"

@@ -22,6 +22,7 @@ import switchpoint as sp
 from switchpoint import evaluation
 from switchpoint._files import read_json
 from switchpoint.cli import reproduce as commands
+from switchpoint.neural import save_networks
 from switchpoint.studies import STUDIES, ProgressReporter, Scale, load_result, reproduce
 from switchpoint.studies.base import (
     Caption,
@@ -34,7 +35,7 @@ from switchpoint.studies.base import (
     over_seeds,
     with_error,
 )
-from switchpoint.studies.networks import is_trained
+from switchpoint.studies.networks import Networks, is_trained
 from switchpoint.studies.pipeline import networks_for, state_of
 from switchpoint.studies.results import result_path
 from switchpoint.studies.scale import SCALES, Ablation, TestSet
@@ -510,6 +511,32 @@ def test_a_run_whose_file_is_damaged_is_not_trained(tmp_path):
     path = tmp_path / "run" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:100])
     assert not is_trained(tmp_path, Run("run", config))
+
+
+def test_the_best_network_is_one_that_did_not_diverge(tmp_path):
+    config = sp.TrainConfig(model="markov", order=1, length=4, seeds=2)
+    run, path = Run("run", config), tmp_path / "two.safetensors"
+    both = [config.network(jax.random.key(seed)) for seed in (0, 1)]
+    members = [
+        {"prior": "ptw", "seed": 0, "excess": 0.1, "diverged": True},
+        {"prior": "ptw", "seed": 1, "excess": 0.5, "diverged": False},
+    ]
+    card = {
+        "model": "markov",
+        "alphabet": 2,
+        "length": 4,
+        "options": {"order": 1},
+        "members": members,
+    }
+    save_networks(path, both, card)
+    networks = Networks()
+    networks._add("run", "two", path)
+    assert networks.members(run, "ptw")[0] is None
+    best = networks.best(run, "ptw")
+    for ours, theirs in zip(jax.tree.leaves(best), jax.tree.leaves(both[1]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(ValueError, match="no network of run trained on lin"):
+        networks.best(run, "lin")
 
 
 def tiny_study():

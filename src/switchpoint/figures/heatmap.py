@@ -21,7 +21,7 @@ def log_norm(values: Float[np.ndarray, "..."]) -> LogNorm:
 
 def squares(axes: Axes, table: Float[np.ndarray, "row column"], norm: LogNorm) -> AxesImage:
     """A table in colours, with its numbers; NaN is left blank."""
-    # What is not positive (an exact optimum at home, or noise) has the lowest colour.
+    # What is not positive (the optimum on its own source, or noise) has the lowest colour.
     lowest = float(norm.vmin or 0.0)
     lifted = np.where(table <= 0, lowest, table)
     image = axes.imshow(lifted, norm=norm, cmap="Blues", aspect="auto")

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from switchpoint.figures.style import BLUE, GREY, INK, ORANGE, legend_above, new_figure, styled
 
 _WIDTH = 10.0
-_MOST_LABELS = 20  # that there is room for on an axis
+_MOST_LABELS = 20  # that fit on an axis
 _ALONE, _SHARING, _SWITCHES = 3.6, 2.5, 1.6  # the heights of the panels
 _STROKES = ((BLUE, 1.0), (ORANGE, 1.8))  # the colour and width of each curve
 

@@ -71,7 +71,7 @@ def _curves(
 
 
 def _spikes(axes: Axes, at: np.ndarray, heights: Float[np.ndarray, "..."]) -> None:
-    """A line from 0 at every place, with a dot on top where there is room for it.
+    """A line from 0 at every place, with a dot on top where dots do not touch.
 
     Many lines are as wide as their distance, so that they make one even area.
     """

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.studies.scale import Scale, TestSet
 from switchpoint.training import TrainConfig
 from switchpoint.zoo.manifest import SOURCES
 
-if TYPE_CHECKING:  # Matplotlib is slow to import
-    from matplotlib.figure import Figure
-
+if TYPE_CHECKING:  # it imports this module
     from switchpoint.studies.context import StudyContext
 
 EXACT = "exact"
@@ -145,7 +144,7 @@ class Study:
     networks: Callable[[Scale], Iterable[Run]] = _nothing
     """Further runs, whose networks `analyse` uses directly."""
     analyse: Callable[["StudyContext"], xr.Dataset]
-    plot: Callable[..., Mapping[str, "Figure"]]
+    plot: Callable[..., Mapping[str, Figure]]
     """Figures by name, of a result, and of what was measured locally beside a recorded one."""
     captions: Callable[[xr.Dataset], Mapping[str, Caption]]
     """By the names of the figures, in the order to show them."""

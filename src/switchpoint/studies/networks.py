@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from switchpoint._files import digest_of
-from switchpoint.neural import Network, load_with_card, read_card
+from switchpoint.neural import Network, best_member, load_with_card, read_card
 from switchpoint.studies.base import Run, plan_of
 from switchpoint.studies.progress import ProgressReporter, TrainingProgress
 from switchpoint.studies.scale import Scale
@@ -56,14 +56,11 @@ class Networks:
     def best(self, run: Run, trained_on: str) -> Network:
         """The network with the lowest excess on the validation sequences."""
         self.prepare(run)
-        rivals = {
-            key: member["excess"]
-            for key, (_, _, member) in self._members.items()
-            if key[:2] == (run.name, trained_on) and member["excess"] is not None
-        }
+        rivals = [key for key in self._members if key[:2] == (run.name, trained_on)]
         if not rivals:
             raise ValueError(f"there is no network of {run.name} trained on {trained_on}")
-        return self._network(min(rivals, key=lambda key: rivals[key]))
+        cards = [self._members[key][2] for key in rivals]
+        return self._network(rivals[best_member({"members": cards})])
 
     def can_have(self, run: Run) -> bool:
         """Whether there is, or can be made, a network of every training source of a run."""

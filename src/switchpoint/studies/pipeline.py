@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from switchpoint._files import atomic_write, digest_of, json_digest, read_json, write_json
+from switchpoint.figures.style import write_figure
 from switchpoint.studies.base import Study
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.networks import (
@@ -165,8 +166,6 @@ def draw(study: Study, out: Path, again: bool = False) -> list[Path]:
 
     `figures/figures.json` has the SHA-256 of every figure and of the results it was drawn from.
     """
-    from switchpoint.figures.style import write_figure  # Matplotlib is slow to import
-
     directory = out / "figures"
     sources = [path for path in _result_files(out, study) if path.exists()]
     digests = {f"{path.parent.name}/{path.name}": digest_of(path) for path in sources}

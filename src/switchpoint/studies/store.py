@@ -14,7 +14,7 @@ from switchpoint._formats import upgrade
 from switchpoint.studies.base import Grid, Measurement, plan_of
 
 FORMAT = 1
-"""Of a file of measurements; 0 are the files that `study/piece.py` wrote."""
+"""Of a file of measurements; 0 are shards of before formats were numbered."""
 
 
 class MeasurementStore:
