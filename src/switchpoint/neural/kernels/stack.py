@@ -92,7 +92,7 @@ def forward_buffers(
     if stack is None:
         return None, None
     # A stack may change slowly over many steps: it is stored in 32 bits.
-    stacks = ring_buffer(stack.initial, time, jnp.float32)
+    stacks = ring_buffer(stack.write, stack.initial, time, jnp.float32)
     batch = len(stack.initial)
     updates = empty(stack.write, (time, batch, COLUMNS), jnp.float32, "updates")
     partial_sums = empty(stack.write, (2, tiles, batch, COLUMNS), jnp.float32, "partial_sums")
@@ -128,17 +128,12 @@ def preactivations(
 ) -> list[Any]:
     """The sum of the contributions of the previous output, the token and the top of the stack."""
     sums = [jnp.zeros((context.rows.size, column.size), jnp.float32) for column in columns]
-    if stack is not None:  # what it needs is loaded while the products are computed
+    if stack is not None:
         written = reduce_partials(trace.stack.written, context.t + 1, context.rows)
         written += table_rows(stack.table, tokens[context.previous, context.rows], ALL)
-        entries = load_stack(context, trace.stack)
+        top = update_stack(context, written, trace.stack)
+        sums = [dot(top, stack.read[:, column]) for column in columns]
     sums = add_products(context, sums, trace.outputs, context.previous, weight, columns)
-    if stack is not None:
-        top = update_stack(context, written, entries, trace.stack)
-        sums = [
-            total + dot(top, stack.read[:, column])
-            for total, column in zip(sums, columns, strict=True)
-        ]
     token = tokens[context.t, context.rows]
     return [
         total + table_rows(table, token, column)
@@ -158,13 +153,14 @@ def grad_from_next_step(
 
     `weight` is transposed. The gradients of the next step's preactivations are in this step's slot.
     """
-    if stack is not None:  # loaded while the products are computed
-        loaded = load_stack_backward(context, trace.stack, gradients.stack)
+    if stack is not None:
+        d_top = reduce_partials(gradients.stack.tops, context.t + 1, context.rows)
+        d_top = jnp.where(context.last, 0.0, d_top)
+        d_written = update_stack_backward(context, d_top, trace.stack, gradients.stack)
     sums = [jnp.zeros((context.rows.size, column.size), jnp.float32) for column in columns]
     sums = add_products(context, sums, gradients.preactivations, context.t, weight, columns)
     sums = [jnp.where(context.last, 0.0, total) for total in sums]
     if stack is not None:
-        d_written = update_stack_backward(context, loaded, trace.stack, gradients.stack)
         sums = [
             total + dot(d_written, stack.write[:, column])
             for total, column in zip(sums, columns, strict=True)
@@ -182,16 +178,7 @@ def reduce_partials(partial_sums: Any, t: Any, rows: Any) -> Any:
     return sum(partial_sums[t % 2, tile, rows, ALL] for tile in range(partial_sums.shape[1]))
 
 
-def load_stack(context: TileContext, trace: Trace) -> tuple[list[Any], list[Any]]:
-    """The first two entries after the last update, and those that this program updates."""
-    depths = _stored_depths(context, trace.stacks, trace.written)
-    first = _entries(trace.stacks, context.previous, context.rows, (0, 1))
-    return first, _entries(trace.stacks, context.previous, context.rows, depths)
-
-
-def update_stack(
-    context: TileContext, written: Any, entries: tuple[list[Any], list[Any]], trace: Trace
-) -> Any:
+def update_stack(context: TileContext, written: Any, trace: Trace) -> Any:
     """The top that this step reads, after the update that the previous step has written."""
     column = _columns()
     is_value = column < MAX_WIDTH
@@ -205,8 +192,9 @@ def update_stack(
     def updated(above: Any, entry: Any, below: Any) -> Any:
         return push * above + pop * below + keep * entry
 
-    (first, second), before = entries
+    first, second = _entries(trace.stacks, context.previous, context.rows, (0, 1))
     depths = _stored_depths(context, trace.stacks, trace.written)
+    before = _entries(trace.stacks, context.previous, context.rows, depths)
     before[0] = jnp.where(depths[0] < 0, value, before[0])
     _store(context, trace.stacks, context.t, depths, list(map(updated, *_neighbours(before))))
 
@@ -217,25 +205,17 @@ def update_stack(
     return updated(value, first, second).astype(FP16)
 
 
-def load_stack_backward(context: TileContext, trace: Trace, gradients: Gradients) -> list[Any]:
-    """The update, the first two entries, the first one's gradient, the actions' below the top."""
-    t, rows = context.t, context.rows
-    d_top, below_top = (
-        jnp.where(context.last, 0.0, reduce_partials(partial_sums, t + 1, rows))
-        for partial_sums in (gradients.tops, gradients.actions)
-    )
-    (d_first,) = _entries(gradients.stacks, (t + 1) % 2, rows, (0,))
-    first, second = _entries(trace.stacks, t, rows, (0, 1))
-    return [trace.updates[t, rows, ALL], first, second, d_first + d_top, below_top]
-
-
 def update_stack_backward(
-    context: TileContext, loaded: list[Any], trace: Trace, gradients: Gradients
+    context: TileContext, d_top: Any, trace: Trace, gradients: Gradients
 ) -> Any:
     """The gradient of what this step writes, from that of the top that the next step reads."""
     t, rows, column = context.t, context.rows, _columns()
-    update, first, second, d_first, below_top = loaded
+    update = trace.updates[t, rows, ALL]
     value, push, pop, keep = _split(update)
+    (d_first,) = _entries(gradients.stacks, (t + 1) % 2, rows, (0,))
+    d_first += d_top
+    first, second = _entries(trace.stacks, t, rows, (0, 1))
+    below_top = jnp.where(context.last, 0.0, reduce_partials(gradients.actions, t + 1, rows))
     d_action = below_top + _in_action_columns(d_first * value, d_first * second, d_first * first)
     mean = jnp.sum(jnp.where(column < MAX_WIDTH, 0.0, update * d_action), axis=1, keepdims=True)
     d_written = jnp.where(column < MAX_WIDTH, push * d_first, update * (d_action - mean))
