@@ -28,7 +28,7 @@ from switchpoint.training.program import Program
 MODELS = ("rnn", "lstm", "stack-rnn", "stack-lstm", "transformer")
 PUBLISHED = {"rnn": 34.2, "lstm": 34.1, "stack-lstm": 51.2, "transformer": 49.2}
 """Milliseconds per seed-step of the published code on the same chip, where measured."""
-BARS = {"rnn": 0.5, "lstm": 0.8, "stack-rnn": 0.8, "stack-lstm": 1.2, "transformer": 5.0}
+BARS = {"rnn": 0.25, "lstm": 0.55, "stack-rnn": 0.4, "stack-lstm": 0.75, "transformer": 3.5}
 FLOOR = 400e12
 LENGTH, BATCH = 256, 128
 

@@ -176,7 +176,7 @@ def test_the_budget_is_no_field(engine, capsys):
     engine.step = 7
     capsys.readouterr()
     run("--out", "run", "--minutes", 1)
-    assert "after 7 of 10,000 steps" in " ".join(capsys.readouterr().out.split())
+    assert f"after 7 of {TrainConfig().steps:,} steps" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_kernels_are_no_field(engine):

@@ -50,7 +50,7 @@ def test_what_is_left_out_comes_from_the_recipe_and_the_paper(model):
         recipe.b2,
         recipe.clip_norm,
     )
-    assert (config.optimizer, config.matrix_decay) == (recipe.optimizer, 0.0)
+    assert (config.optimizer, config.matrix_decay) == (recipe.optimizer, recipe.matrix_decay)
     assert (config.length, config.alphabet) == (256, 2)
     assert (config.prior, config.depth, config.split) == (("ptw",), 8, 0.5)
     assert (config.alpha, config.beta, config.concentration) == (0.5, 0.5, None)

@@ -25,7 +25,8 @@ architectures = pytest.mark.parametrize("model", ARCHITECTURES)
 @architectures
 def test_kernels_compute_what_the_plain_path_does(model):
     network = network_from_name(model, 2, 128, jax.random.key(0), **ARCHITECTURES[model])
-    symbols = jnp.asarray(np.random.default_rng(0).integers(0, 2, (32, 128)))
+    # Biased, so that the gradient is not what is left of terms that cancel.
+    symbols = jnp.asarray(np.random.default_rng(0).random((32, 128)) < 0.9, jnp.int32)
 
     @jax.jit
     def predictions_and_gradients(network):
@@ -37,11 +38,12 @@ def test_kernels_compute_what_the_plain_path_does(model):
         gradients, probs = jax.grad(code_length, has_aux=True)(network)
         return probs, gradients
 
-    plain, expected = jax.device_get(predictions_and_gradients(network.with_backend("plain")))
+    with jax.default_matmul_precision("highest"):
+        plain, expected = jax.device_get(predictions_and_gradients(network.with_backend("plain")))
     fused, found = jax.device_get(predictions_and_gradients(network.with_backend("fused")))
     assert 0 < np.abs(fused - plain).max() < 2e-3  # two paths, one function
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        assert np.linalg.norm(a - b) <= 0.1 * np.linalg.norm(b)
+        assert np.linalg.norm(a - b) <= 0.015 * np.linalg.norm(b)
 
 
 @architectures

@@ -116,6 +116,21 @@ def test_the_length_of_a_gradient_does_not_matter_but_its_past_does():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("shape", [(16, 24), (24, 16)])
+def test_muon_moves_as_optax_does(shape):
+    def gradient(step):
+        return jax.random.normal(jax.random.key(step), shape)
+
+    axes = {"weight": optax.contrib.MuonDimensionNumbers()}
+    ours, theirs = muon(), optax.contrib.scale_by_muon(weight_dimension_numbers=axes)
+    state, expected_state = (each.init({"weight": gradient(0)}) for each in (ours, theirs))
+    for step in range(3):
+        found, state = ours.update({"weight": gradient(step)}, state)
+        expected, expected_state = theirs.update({"weight": gradient(step)}, expected_state)
+        scaled = expected["weight"] * 0.2 * np.sqrt(24)
+        np.testing.assert_allclose(found["weight"], scaled, atol=1e-4)
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_one_step_of_a_program(optimizer):
     config = TrainConfig(

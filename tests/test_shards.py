@@ -262,6 +262,21 @@ def test_the_commands_train_merge_and_build(shards, tmp_path, monkeypatch, capsy
     assert "4 networks" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_jobs_leave_the_same_networks(shards, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(SCALES, "tiny", SCALE)
+    options = {"prior": ["ptw"], "seeds": "0", "scale": "tiny", "work": tmp_path / "work"}
+    both = ["lstm", "lstm-length-4"]
+    commands.shard(both, out=tmp_path / "out", jobs=2, **options)
+    printed = capsys.readouterr().out.replace("\n", "")
+    assert all(f"{name}.ptw.0-0.nc" in printed for name in both)
+    made = networks(tmp_path / "out").members(RUN, "ptw")
+    assert networks(tmp_path / "out").can_have(all_runs(SCALE)[both[1]])
+    kept = networks(shards[1]).members(RUN, "ptw")
+    for a, b in zip(jax.tree.leaves(made[0]), jax.tree.leaves(kept[0]), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
 def seconds(stopwatch):
     stopwatch.save()
     return stopwatch.seconds

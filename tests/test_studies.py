@@ -32,6 +32,7 @@ from switchpoint.studies.base import (
     Table,
     grid,
     main_run,
+    main_runs,
     over_seeds,
     with_error,
 )
@@ -114,6 +115,30 @@ def whole(tmp_path_factory):
     assert log.begun == list(STUDIES)
     assert log.trained == {"lstm", "lstm-length-4", "memoryless"}  # the ablation is no other
     return out
+
+
+def test_sources_may_have_steps_of_their_own(whole, tmp_path):
+    fewer = replace(TINY, fewer_steps={"lstm": {"lin": 2, "regular": 2}})
+    assert [run.name for run in main_runs(fewer)] == ["lstm", "lstm-2-steps"]
+    assert main_run(fewer, "lstm", "lin").config.prior == ("lin", "regular")
+    only = ["on-distribution", "training-curves", "trajectory"]
+    assert run_studies(tmp_path, only, fewer).trained == {"lstm", "lstm-2-steps"}
+    excess, usual = (load(out, only[0])["excess"] for out in (tmp_path, whole))
+    changed = (excess != usual).any(["architecture", "seed"])
+    assert changed.sel(source=["lin", "regular"]).all()
+    np.testing.assert_allclose(
+        excess.sel(source=["ptw", "uniform"]), usual.sel(source=["ptw", "uniform"]), atol=1e-4
+    )
+    steps = load(tmp_path, "training-curves")["step"].max("record").sel(architecture="lstm")
+    assert dict(zip(SOURCES, steps.values, strict=True)) == {
+        "ptw": 4,
+        "lin": 2,
+        "regular": 2,
+        "uniform": 4,
+    }
+    for wrong in ({"gru": {}}, {"lstm": {"poisson": 2}}, {"lstm": {"lin": 0}}, {"lstm": 2}):
+        with pytest.raises(ValueError, match="fewer_steps"):
+            TINY.changed({"fewer_steps": wrong})
 
 
 @pytest.mark.slow

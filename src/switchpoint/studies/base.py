@@ -186,15 +186,25 @@ class Study:
         return [Finding(claim, *judge(result)) for claim, judge in self.claims.items()]
 
 
-def main_run(scale: Scale, architecture: str) -> Run:
-    """One architecture on all sources: the networks that most studies share."""
+def main_run(scale: Scale, architecture: str, trained_on: str = "ptw") -> Run:
+    """One architecture on a source, and on all others that take as many steps.
+
+    Most studies share these networks. The run on PTW is called as its architecture is.
+    """
     settings = {"model": architecture, **scale.architectures[architecture]}
-    return Run(architecture, config(scale, settings, prior=SOURCES, period=scale.period))
+    steps = {source: scale.steps(architecture, source) for source in SOURCES}
+    alike = [source for source in SOURCES if steps[source] == steps[trained_on]]
+    name = architecture if "ptw" in alike else f"{architecture}-{steps[trained_on]}-steps"
+    period = {"period": scale.period} if "regular" in alike else {}
+    fewer = {"steps": steps[trained_on]} if steps[trained_on] is not None else {}
+    return Run(name, config(scale, {**settings, **fewer}, prior=alike, **period))
 
 
-def main_runs(scale: Scale) -> list[Run]:
-    """Every architecture on all sources."""
-    return [main_run(scale, architecture) for architecture in scale.architectures]
+def main_runs(scale: Scale, *architectures: str) -> list[Run]:
+    """These architectures, or every one, on all sources."""
+    wanted = architectures or scale.architectures
+    runs = [main_run(scale, each, source) for each in wanted for source in SOURCES]
+    return list({run.name: run for run in runs}.values())
 
 
 def config(scale: Scale, settings: Mapping[str, Any], **more: Any) -> TrainConfig:

@@ -79,7 +79,7 @@ class StudyContext:
 
     def best(self, architecture: str, trained_on: str) -> Network:
         """The best network of the main run of an architecture."""
-        return self.networks.best(main_run(self.scale, architecture), trained_on)
+        return self.networks.best(main_run(self.scale, architecture, trained_on), trained_on)
 
     def evaluate(
         self, predictors: Mapping[str, Entry], source: Source, length: int, sequences: int

@@ -8,7 +8,7 @@ from typing import Any
 
 from switchpoint._files import digest_of
 from switchpoint.neural import Network, best_member, load_with_card, read_card
-from switchpoint.studies.base import Run, plan_of
+from switchpoint.studies.base import Run, main_runs, plan_of
 from switchpoint.studies.progress import ProgressReporter, TrainingProgress
 from switchpoint.studies.scale import Scale
 from switchpoint.training import EvalRecord, TrainConfig, read_reports, train
@@ -136,11 +136,16 @@ class TrainedNetworks(Networks):
 class PretrainedNetworks(Networks):
     """The networks of a zoo, each of the seed that did best in validation."""
 
-    def __init__(self, zoo: Zoo) -> None:
+    def __init__(self, zoo: Zoo, scale: Scale) -> None:
         super().__init__()
         self.identity = "pretrained"
+        runs = {
+            (run.config.model, on): run.name for run in main_runs(scale) for on in run.config.prior
+        }
         for name in zoo.names():
-            self._add(zoo.card(name)["model"], name, zoo.path(name))
+            card = zoo.card(name)
+            run = runs.get((card["model"], card["members"][0]["prior"]), card["model"])
+            self._add(run, name, zoo.path(name))
         if zoo.entries:
             self.identity += "-" + digest_of(zoo.directory / "manifest.json")[:16]
         self._cards = {name: zoo.card(name) for name in zoo.names()}

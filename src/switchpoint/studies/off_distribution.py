@@ -48,7 +48,7 @@ def _grids(scale: Scale) -> dict[str, Grid]:
     return {
         "networks": grid(
             lambda train_source, test_source, architecture: Measurement(
-                main_run(scale, architecture), train_source, tests[test_source]
+                main_run(scale, architecture, train_source), train_source, tests[test_source]
             ),
             train_source=SOURCES,
             test_source=SOURCES,

@@ -34,7 +34,7 @@ def _grids(scale: Scale) -> dict[str, Grid]:
     return {
         "networks": grid(
             lambda source, architecture: Measurement(
-                main_run(scale, architecture), source, tests[source]
+                main_run(scale, architecture, source), source, tests[source]
             ),
             source=SOURCES,
             architecture=scale.architectures,

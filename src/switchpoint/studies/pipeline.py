@@ -7,7 +7,7 @@ from typing import Any
 
 from switchpoint._files import atomic_write, digest_of, json_digest, read_json, write_json
 from switchpoint.figures.style import write_figure
-from switchpoint.studies.base import Study
+from switchpoint.studies.base import Study, main_runs
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.networks import (
     Networks,
@@ -122,7 +122,7 @@ def networks_for(scale: Scale, out: Path) -> Networks:
     """Where the networks of a scale come from."""
     if scale.zoo is None:
         return TrainedNetworks(out / "runs")
-    pretrained = PretrainedNetworks(Zoo(scale.zoo))
+    pretrained = PretrainedNetworks(Zoo(scale.zoo), scale)
     pretrained.check(scale)
     return pretrained
 
@@ -143,7 +143,8 @@ def can_compute(study: Study, scale: Scale, networks: Networks) -> bool:
     runs = study.runs(scale)
     ready = [name for name, run in runs.items() if networks.can_have(run)]
     if study.allow_partial and scale.zoo is None:
-        return bool(set(ready) - set(scale.architectures)) or not set(runs) - set(ready)
+        shared = {run.name for run in main_runs(scale)}
+        return bool(set(ready) - shared) or not set(runs) - set(ready)
     return len(ready) == len(runs)
 
 

@@ -73,6 +73,17 @@ def _architectures(name: str, value: Any) -> Mapping[str, Settings]:
     }
 
 
+def _fewer_steps(name: str, value: Any) -> Mapping[str, Mapping[str, int]]:
+    """Tables of steps by source, in a table by architecture."""
+    if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
+        raise ValueError(f"{name} must be tables of steps by source, got {value!r}")
+    for architecture, steps in value.items():
+        for source, number in steps.items():
+            one_of(*SOURCES)(f"a source of {name}.{architecture}", source)
+            _checks.positive_int(f"{name}.{architecture}.{source}", number)
+    return value
+
+
 def _ablation(name: str, value: Any) -> Ablation:
     """An ablation, also given as a table of its part and its settings."""
     if isinstance(value, Mapping):
@@ -129,6 +140,8 @@ class Scale:
     """Test sequences of networks on other sources; `sequences` if None."""
     architectures: Mapping[str, Settings] = _setting(_architectures)
     """The networks of the main studies, each with its training settings."""
+    fewer_steps: Mapping[str, Mapping[str, int]] = _setting(_fewer_steps, default_factory=dict)
+    """Training steps of an architecture on sources that it learns sooner than others."""
     longer_lengths: tuple[int, ...] = _setting(list_of(_checks.positive_int), measuring=True)
     longer_sequences: int = _setting(sample_size, measuring=True)
     base_length: int = _setting(_checks.positive_int)
@@ -169,11 +182,18 @@ class Scale:
                 object.__setattr__(self, each.name, each.metadata["check"](each.name, value))
         for name in self.other_architectures:
             one_of(*self.architectures)("other_architectures", name)
+        for name in self.fewer_steps:
+            one_of(*self.architectures)("fewer_steps", name)
 
     def source(self, name: str, length: int | None = None) -> Source:
         """The source called `name`, for sequences of `length`."""
         parameters = {"period": self.period} if name == "regular" else {}
         return Source(prior_from_name(name, length or self.length, **parameters))
+
+    def steps(self, architecture: str, source: str) -> int | None:
+        """The training steps of an architecture on a source; None for those of the recipe."""
+        usual = self.architectures[architecture].get("steps")
+        return self.fewer_steps.get(architecture, {}).get(source, usual)
 
     def test_set(self, source: str) -> TestSet:
         """A source at the training length, with the usual number of sequences."""

@@ -11,7 +11,7 @@ from switchpoint._numbers import bits, join_and
 from switchpoint.figures.annotations import panels, plain_numbers
 from switchpoint.figures.labels import display_name, source_label
 from switchpoint.figures.style import colour_of, styled
-from switchpoint.studies.base import Caption, Study, Table, main_run, main_runs, names
+from switchpoint.studies.base import Caption, Study, Table, main_runs, names
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.networks import TrainingLog
 from switchpoint.zoo.manifest import SOURCES
@@ -21,25 +21,28 @@ _SPIKE = 0.5  # bits by which the excess must rise between two records to be cal
 
 def _analyse(context: StudyContext) -> xr.Dataset:
     scale = context.scale
-    logs = {name: context.networks.logs(main_run(scale, name)) for name in scale.architectures}
+    logs = {
+        name: [log for run in main_runs(scale, name) for log in context.networks.logs(run)]
+        for name in scale.architectures
+    }
     return training_curves(logs, range(scale.first_seed, scale.first_seed + scale.seeds))
 
 
 def training_curves(logs: Mapping[str, list[TrainingLog]], seeds: range) -> xr.Dataset:
-    """The excess of every member at every record; architectures have steps of their own."""
+    """The excess of every member at every record; the steps differ between them."""
     count = max(len(log.records) for every in logs.values() for log in every)
-    steps = np.full((len(logs), count), np.nan)
+    steps = np.full((len(logs), len(SOURCES), count), np.nan)
     excess = np.full((len(logs), len(SOURCES), len(seeds), count), np.nan)
     for index, every in enumerate(logs.values()):
         for log in every:
             found = np.array([record.excess for record in log.records])
-            steps[index, : len(found)] = [record.step for record in log.records]
             for member in log.config.members():
                 place = index, SOURCES.index(member.prior), seeds.index(member.seed)
+                steps[place[:2]][: len(found)] = [record.step for record in log.records]
                 excess[place][: len(found)] = found[:, member.index]
     return xr.Dataset(
         {
-            "step": (("architecture", "record"), steps),
+            "step": (("architecture", "source", "record"), steps),
             "excess": (("architecture", "source", "seed", "record"), excess, {"units": "bits"}),
         },
         coords={"architecture": list(logs), "source": list(SOURCES), "seed": list(seeds)},

@@ -31,7 +31,7 @@ from switchpoint.figures.style import (
 )
 from switchpoint.predictor import Predictor
 from switchpoint.sources import Draw, Source
-from switchpoint.studies.base import Caption, Study, main_run, main_runs, names
+from switchpoint.studies.base import Caption, Study, main_runs, names
 from switchpoint.studies.context import StudyContext
 from switchpoint.zoo.manifest import SOURCES
 
@@ -167,7 +167,7 @@ TRAJECTORY = Study(
     title="One sequence of each source",
     paper="Figure 1, and single trajectories of appendix B",
     question="What do exact predictors and a network predict on one sequence, symbol by symbol?",
-    networks=lambda scale: [main_run(scale, "lstm")],
+    networks=lambda scale: main_runs(scale, "lstm"),
     analyse=_trajectories,
     plot=_plot_trajectories,
     captions=_trajectory_captions,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float, Int
 
@@ -61,7 +62,7 @@ def forward(
         tiles,
         (batch // tiles.rows, hidden // tiles.units),
         (tokens, table, (matrix.astype(FP16), diagonal), stack),
-        (cell, Trace(ring_buffer(output, time, FP16), cells, gates, stack_trace)),
+        (cell, Trace(ring_buffer(weight, output, time, FP16), cells, gates, stack_trace)),
         jnp.arange(time, dtype=jnp.int32),
         "rnn_forward" if cell is None else "lstm_forward",
     )
@@ -73,10 +74,15 @@ def backward(
     stack: stacks.Stack | None,
     trace: Trace,
     d_outputs: Float[Array, "time batch hidden"],
+    d_end: Float[Array, "batch hidden"],
     d_cell: Float[Array, "batch hidden"] | None,
     d_stack: Float[Array, "batch entries"] | None,
 ) -> Gradients:
-    """The gradients; `d_cell` and `d_stack` are those of the last cell state and stack."""
+    """The gradients.
+
+    `d_outputs` are those of the outputs as the readout uses them; `d_end`, `d_cell` and `d_stack`
+    are those of the last output, cell state and stack as the next chunk uses them.
+    """
     time, batch, hidden = d_outputs.shape
     gates = weight.shape[1]
     tiles = (_TILES if d_cell is None else _LSTM_BACKWARD).fitting(batch, hidden, gates)
@@ -87,7 +93,7 @@ def backward(
         _rnn_backward if d_cell is None else _lstm_backward,
         tiles,
         (batch // tiles.rows, hidden // tiles.units),
-        ((matrix.T.astype(BF16), diagonal), transposed, trace, d_outputs),
+        ((matrix.T.astype(BF16), diagonal), transposed, trace, (d_outputs, d_end)),
         (Gradients(d_cell, d_preactivations, gradients),),
         jnp.arange(time - 1, -1, -1, dtype=jnp.int32),
         "rnn_backward" if d_cell is None else "lstm_backward",
@@ -124,7 +130,8 @@ def _rnn_backward(
     t, rows, units = context.t, context.rows, context.units
     (d_output,) = stacks.grad_from_next_step(context, [units], matrix, stack, trace, gradients)
     from_itself = gradients.preactivations[t, rows, units] * diagonal[units][None, :]
-    d_output += jnp.where(context.last, 0.0, from_itself) + d_outputs[t, rows, units]
+    d_output += jnp.where(context.last, 0.0, from_itself)
+    d_output += _from_outside(context, units, *d_outputs)
     active = trace.outputs[t, rows, units] > 0
     d_preactivation = jnp.where(active, d_output, 0.0).astype(BF16)
     gradients.preactivations[context.previous, rows, units] = d_preactivation
@@ -168,13 +175,13 @@ def _lstm_backward(
     d_from_next = stacks.grad_from_next_step(context, parts, weight[0], stack, trace, gradients)
     d_top = jnp.zeros((rows.size, stacks.COLUMNS), jnp.float32)
     for units, d_output in zip(parts, d_from_next, strict=True):
-        columns = _gate_columns(units, d_outputs)
+        columns = _gate_columns(units, trace.outputs)
         input_gate, forget_gate, cell_gate, output_gate = (
             trace.gates[t, rows, column].astype(jnp.float32) for column in columns
         )
         before = trace.cells[t, rows, units].astype(jnp.float32)
         squashed = jnp.tanh(forget_gate * before + input_gate * cell_gate)
-        d_output += d_outputs[t, rows, units]
+        d_output += _from_outside(context, units, *d_outputs)
         d_after = gradients.cell[rows, units] + d_output * output_gate * (1 - squashed**2)
         d_gates = (
             d_after * cell_gate * input_gate * (1 - input_gate),
@@ -190,6 +197,17 @@ def _lstm_backward(
                 d_top += dot(d_preactivation, stack.read[column, :])
     if stack is not None:
         stacks.store_partial(context, gradients.stack.tops, d_top)
+
+
+def _from_outside(context: TileContext, units: Any, d_outputs: Any, d_end: Any) -> Any:
+    """The gradient of this step's output through the readout, and through the end of the chunk.
+
+    Only the last step loads the latter.
+    """
+    rows = context.rows
+    zero = jnp.zeros((rows.size, units.size), jnp.float32)
+    at_end = lax.cond(context.last, lambda: d_end[rows, units], lambda: zero)
+    return d_outputs[context.t, rows, units] + at_end
 
 
 def _gate_columns(units: Any, outputs: Any) -> list[Any]:

@@ -76,18 +76,21 @@ def empty(like: Array, shape: tuple[int, ...], dtype: Any, name: str) -> Array:
     return call(lambda *_: None, f"allocate_{name}", (1,), (like,), outputs=[(shape, dtype)])[0]
 
 
-def ring_buffer(initial: Array, length: int, dtype: Any) -> Array:
+def ring_buffer(like: Array, initial: Array, length: int, dtype: Any) -> Array:
     """A buffer for `length` steps, uninitialised except for the last slot, which holds `initial`.
 
     Step t reads slot t - 1 and writes slot t. The slot before the first is the last one, which is
-    overwritten when its initial content is no longer needed.
+    overwritten when its initial content is no longer needed. There is one buffer for each member
+    of the ensemble that `like` belongs to, even if all have the same initial content: a shared one
+    would be copied for each.
     """
     kernel = partial(_copy_to, length - 1)
     outputs = [((length, *initial.shape), dtype)]
-    return call(kernel, "ring_buffer", (initial.shape[0],), (initial,), outputs=outputs)[0]
+    return call(kernel, "ring_buffer", (len(initial),), (like, initial), outputs=outputs)[0]
 
 
-def _copy_to(slot: int, initial: Any, buffer: Any) -> None:
+def _copy_to(slot: int, like: Any, initial: Any, buffer: Any) -> None:
+    del like
     row = pl.program_id(0)
     width = initial.shape[1]
     size = largest_divisor(width, 256)

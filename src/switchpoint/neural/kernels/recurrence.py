@@ -5,7 +5,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Int
 
 from switchpoint.neural.cells import (
@@ -103,9 +102,7 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
     initial, d_end, d_state = (
         (carry.output, d_carry.output, d_carry.cell) if is_lstm else (carry, d_carry, None)
     )
-    last = (d_outputs[-1] + d_end).astype(d_outputs.dtype)
-    d_outputs = lax.dynamic_update_index_in_dim(d_outputs, last, len(d_outputs) - 1, 0)
-    found: Any = cells.backward(cell.weight, stack, trace, d_outputs, d_state, d_entries)
+    found: Any = cells.backward(cell.weight, stack, trace, d_outputs, d_end, d_state, d_entries)
     # The preactivations of step t share a slot with the outputs of step t - 1, but those of the
     # first step with the last outputs, not the initial one: the gradient is corrected for that.
     outputs, d_preactivations = trace.outputs.astype(BF16), found.preactivations

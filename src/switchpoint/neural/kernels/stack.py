@@ -92,7 +92,7 @@ def forward_buffers(
     if stack is None:
         return None, None
     # A stack may change slowly over many steps: it is stored in 32 bits.
-    stacks = ring_buffer(stack.initial, time, jnp.float32)
+    stacks = ring_buffer(stack.write, stack.initial, time, jnp.float32)
     batch = len(stack.initial)
     updates = empty(stack.write, (time, batch, COLUMNS), jnp.float32, "updates")
     partial_sums = empty(stack.write, (2, tiles, batch, COLUMNS), jnp.float32, "partial_sums")
