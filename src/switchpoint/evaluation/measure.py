@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from switchpoint import _checks
-from switchpoint.evaluation.metrics import code_length, regret
+from switchpoint.evaluation.metrics import BITS_PER_NAT, code_length, regret
 from switchpoint.exact import KTOracle
 from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
@@ -58,18 +58,28 @@ def over_members(
     return lax.map(lambda member: function(*member), arguments, batch_size=batch_size)
 
 
+def predictions(predictor: Any, draw: Draw) -> Float[Array, "batch time *alphabet"]:
+    """The log probabilities of all symbols; where there is no alphabet, the log densities."""
+    if draw.symbols is None:
+        return predictor.log_density(draw.values)
+    return predictor.log_probs(draw.symbols)
+
+
 def over_networks(
-    metric: Callable[[Float[Array, "batch time alphabet"]], Any], networks: Network, draw: Draw
+    metric: Callable[[Float[Array, "batch time *alphabet"]], Any], networks: Network, draw: Draw
 ) -> Any:
-    """`metric` of the log probabilities that each network of a stack gives to a draw.
+    """`metric` of the predictions that each network of a stack makes for a draw.
 
     The number of predictions that exist at a time is bounded.
     """
-    return over_members(
-        lambda network: metric(network.log_probs_unchecked(draw.symbols)),
-        networks,
-        batch_size=max(1, _VALUES_AT_ONCE // draw.probs.size),
-    )
+
+    def of_one(network: Network) -> Any:
+        if draw.symbols is None:
+            return metric(network.log_density_unchecked(draw.values))
+        return metric(network.log_probs_unchecked(draw.symbols))
+
+    size = draw.switches.size if draw.probs is None else draw.probs.size
+    return over_members(of_one, networks, batch_size=max(1, _VALUES_AT_ONCE // size))
 
 
 def regrets(
@@ -123,8 +133,8 @@ def measure(
         made = [_predictor(*each, draw, source) for each in members]
         for indices, networks in groups:
             if networks is None:
-                log_probs = made[indices[0]].log_probs(draw.symbols)
-                bits = tuple(leaf[None] for leaf in _bits(draw, log_probs))
+                found = predictions(made[indices[0]], draw)
+                bits = tuple(leaf[None] for leaf in _bits(draw, found))
             else:
                 bits = _bits_of_networks(networks, draw)
             regret_bits, code_bits = (np.asarray(x)[:, : rows.stop - rows.start] for x in bits)
@@ -155,13 +165,15 @@ def _groups(members: Sequence[Member]) -> list[tuple[list[int], Network | None]]
 
 
 @eqx.filter_jit
-def _bits(draw: Draw, log_probs: Float[Array, "batch time alphabet"]) -> tuple[Array, Array]:
-    return regret(draw, log_probs), code_length(draw.symbols, log_probs)
+def _bits(draw: Draw, found: Float[Array, "batch time *alphabet"]) -> tuple[Array, Array]:
+    if draw.symbols is None:
+        return regret(draw, found), -found * BITS_PER_NAT
+    return regret(draw, found), code_length(draw.symbols, found)
 
 
 @eqx.filter_jit
 def _bits_of_networks(networks: Network, draw: Draw) -> tuple[Array, Array]:
-    return over_networks(lambda log_probs: _bits(draw, log_probs), networks, draw)
+    return over_networks(lambda found: _bits(draw, found), networks, draw)
 
 
 def _predictor(name: str, member: Any, draw: Draw, source: Source) -> Predictor[Any]:
@@ -172,9 +184,10 @@ def _predictor(name: str, member: Any, draw: Draw, source: Source) -> Predictor[
         member = member(draw)
     if not isinstance(member, Predictor):
         raise ValueError(f"predictor {name!r} must make a Predictor, got {member!r}")
-    if member.alphabet != source.segment.alphabet:
+    alphabet = getattr(member, "alphabet", None)  # exact predictors of real values have none
+    if alphabet != source.segment.alphabet:
         raise ValueError(
             f"predictor {name!r} must have the alphabet of the source, "
-            f"{source.segment.alphabet}, got {member.alphabet}"
+            f"{source.segment.alphabet}, got {alphabet}"
         )
     return member

@@ -12,12 +12,17 @@ BITS_PER_NAT = float(1 / np.log(2))
 
 
 def regret(
-    draw: Draw, log_probs: Float[Array, "*batch time alphabet"]
+    draw: Draw, log_probs: Float[Array, "..."]
 ) -> Float[Array, "*batch time"]:
     """The expected instantaneous regret in bits: KL(true || predicted) of each symbol.
 
-    The expectation is over x_t under its true distribution, given the past that was drawn.
+    The expectation is over x_t under its true distribution, given the past that was drawn. Where
+    there is no alphabet, `log_probs` are the log densities of the values, and the regret is the
+    realised one: the true log density minus the predicted one.
     """
+    if draw.probs is None:
+        _same_shape("log densities", log_probs, draw.switches.shape)
+        return (draw.log_density - log_probs) * BITS_PER_NAT
     _same_shape("log_probs", log_probs, draw.probs.shape)
     # Where the truth gives a symbol no chance, its prediction costs nothing.
     expected = jnp.where(draw.probs > 0, draw.probs * log_probs, 0)
@@ -25,7 +30,7 @@ def regret(
 
 
 def cumulative_regret(
-    draw: Draw, log_probs: Float[Array, "*batch time alphabet"]
+    draw: Draw, log_probs: Float[Array, "..."]
 ) -> Float[Array, "*batch time"]:
     """The regret in bits summed up to and including each time."""
     return jnp.cumsum(regret(draw, log_probs), axis=-1)
@@ -33,13 +38,16 @@ def cumulative_regret(
 
 def excess_regret(
     draw: Draw,
-    log_probs: Float[Array, "*batch time alphabet"],
-    reference: Float[Array, "*batch time alphabet"],
+    log_probs: Float[Array, "..."],
+    reference: Float[Array, "..."],
 ) -> Float[Array, "*batch time"]:
     """How many bits of regret each symbol costs beyond what `reference` pays for it.
 
     In one difference, so that it is accurate where both regrets are nearly the same.
     """
+    if draw.probs is None:
+        _same_shape("log densities", log_probs, draw.switches.shape)
+        return (reference - log_probs) * BITS_PER_NAT
     _same_shape("log_probs", log_probs, draw.probs.shape)
     _same_shape("reference", reference, draw.probs.shape)
     expected = jnp.where(draw.probs > 0, draw.probs * (reference - log_probs), 0)

@@ -1,6 +1,7 @@
 """Networks that learn to predict: recurrent networks, Transformers, and baselines."""
 
 from switchpoint.neural.baselines import Markov, Memoryless
+from switchpoint.neural.density import DensityNetwork, ValueSpec
 from switchpoint.neural.network import Network
 from switchpoint.neural.recurrent import Recurrent
 from switchpoint.neural.registry import MODEL_OPTIONS, network_from_name
@@ -17,11 +18,13 @@ from switchpoint.neural.transformer import Transformer
 
 __all__ = [
     "MODEL_OPTIONS",
+    "DensityNetwork",
     "Markov",
     "Memoryless",
     "Network",
     "Recurrent",
     "Transformer",
+    "ValueSpec",
     "best_member",
     "count_parameters",
     "load",

@@ -106,8 +106,12 @@ _NUMBER_OR_NONE: _Kind = ("a finite number or null", lambda v: v is None or _is_
 
 _CARD: Mapping[str, _Kind] = {
     **dict.fromkeys(("model", "name"), _TEXT),
-    **dict.fromkeys(("alphabet", "length"), _COUNT),
-    **dict.fromkeys(("options", "config", "versions", "chosen", "test"), _TABLE),
+    "alphabet": (
+        "a positive integer or null",
+        lambda v: v is None or _COUNT[1](v),
+    ),
+    "length": _COUNT,
+    **dict.fromkeys(("options", "values", "config", "versions", "chosen", "test"), _TABLE),
     "members": ("a non-empty list of tables", _list_of(_is_table)),
     **dict.fromkeys(("steps", "format"), _WHOLE),
     "sources": (

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
@@ -28,8 +28,8 @@ class StreamState(eqx.Module, Generic[Memory]):
 
     memory: Memory
     """The network's memory, with a batch axis of one."""
-    log_probs: Float[Array, " alphabet"]
-    """The prediction of the next symbol."""
+    prediction: Float[Array, " outputs"]
+    """The log probabilities of the next symbol, or the parameters of the next value's density."""
     grows: bool = eqx.field(static=True, default=False)
     """Whether a longer stream needs a larger memory."""
 
@@ -39,10 +39,11 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
 
     It reads tokens: first the start token, whose number is `alphabet`, then the symbols. After
     each token it outputs the logits of the next symbol, so the first prediction is learned too.
-    A subclass implements `memory` and `read`; everything else follows.
+    A subclass implements `memory` and `read`; everything else follows. See `DensityNetwork` for
+    real values, whose tokens are vectors.
     """
 
-    alphabet_size: eqx.AbstractVar[int]
+    alphabet_size: eqx.AbstractVar[int | None]
 
     muon_matrices: ClassVar[Mapping[str, int]] = {}
     """The weight matrices among the leaves, and how many lie side by side in each, for Muon.
@@ -54,7 +55,8 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     """
 
     @property
-    def alphabet(self) -> int:
+    def alphabet(self) -> Any:
+        """The number of symbols, which are 0..alphabet-1; None for real values."""
         return self.alphabet_size
 
     @property
@@ -93,25 +95,61 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         object.__setattr__(network, "backend", backend)  # modules are frozen
         return network
 
-    def logits(self, symbols: Int[Array, "batch time"]) -> Float[Array, "batch time alphabet"]:
+    def start_token(self) -> Any:
+        """What is read before the first observation."""
+        return np.int32(self.alphabet)
+
+    def token_of(self, values: Any) -> Any:
+        """What is read of observations; symbols are their own tokens."""
+        return values
+
+    def tokens_before(self, values: Shaped[Array, "batch time *event"]) -> Array:
+        """The token read just before each observation is predicted: the start, x_0, x_1, ..."""
+        tokens = self.token_of(values)
+        first = jnp.broadcast_to(jnp.asarray(self.start_token(), tokens.dtype), tokens[:, :1].shape)
+        return jnp.concatenate([first, tokens[:, :-1]], axis=1)
+
+    def logits(self, values: Shaped[Array, "batch time *event"]) -> Float[Array, "batch time _"]:
         """The logits of x_t given x_<t, for every t."""
-        return self.read(self.memory(len(symbols), 0), tokens_before(symbols, self.alphabet))[1]
+        return self.read(self.memory(len(values), 0), self.tokens_before(values))[1]
+
+    def observed(self, outputs: Float[Array, "*batch alphabet"], values: Any) -> Array:
+        """The log probability, or the log density, of each observation, by the outputs for it."""
+        # A product, because its derivative is no scatter.
+        hot = jax.nn.one_hot(values, outputs.shape[-1])
+        return jnp.sum(hot * jax.nn.log_softmax(outputs), axis=-1)
 
     def init(self, length: int | None = None) -> StreamState[Memory]:
         capacity = _INITIAL_CAPACITY if length is None else _checks.positive_int("length", length)
         limit = self.memory_limit
         memory = self.memory(1, capacity if limit is None else limit)
-        return self._next(memory, np.int32(self.alphabet), length is None and limit is None)
+        return self._next(memory, self.start_token(), length is None and limit is None)
 
-    def predict(self, state: StreamState[Memory]) -> Float[Array, " alphabet"]:
-        return state.log_probs
+    def predict(self, state: StreamState[Memory]) -> Any:
+        return state.prediction
 
-    def update(self, state: StreamState[Memory], symbol: Any) -> StreamState[Memory]:
-        symbol = _checks.symbol(symbol, self.alphabet)
-        check_state("predictions", state.log_probs.shape, (self.alphabet,))
-        if isinstance(state.log_probs, jax.core.Tracer):
+    def update(self, state: StreamState[Memory], value: Any) -> StreamState[Memory]:
+        token = self.token_of(self._checked_one(value))
+        if self.alphabet is not None:
+            check_state("predictions", state.prediction.shape, (self.alphabet,))
+        if isinstance(state.prediction, jax.core.Tracer):
             check_capacity(state.grows)
-        return self._next(self.grow(state.memory), symbol, state.grows)
+        return self._next(self.grow(state.memory), token, state.grows)
+
+    def log_density(self, values: Any) -> Float[Array, "*batch time"]:
+        """ln p(x_t | x_<t) for every t, t = 0 included; for symbols ln P(x_t | x_<t)."""
+        return self.log_density_unchecked(self._checked(values))
+
+    @jax.jit
+    def log_density_unchecked(self, values: Shaped[Array, "..."]) -> Float[Array, "*batch time"]:
+        """`log_density` of values known to be valid."""
+        event = values.shape[values.ndim - len(self._event) :]
+        *batch, time = values.shape[: values.ndim - len(self._event)]
+        flat = values.reshape(-1, time, *event)
+        found = in_chunks(
+            lambda rows: self.observed(self.logits(rows), rows), flat, _NUMBERS_PER_SYMBOL
+        )
+        return found.reshape(*batch, time)
 
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         return self.log_probs_unchecked(_checks.symbols(symbols, self.alphabet))
@@ -127,11 +165,25 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
 
     @functools.partial(jax.jit, static_argnames="grows")
     def _next(self, memory: Memory, token: Any, grows: bool) -> StreamState[Memory]:
-        memory, logits = self.read(memory, jnp.reshape(token, (1, 1)))
-        return StreamState(memory, jax.nn.log_softmax(logits[0, 0]), grows)
+        memory, logits = self.read(memory, jnp.asarray(token)[None, None])
+        return StreamState(memory, self._prediction(logits[0, 0]), grows)
+
+    @property
+    def _event(self) -> tuple[int, ...]:
+        """The shape of an observation."""
+        return ()
+
+    def _prediction(self, outputs: Float[Array, " outputs"]) -> Float[Array, " outputs"]:
+        return jax.nn.log_softmax(outputs)
+
+    def _checked(self, values: Any) -> Array:
+        return _checks.symbols(values, self.alphabet)
+
+    def _checked_one(self, value: Any) -> Any:
+        return _checks.symbol(value, self.alphabet)
 
 
-def tokens_before(symbols: Int[Array, "batch time"], start: int) -> Int[Array, "batch time"]:
-    """The token read just before each symbol is predicted: `start`, x_0, x_1, ..."""
-    first = jnp.full_like(symbols[:, :1], start)
-    return jnp.concatenate([first, symbols[:, :-1]], axis=1)
+def encoded(tokens: Any, kinds: int) -> Float[Array, "*batch inputs"]:
+    """Tokens as vectors: one-hot, unless they are vectors already."""
+    # With a product, not a lookup, the derivative is a product too rather than a scatter.
+    return jax.nn.one_hot(tokens, kinds) if jnp.issubdtype(tokens.dtype, jnp.integer) else tokens

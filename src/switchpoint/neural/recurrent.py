@@ -11,13 +11,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from switchpoint import _checks
 from switchpoint.neural.cells import Cell, LSTMCell, RecurrentResiduals, RNNCell, StackCell
 from switchpoint.neural.dense import Dense, Perceptron
 from switchpoint.neural.kernels.backend import Backend, is_fused
-from switchpoint.neural.network import Network
+from switchpoint.neural.network import Network, encoded
 
 
 class Recurrent(Network[Any]):
@@ -47,6 +47,7 @@ class Recurrent(Network[Any]):
         readout: int = 2,
         stack_depth: int = 0,
         stack_width: int = 0,
+        inputs: int | None = None,
     ) -> None:
         key_input, key_cell, key_stack, key_output = jax.random.split(key, 4)
         self.alphabet_size = alphabet
@@ -65,7 +66,7 @@ class Recurrent(Network[Any]):
         self.cell = inner
         if self.stack_depth:
             self.cell = StackCell(inner, self.stack_depth, self.stack_width, key_stack)
-        unscaled = Dense(alphabet + 1, self.cell.input_width, key_input)
+        unscaled = Dense(inputs or alphabet + 1, self.cell.input_width, key_input)
         self.input = jax.tree.map(lambda leaf: leaf * self.cell.input_scale, unscaled)
         self.output = Perceptron(self.hidden, self.readout, alphabet, key_output)
 
@@ -74,10 +75,10 @@ class Recurrent(Network[Any]):
         return self.cell.start(batch)
 
     def read(
-        self, memory: Any, tokens: Int[Array, "batch time"]
+        self, memory: Any, tokens: Shaped[Array, "batch time *features"]
     ) -> tuple[Any, Float[Array, "batch time alphabet"]]:
-        batch, time = tokens.shape
-        if is_fused(self.backend):
+        batch, time = tokens.shape[:2]
+        if is_fused(self.backend) and tokens.ndim == 2:
             # Imported here: Pallas is slow to import, and only GPUs need it.
             from switchpoint.neural.kernels.recurrence import can_fuse, fused_recurrence
 
@@ -85,9 +86,9 @@ class Recurrent(Network[Any]):
                 table = self.input.weight + self.input.bias
                 memory, logits = fused_recurrence(self.cell, self.output, memory, table, tokens.T)
                 return memory, jnp.swapaxes(logits, 0, 1)
-        # One-hot products, because their derivative is a product rather than a scatter. Time and
-        # batch share one axis, which makes XLA's products on a CPU faster.
-        inputs = self.input(jax.nn.one_hot(tokens.T.reshape(-1), self.alphabet + 1))
+        # Time and batch share one axis, which makes XLA's products on a CPU faster.
+        rows = jnp.swapaxes(tokens, 0, 1).reshape(-1, *tokens.shape[2:])
+        inputs = self.input(encoded(rows, self.alphabet + 1))
         memory, outputs = recurrence(self.cell, memory, inputs.reshape(time, batch, -1))
         logits = self.output(outputs.reshape(-1, self.hidden)).reshape(time, batch, -1)
         return memory, jnp.swapaxes(logits, 0, 1)

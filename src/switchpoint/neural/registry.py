@@ -8,6 +8,7 @@ from jaxtyping import PRNGKeyArray
 from switchpoint import _checks
 from switchpoint.neural.baselines import Markov, Memoryless
 from switchpoint.neural.blocks import HEADS, WIDTH, check_sizes
+from switchpoint.neural.density import DensityNetwork, ValueSpec
 from switchpoint.neural.network import Network
 from switchpoint.neural.recurrent import Recurrent
 from switchpoint.neural.transformer import Transformer
@@ -32,14 +33,26 @@ CUSTOM = "custom"
 
 
 def network_from_name(
-    name: str, alphabet: int, length: int, key: PRNGKeyArray, **options: Any
+    name: str,
+    alphabet: int | None,
+    length: int,
+    key: PRNGKeyArray,
+    values: ValueSpec | None = None,
+    **options: Any,
 ) -> Network:
     """A new network called `name`, to be trained on sequences of `length`.
 
-    Options default to the paper's values; see `MODEL_OPTIONS`.
+    Options default to the paper's values; see `MODEL_OPTIONS`. With `values` it is for real values,
+    and the alphabet is None.
     """
-    alphabet = _checks.positive_int("alphabet", alphabet)
     options = check_options(name, length, options)
+    if values is not None:
+        if name not in _ON_VALUES:
+            known = ", ".join(_ON_VALUES)
+            raise ValueError(f"model must be one of {known} for real values, got {name!r}")
+        sizes = {**options, "inputs": values.inputs}
+        return DensityNetwork(values, _body(name, values.outputs, key, sizes))
+    alphabet = _checks.positive_int("alphabet", alphabet)
     match name:
         case "custom":
             raise ValueError(
@@ -50,9 +63,16 @@ def network_from_name(
             return Memoryless(alphabet, length)
         case "markov":
             return Markov(alphabet, key=key, **options)
-        case "transformer":
-            return Transformer(alphabet, key=key, **options)
-    return Recurrent(alphabet, "lstm" if name.endswith("lstm") else "rnn", key=key, **options)
+    return _body(name, alphabet, key, options)
+
+
+_ON_VALUES = [name for name in MODEL_OPTIONS if name not in ("memoryless", "markov")]
+
+
+def _body(name: str, outputs: int, key: PRNGKeyArray, options: dict[str, Any]) -> Network:
+    if name == "transformer":
+        return Transformer(outputs, key=key, **options)
+    return Recurrent(outputs, "lstm" if name.endswith("lstm") else "rnn", key=key, **options)
 
 
 def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[str, Any]:

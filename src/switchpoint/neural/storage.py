@@ -16,6 +16,7 @@ from jaxtyping import PRNGKeyArray
 from switchpoint._formats import FORMAT
 from switchpoint._tensors import DamagedError, read_header, read_tensors, write_tensors
 from switchpoint.neural.cards import STEPS, upgrade_card
+from switchpoint.neural.density import ValueSpec
 from switchpoint.neural.network import Network
 from switchpoint.neural.registry import CUSTOM, network_from_name
 
@@ -36,7 +37,8 @@ def save_networks(
 
     The card has at least `model`, `alphabet`, `length` and `options`, which define the
     architecture, and `members`: one mapping for each network. In place of options, the model
-    `custom` has `network`, the name of its class.
+    `custom` has `network`, the name of its class. Networks on real values have the alphabet None,
+    and `values`, the fields of their `ValueSpec`.
     """
     leaves = [named_leaves(network) for network in networks]
     arrays = {name: np.stack([np.asarray(each[name]) for each in leaves]) for name in leaves[0]}
@@ -176,8 +178,9 @@ def _shapes_of(card: Mapping[str, Any]) -> Network:
     try:
         model, alphabet, length = card["model"], card["alphabet"], card["length"]
         options = dict(card["options"])
+        values = None if alphabet is not None else ValueSpec.of(card["values"])
         return network_shapes(
-            lambda key: network_from_name(model, alphabet, length, key, **options)
+            lambda key: network_from_name(model, alphabet, length, key, values, **options)
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedError(f"its card describes no known network ({error})") from error

@@ -7,14 +7,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from switchpoint import _checks
 from switchpoint.neural.attention import alibi_slopes, sinusoids
 from switchpoint.neural.blocks import HEADS, WIDTH, AttentionContext, Block, LayerNorm, check_sizes
 from switchpoint.neural.dense import Dense
 from switchpoint.neural.kernels.backend import Backend, is_fused
-from switchpoint.neural.network import Network
+from switchpoint.neural.network import Network, encoded
 
 
 class TransformerMemory(eqx.Module):
@@ -61,6 +61,7 @@ class Transformer(Network[TransformerMemory]):
         context: int | None = None,
         width: int = WIDTH,
         heads: int = HEADS,
+        inputs: int | None = None,
     ) -> None:
         self.alphabet_size = _checks.positive_int("alphabet", alphabet)
         self.layers = _checks.positive_int("layers", layers)
@@ -72,7 +73,7 @@ class Transformer(Network[TransformerMemory]):
         self.context = None if context is None else _checks.positive_int("context", context)
         keys = jax.random.split(key, 3)
         self.embedding = jax.random.truncated_normal(
-            keys[0], -2, 2, (self.alphabet + 1, self.width)
+            keys[0], -2, 2, (inputs or self.alphabet + 1, self.width)
         )
         self.blocks = jax.vmap(
             lambda key: Block(self.layers, self.width, self.heads, positions, key)
@@ -96,12 +97,11 @@ class Transformer(Network[TransformerMemory]):
         return TransformerMemory(empty, empty, jnp.zeros((), jnp.int32))
 
     def read(
-        self, memory: TransformerMemory, tokens: Int[Array, "batch time"]
+        self, memory: TransformerMemory, tokens: Shaped[Array, "batch time *features"]
     ) -> tuple[TransformerMemory, Float[Array, "batch time alphabet"]]:
         time, capacity = tokens.shape[1], memory.keys.shape[2]
-        # A product, because its derivative is a product too rather than a scatter.
-        hot = jax.nn.one_hot(tokens, self.alphabet + 1)
-        x = jnp.dot(hot, self.embedding, precision=lax.Precision.HIGHEST)
+        vectors = encoded(tokens, self.alphabet + 1)
+        x = jnp.dot(vectors, self.embedding, precision=lax.Precision.HIGHEST)
         times = jnp.arange(-capacity, time, dtype=jnp.int32)  # relative to the first token
         if self.positions == "sincos":
             x = x + sinusoids(memory.count + times[capacity:], self.width)

@@ -9,16 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from switchpoint.neural import MODEL_OPTIONS, Network
+from switchpoint._random import key_for
+from switchpoint.neural import MODEL_OPTIONS, Network, network_from_name
+from switchpoint.neural.density import ValueSpec
 from switchpoint.neural.registry import CUSTOM
 from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
+from switchpoint.segments.distributions import Product
 from switchpoint.sources import Source
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.optimizer import has_matrices
 
 MakeNetwork = Callable[[PRNGKeyArray], Network]
 
+_SCALE_SEQUENCES = 256  # from which the scale of values is estimated
 _OF_SEGMENTS = ("alpha", "beta", "concentration")
 _OF_SOURCES = {"prior", "alphabet", *PARAMETER_OWNERS, *_OF_SEGMENTS}
 _OF_NETWORKS = {"model"}.union(*MODEL_OPTIONS.values())
@@ -42,17 +46,21 @@ class CustomConfig(TrainConfig):
         settings = {name: value for name, value in config.given.items() if name not in replaced}
         if sources:
             (alphabet,) = {each.segment.alphabet for each in sources.values()}
-            settings |= {"prior": "lin", "alphabet": alphabet}  # LIN has no parameter
+            settings |= {"prior": "lin", "alphabet": alphabet or 2}  # LIN has no parameter
         if network is not None:
             settings["model"] = CUSTOM
         super().__init__(**settings)
         described: dict[str, Any] = {}
+        values = None
         if sources:
-            self._set(prior=tuple(sources), **dict.fromkeys(_OF_SEGMENTS))
+            self._set(prior=tuple(sources), alphabet=alphabet, **dict.fromkeys(_OF_SEGMENTS))
             described["sources"] = {label: _identity(each) for label, each in sources.items()}
+            if alphabet is None and network is None:
+                values = _value_spec(sources, config.length)
+                described["values"] = values._asdict()
         if network is not None:
             described |= _described(network, self)
-        self._set(_sources=sources, _network=network, _described=described)
+        self._set(_sources=sources, _network=network, _values=values, _described=described)
 
     def source(self, prior: str) -> Source:
         own: dict[str, Source] = self.__dict__["_sources"]
@@ -60,7 +68,12 @@ class CustomConfig(TrainConfig):
 
     def network(self, key: PRNGKeyArray) -> Network:
         own: MakeNetwork | None = self.__dict__["_network"]
-        return super().network(key) if own is None else own(key)
+        if own is not None:
+            return own(key)
+        values: ValueSpec | None = self.__dict__["_values"]
+        return network_from_name(
+            self.model, self.alphabet, self.length, key, values, **self.options()
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Every field, and what is known of the user's source and network."""
@@ -80,7 +93,31 @@ def _sources(given: Any, length: int) -> dict[str, Source]:
     alphabets = {label: source.segment.alphabet for label, source in sources.items()}
     if len(set(alphabets.values())) != 1:
         raise ValueError(f"source must hold sources of one alphabet, got {alphabets}")
+    events = {label: source.segment.event for label, source in sources.items()}
+    if len(set(events.values())) != 1:
+        raise ValueError(f"source must hold sources of one number of columns, got {events}")
     return sources
+
+
+def _value_spec(sources: Mapping[str, Source], length: int) -> ValueSpec:
+    """What a network must know of the values of some sources: where they are, and how wide."""
+    samples = []
+    for label, source in sources.items():
+        next_one = source.segment.predictive(source.segment.initial())
+        columns = next_one.columns if isinstance(next_one, Product) else [next_one]
+        if any(column.whole for column in columns):
+            raise ValueError(
+                "networks predict densities of real values, and those of source "
+                f"{label!r}, {source.segment!r}, are whole numbers"
+            )
+        drawn = source.sample(key_for(0, "scale"), _SCALE_SEQUENCES, length).values
+        samples.append(np.asarray(drawn, np.float64).reshape(-1, len(columns)))
+    low, middle, high = np.quantile(np.concatenate(samples), [0.25, 0.5, 0.75], axis=0)
+    # Rounded, so that every machine has the same: the last digits of a draw may differ.
+    location, scale = (
+        tuple(float(f"{each:.3g}") for each in part) for part in (middle, (high - low) / 1.35)
+    )
+    return ValueSpec(location, scale, scalar=not source.segment.event)
 
 
 def _identity(source: Source) -> str:

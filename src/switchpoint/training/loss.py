@@ -3,35 +3,36 @@
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Shaped
 
 from switchpoint.neural import Network
-from switchpoint.neural.network import tokens_before
 
 
 def loss_and_gradient(
     network: Network,
-    symbols: Int[Array, "batch time"],
+    values: Shaped[Array, "batch time *event"],
     weights: Float[Array, " time"],
     tbptt_length: int | None = None,
 ) -> tuple[Float[Array, ""], Network]:
-    """The log loss in nats per symbol, weighted over time, and its gradient.
+    """The log loss in nats per observation, weighted over time, and its gradient.
 
-    With a `tbptt_length`, memory is carried from one chunk of so many symbols to the next, and
-    gradients end at the beginning of their chunk.
+    With a `tbptt_length`, memory is carried from one chunk of so many observations to the next,
+    and gradients end at the beginning of their chunk.
     """
-    if tbptt_length is None or tbptt_length == symbols.shape[1]:
-        return jax.value_and_grad(lambda net: _loss(net.logits(symbols), symbols, weights))(network)
-    batch, time = symbols.shape
+    if tbptt_length is None or tbptt_length == values.shape[1]:
+        return jax.value_and_grad(
+            lambda net: _loss(net.observed(net.logits(values), values), weights)
+        )(network)
+    batch, time = values.shape[:2]
     count = time // tbptt_length
 
     def in_pieces(array: Array) -> Array:
-        return jnp.swapaxes(array.reshape(batch, count, tbptt_length), 0, 1)
+        return jnp.swapaxes(array.reshape(batch, count, tbptt_length, *array.shape[2:]), 0, 1)
 
     def piece(network: Network, memory: object, part: tuple[Array, Array, Array]) -> tuple:
-        tokens, symbols, weights = part
-        memory, logits = network.read(memory, tokens)
-        return _loss(logits, symbols, weights), memory
+        tokens, values, weights = part
+        memory, outputs = network.read(memory, tokens)
+        return _loss(network.observed(outputs, values), weights), memory
 
     def add(carry: tuple, part: tuple[Array, Array, Array]) -> tuple[tuple, None]:
         memory, loss, gradient = carry
@@ -41,8 +42,8 @@ def loss_and_gradient(
         return (memory, loss + more, jax.tree.map(jnp.add, gradient, slope)), None
 
     parts = (
-        in_pieces(tokens_before(symbols, network.alphabet)),
-        in_pieces(symbols),
+        in_pieces(network.tokens_before(values)),
+        in_pieces(values),
         weights.reshape(count, tbptt_length),
     )
     zero = jax.tree.map(jnp.zeros_like, network)
@@ -52,10 +53,6 @@ def loss_and_gradient(
 
 
 def _loss(
-    logits: Float[Array, "batch time alphabet"],
-    symbols: Int[Array, "batch time"],
-    weights: Float[Array, " time"],
+    log_density: Float[Array, "batch time"], weights: Float[Array, " time"]
 ) -> Float[Array, ""]:
-    hot = jax.nn.one_hot(symbols, logits.shape[-1])
-    surprise = -jnp.sum(hot * jax.nn.log_softmax(logits), axis=-1)
-    return jnp.sum(surprise.mean(0) * weights)
+    return jnp.sum(-log_density.mean(0) * weights)

@@ -181,7 +181,7 @@ class Program:
         """One step of every member on this device."""
         config = self.config
         keys = jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, state.step)))(members.keys)
-        symbols = jnp.stack(
+        values = jnp.stack(
             [self._drawn(source, row) for source, row in zip(self._sources, keys, strict=True)]
         )
         weights = jax.vmap(jax.vmap(self._weights))(keys)
@@ -193,7 +193,7 @@ class Program:
         losses, gradients = over_members(
             functools.partial(loss_and_gradient, tbptt_length=config.tbptt_length),
             before[0],
-            flat(symbols),
+            flat(values),
             flat(weights),
         )
         finite = jnp.isfinite(losses) & jnp.isfinite(jax.vmap(optax.tree.norm)(gradients))
@@ -226,9 +226,9 @@ class Program:
         """What one member subtracts, times its learning rate, and its next optimizer state."""
         return optimizer_of(self.config, **settings).update(gradient, opt_state, network)
 
-    def _drawn(self, source: Any, keys: Any) -> Int[Array, "replica batch time"]:
+    def _drawn(self, source: Any, keys: Any) -> Shaped[Array, "replica batch time *event"]:
         batch, length = self.config.batch, self.config.length
-        return jax.vmap(lambda key: source.sample(key, batch, length).symbols)(keys)
+        return jax.vmap(lambda key: source.sample(key, batch, length).values)(keys)
 
     def _weights(self, key: Any) -> Float[Array, " time"]:
         """The weight of each position in the mean loss: equal, up to the drawn length."""

@@ -113,6 +113,7 @@ def card_of(config: TrainConfig, record: EvalRecord) -> dict[str, Any]:
         "model": config.model,
         "alphabet": config.alphabet,
         "length": config.length,
+        **({"values": settings["values"]} if "values" in settings else {}),
         **({"network": settings["network"]} if custom else {"options": config.options()}),
         "sources": {prior: repr(config.source(prior)) for prior in config.prior},
         "steps": record.step,

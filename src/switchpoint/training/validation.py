@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from switchpoint._random import key_for
 from switchpoint.evaluation import excess_regret
-from switchpoint.evaluation.measure import over_networks
+from switchpoint.evaluation.measure import over_networks, predictions
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
 from switchpoint.sources import Draw
@@ -33,11 +33,11 @@ class Validation:
                 check_vma=False,
             )
         )
-        self._tests: list[tuple[Draw, Float[Array, "sequence time alphabet"]]] = []
+        self._tests: list[tuple[Draw, Float[Array, "sequence time *alphabet"]]] = []
         for prior in config.prior:
             source = config.source(prior)
             draw = source.sample(key_for(0, "validation"), config.validation, config.length)
-            self._tests.append((draw, bayes_optimal(source).log_probs(draw.symbols)))
+            self._tests.append((draw, predictions(bayes_optimal(source), draw)))
 
     def record(self, state: TrainState, since: int) -> EvalRecord:
         """How the members of a state do; its losses are sums since the step `since`."""
@@ -67,9 +67,9 @@ class Validation:
 
 
 def _excess(
-    networks: Network, draw: Draw, optimum: Float[Array, "sequence time alphabet"]
+    networks: Network, draw: Draw, optimum: Float[Array, "sequence time *alphabet"]
 ) -> Float[Array, "replica sequence"]:
-    def excess(log_probs: Float[Array, "sequence time alphabet"]) -> Float[Array, " sequence"]:
-        return jnp.sum(excess_regret(draw, log_probs, optimum), axis=-1)
+    def excess(found: Float[Array, "sequence time *alphabet"]) -> Float[Array, " sequence"]:
+        return jnp.sum(excess_regret(draw, found, optimum), axis=-1)
 
     return over_networks(excess, networks, draw)
