@@ -11,9 +11,7 @@ BITS_PER_NAT = float(1 / np.log(2))
 """What turns natural logarithms into bits."""
 
 
-def regret(
-    draw: Draw, log_probs: Float[Array, "..."]
-) -> Float[Array, "*batch time"]:
+def regret(draw: Draw, log_probs: Float[Array, "..."]) -> Float[Array, "*batch time"]:
     """The expected instantaneous regret in bits: KL(true || predicted) of each symbol.
 
     The expectation is over x_t under its true distribution, given the past that was drawn. Where
@@ -29,9 +27,7 @@ def regret(
     return jnp.sum(xlogy(draw.probs, draw.probs) - expected, axis=-1) * BITS_PER_NAT
 
 
-def cumulative_regret(
-    draw: Draw, log_probs: Float[Array, "..."]
-) -> Float[Array, "*batch time"]:
+def cumulative_regret(draw: Draw, log_probs: Float[Array, "..."]) -> Float[Array, "*batch time"]:
     """The regret in bits summed up to and including each time."""
     return jnp.cumsum(regret(draw, log_probs), axis=-1)
 

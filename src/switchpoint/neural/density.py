@@ -33,8 +33,8 @@ class ValueSpec(NamedTuple):
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "ValueSpec":
         """The specification with these fields, as a card has them."""
-        own = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
-        return cls(**own)
+        lists: Any = {name: tuple(v) for name, v in fields.items() if isinstance(v, list)}
+        return cls(**{**fields, **lists})
 
     @property
     def event(self) -> tuple[int, ...]:
@@ -58,9 +58,14 @@ class DensityNetwork(Network[Any]):
     A NaN is a missing observation: the network is told, and its log density is 0.
     """
 
+    alphabet_size: None = eqx.field(static=True)
     spec: ValueSpec = eqx.field(static=True)
     body: Network[Any]
-    alphabet_size: None = eqx.field(static=True, default=None)
+
+    def __init__(self, spec: ValueSpec, body: Network[Any]) -> None:
+        self.alphabet_size = None
+        self.spec = spec
+        self.body = body
 
     @property
     def memory_limit(self) -> int | None:
