@@ -1,6 +1,7 @@
 """The regret of predictors on the same test sequences, many networks in one program."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -8,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
 from switchpoint.evaluation.metrics import code_length, regret
@@ -24,6 +26,7 @@ Member: TypeAlias = Predictor[Any] | Callable[[Draw], Predictor[Any]] | type[KTO
 """A predictor, a function that makes one from what was drawn, or the class `KTOracle`."""
 
 _VALUES_AT_ONCE = 2**23  # of the predictions of the members that a GPU takes together
+_MIN_SYMBOLS = 2**13  # of the sequences that a core takes
 
 
 def chunks(
@@ -123,7 +126,7 @@ def measure(
         made = [_predictor(*each, draw, source) for each in members]
         for indices, networks in groups:
             if networks is None:
-                log_probs = made[indices[0]].log_probs(draw.symbols)
+                log_probs = _log_probs(made[indices[0]], draw.symbols)
                 bits = tuple(leaf[None] for leaf in _bits(draw, log_probs))
             else:
                 bits = _bits_of_networks(networks, draw)
@@ -152,6 +155,36 @@ def _groups(members: Sequence[Member]) -> list[tuple[list[int], Network | None]]
         else (each, jax.tree.map(lambda *x: jnp.stack(x), *(members[index] for index in each)))
         for each in groups.values()
     ]
+
+
+def _log_probs(
+    predictor: Predictor[Any], symbols: Int[Array, "batch time"]
+) -> Float[Array, "batch time alphabet"]:
+    """The log probabilities of valid symbols.
+
+    A network takes the sequences in equal parts, one on each core that JAX sees as a device:
+    XLA alone divides the work of each operation, and most are too small for that.
+    """
+    cores = min(len(jax.devices()), symbols.size // _MIN_SYMBOLS)
+    if not isinstance(predictor, Network) or jax.default_backend() != "cpu" or cores < 2:
+        return predictor.log_probs(symbols)
+    mesh = Mesh(np.asarray(jax.devices()[:cores]), ("sequence",))
+    padded = jnp.pad(symbols, ((0, -len(symbols) % cores), (0, 0)))
+    everywhere = jax.device_put(predictor, NamedSharding(mesh, PartitionSpec()))
+    divided = jax.device_put(padded, NamedSharding(mesh, PartitionSpec("sequence")))
+    log_probs = _log_probs_on(mesh, everywhere, divided)
+    return jax.device_put(log_probs, jax.devices()[0])[: len(symbols)]
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_probs_on(mesh: Mesh, network: Network, symbols: Int[Array, "batch time"]) -> Array:
+    return jax.shard_map(
+        Network.log_probs_unchecked,
+        mesh=mesh,
+        in_specs=(PartitionSpec(), PartitionSpec("sequence")),
+        out_specs=PartitionSpec("sequence"),
+        check_vma=False,
+    )(network, symbols)
 
 
 @eqx.filter_jit

@@ -81,7 +81,7 @@ def attend(
         index = start + jnp.arange(seen, dtype=jnp.int32)
         distance = place + jnp.arange(rows, dtype=jnp.int32)[:, None] - index
         scores = query @ key
-        if rel_query is not None:
+        if table is not None and rel_query is not None:
             columns = lax.dynamic_slice_in_dim(
                 table, padded - rows - place + start, seen + rows, axis=-1
             )
