@@ -1,6 +1,5 @@
 """Every family under every prior, against closed forms and the sum over all partitions."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -353,6 +353,27 @@ def test_several_devices_give_the_numbers_of_one():
     np.testing.assert_allclose(same_numbers, numbers, atol=1e-6)
 
 
+MEASURED = """
+import json, jax
+import switchpoint as sp
+from switchpoint.evaluation import regrets
+from switchpoint.neural import Recurrent, Transformer
+key = jax.random.key(0)
+networks = [Recurrent(2, "rnn", key=key, hidden=8), Transformer(2, key=key, layers=1)]
+bits = regrets([*networks, sp.KTOracle], sp.Source(sp.PTW(8)), 256, 131, chunk=131)
+print(json.dumps([len(jax.devices()), bits.tolist()]))
+"""
+
+
+@pytest.mark.slow
+def test_several_devices_measure_what_one_does():
+    processes = [python(MEASURED, flags=f"{DEVICE_COUNT}={count}") for count in (1, 3)]
+    (one, bits), (three, same_bits) = map(printed, processes)
+    assert (one, three) == (1, 3)
+    np.testing.assert_allclose(same_bits, bits, atol=1e-3)  # sums of 256 symbols
+    assert np.std(bits) > 1  # sequences differ
+
+
 CORES = """
 import os, sys, jax
 from switchpoint.training import use_all_cores

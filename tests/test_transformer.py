@@ -116,42 +116,77 @@ class TestPositions:
         np.testing.assert_allclose(alibi_slopes(16), [2 ** (-h / 2) for h in range(1, 17)])
 
     @pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-5), (True, 1e-10)])
-    def test_relative_scores_are_those_of_transformer_xl(self, wide, tolerance):
+    @pytest.mark.parametrize("queries", [2, 30])
+    def test_relative_scores_are_those_of_transformer_xl(self, queries, wide, tolerance):
         with jax.enable_x64(wide):
             relative = with_random_weights(lambda key: RelativePositions(4, 8, 16, key))
             rng = np.random.default_rng(1)
-            query = jnp.asarray(rng.normal(size=(2, 30, 4, 8)), float)
-            key = jnp.asarray(rng.normal(size=(2, 50, 4, 8)), float)
-            waves = sinusoids(jnp.arange(-20, 30), 16)
-            long_query, long_key = relative.augment_qk(query, key, waves)
-            scores = np.einsum("bqhl,bkhl->bhqk", long_query, long_key)
-            plain = plain_relative_scores(relative, np.asarray(query), np.asarray(key))
+            query = jnp.asarray(rng.normal(size=(2, queries, 4, 8)), float)
+            rel_query, by_distance = relative.scores(query, sinusoids(jnp.arange(50), 16))
+            of_heads = np.broadcast_to(by_distance, (4, *by_distance.shape[1:]))
+            scores = np.einsum("bqht,htd->bhqd", rel_query, of_heads)
+            no_key = np.zeros((2, 50, 4, 8))
+            plain = plain_relative_scores(relative, np.asarray(query), no_key)
         assert scores.dtype == (np.float64 if wide else np.float32)
-        np.testing.assert_allclose(scores, plain, atol=tolerance)
+        assert len(by_distance) == (1 if queries == 2 else 4)  # fewer operations for few queries
+        places = np.arange(50 - queries, 50)
+        for row, place in enumerate(places):  # the key at distance d is d places before
+            expected = plain[:, :, row, place::-1]
+            np.testing.assert_allclose(scores[:, :, row, : place + 1], expected, atol=tolerance)
+
+
+def plain_attend(query, key, value, first, context, slopes, relative):
+    """All scores of a sequence in one matrix, and a mask."""
+    queries, keys = query.shape[1], key.shape[1]
+    distance = np.arange(keys - queries, keys)[:, None] - np.arange(keys)
+    scores = np.einsum("bqhs,bkhs->bhqk", query, key)
+    products = np.einsum("bqht,htd->bhqd", *relative)
+    scores += np.take_along_axis(products, np.maximum(distance, 0)[None, None], axis=-1)
+    scores = scores / np.sqrt(query.shape[-1]) - slopes[:, None, None] * distance
+    visible = (distance >= 0) & (distance < context) & (np.arange(keys) >= first)
+    weights = plain_softmax(np.where(visible, scores, -np.inf))
+    return np.einsum("bhqk,bkhs->bqhs", weights, value)
 
 
 class TestAttention:
-    @pytest.mark.parametrize("most", [800, 300])
-    def test_some_at_a_time_is_all_at_once(self, most, monkeypatch):
+    @pytest.mark.parametrize("context", [9, 100])
+    @pytest.mark.parametrize("limits", [(64, 2**20), (64, 800), (3, 2**20), (2, 170), (1, 1)])
+    def test_blocks_are_the_plain_formula(self, limits, context, monkeypatch):
+        # A sequence has 374 scores, 34 for each query: all of them at once, two sequences of five,
+        # blocks of 3 queries, of 2 queries of two sequences, and one query of one sequence.
+        monkeypatch.setattr(attention, "_block_limits", lambda: limits)
         rng = np.random.default_rng(3)
-        query, key, value = (
-            jnp.asarray(rng.normal(size=shape), jnp.float32)
-            for shape in ((5, 11, 2, 6), (5, 17, 2, 6), (5, 17, 2, 3))
-        )
+        shapes = ((5, 11, 2, 6), (5, 17, 2, 6), (5, 17, 2, 6), (5, 11, 2, 4), (2, 4, 17))
+        *arrays, rel_query, by_distance = (rng.normal(size=shape) for shape in shapes)
+        relative = attention.RelativeScores(rel_query, by_distance)
+        slopes = alibi_slopes(2)
+        expected = plain_attend(*arrays, 2, context, np.asarray(slopes), relative)
+        single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), (*arrays, relative))
 
-        def result():
-            def outcome(*arrays):  # made anew, so that it is traced anew
+        @jax.jit
+        def found(query, key, value, relative):
+            options = {"first": 2, "context": context, "slopes": slopes, "relative": relative}
+            return attend(query, key, value, **options)
+
+        np.testing.assert_allclose(found(*single), expected, atol=1e-5)
+
+    @pytest.mark.parametrize("limits", [(64, 800), (3, 2**20)])
+    def test_blocks_have_the_gradient_of_all_at_once(self, limits, monkeypatch):
+        rng = np.random.default_rng(3)
+        shapes = ((5, 11, 2, 6), (5, 17, 2, 6), (5, 17, 2, 6), (5, 11, 2, 4), (2, 4, 17))
+        given = [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+
+        def gradient():
+            def loss(query, key, value, *relative):  # made anew, so that it is traced anew
                 options = {"first": jnp.asarray(2), "context": 9, "slopes": alibi_slopes(2)}
-                means = attend(*arrays, **options)
-                return (means**2).sum(), means
+                relative = attention.RelativeScores(*relative)
+                return (attend(query, key, value, **options, relative=relative) ** 2).sum()
 
-            gradient = jax.value_and_grad(outcome, (0, 1, 2), has_aux=True)
-            return jax.jit(gradient)(query, key, value)
+            return jax.jit(jax.grad(loss, range(5)))(*given)
 
-        whole = result()
-        # A sequence has 374 scores: there is space for two of five, or for 8 queries of one.
-        monkeypatch.setattr(attention, "_max_scores", lambda: most)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), result(), whole)
+        whole = gradient()
+        monkeypatch.setattr(attention, "_block_limits", lambda: limits)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), gradient(), whole)
 
     def test_memory_grows_with_the_length(self):
         def temporary(length):

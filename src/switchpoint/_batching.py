@@ -29,16 +29,25 @@ def in_chunks(
     roughly how many numbers the function stores per symbol.
     """
     leaves: list[Any] = jax.tree.leaves(rows)
-    count, time = max((leaf.shape[:2] for leaf in leaves if leaf.ndim > 1), default=(0, 1))
+    time = max((leaf.shape[1] for leaf in leaves if leaf.ndim > 1), default=1)
     elements = (2**18 if jax.default_backend() == "cpu" else 2**24) // numbers_per_symbol
-    chunks = -(-count // max(1, elements // time))
+    return map_chunks(function, rows, elements // time)
+
+
+def map_chunks(function: Callable[[Any], Result], arrays: Any, size: int) -> Result:
+    """`function` applied to at most `size` rows of the arrays at a time, in a loop.
+
+    Rows of zeros fill up the last chunk; `function` must not mix rows.
+    """
+    count = len(jax.tree.leaves(arrays)[0])
+    chunks = -(-count // max(1, size))
     if chunks <= 1:
-        return function(rows)
-    size = -(-count // chunks)
+        return function(arrays)
+    rows = -(-count // chunks)
 
-    def cut(leaf: Array) -> Array:
-        padded = jnp.pad(leaf, ((0, chunks * size - count), *((0, 0),) * (leaf.ndim - 1)))
-        return padded.reshape(chunks, size, *leaf.shape[1:])
+    def split(leaf: Array) -> Array:
+        padded = jnp.pad(leaf, ((0, chunks * rows - count), *[(0, 0)] * (leaf.ndim - 1)))
+        return padded.reshape(chunks, rows, *leaf.shape[1:])
 
-    results = lax.map(function, jax.tree.map(cut, rows))
+    results = lax.map(function, jax.tree.map(split, arrays))
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], results)

@@ -80,8 +80,7 @@ def reproduce(
     networks = networks_for(size, out)
     if size.fast_compile:
         _compile_fast()
-    if size.zoo is None:
-        use_all_cores()
+    use_all_cores()
     console = Console(file=sys.stdout, highlight=False)
     states = {study.name: state_of(study, size, out, networks) for study in studies}
     if show:

@@ -10,6 +10,7 @@ from rich.text import Text
 from switchpoint import _checks
 from switchpoint._text import printable
 from switchpoint.cli import output
+from switchpoint.training import use_all_cores
 from switchpoint.zoo import NAMES, Check, Zoo
 from switchpoint.zoo import verify as check
 from switchpoint.zoo.scoring import source_of, whole_blocks
@@ -60,7 +61,7 @@ def verify(
 
     A network passes if its excess regret differs from the number on its card, for the same
     sequences, by no more than the tolerance on the card. The exit status is 1 if any fails. With
-    500 sequences all twenty take a few minutes on two cores.
+    500 sequences all twenty take about a minute on two cores.
 
     For example:
 
@@ -71,6 +72,7 @@ def verify(
     wanted = list(dict.fromkeys(names or found.names()))
     for name in wanted:
         _check_request(found, name, sequences)
+    use_all_cores()
     results: dict[str, Check | str] = {}
     for number, name in enumerate(wanted, start=1):
         with output.progress_bar(f"{name}, {number} of {len(wanted)}", sequences) as progress:

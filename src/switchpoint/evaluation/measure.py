@@ -1,6 +1,7 @@
 """The regret of predictors on the same test sequences, many networks in one program."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -8,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
 from switchpoint.evaluation.metrics import BITS_PER_NAT, code_length, regret
@@ -24,6 +26,7 @@ Member: TypeAlias = Predictor[Any] | Callable[[Draw], Predictor[Any]] | type[KTO
 """A predictor, a function that makes one from what was drawn, or the class `KTOracle`."""
 
 _VALUES_AT_ONCE = 2**23  # of the predictions of the members that a GPU takes together
+_MIN_SYMBOLS = 2**13  # of the sequences that a core takes
 
 
 def chunks(
@@ -62,7 +65,7 @@ def predictions(predictor: Any, draw: Draw) -> Float[Array, "batch time *alphabe
     """The log probabilities of all symbols; where there is no alphabet, the log densities."""
     if draw.symbols is None:
         return predictor.log_density(draw.values)
-    return predictor.log_probs(draw.symbols)
+    return _log_probs(predictor, draw.symbols)
 
 
 def over_networks(
@@ -162,6 +165,36 @@ def _groups(members: Sequence[Member]) -> list[tuple[list[int], Network | None]]
         else (each, jax.tree.map(lambda *x: jnp.stack(x), *(members[index] for index in each)))
         for each in groups.values()
     ]
+
+
+def _log_probs(
+    predictor: Predictor[Any], symbols: Int[Array, "batch time"]
+) -> Float[Array, "batch time alphabet"]:
+    """The log probabilities of valid symbols.
+
+    A network takes the sequences in equal parts, one on each core that JAX sees as a device:
+    XLA alone divides the work of each operation, and most are too small for that.
+    """
+    cores = min(len(jax.devices()), symbols.size // _MIN_SYMBOLS)
+    if not isinstance(predictor, Network) or jax.default_backend() != "cpu" or cores < 2:
+        return predictor.log_probs(symbols)
+    mesh = Mesh(np.asarray(jax.devices()[:cores]), ("sequence",))
+    padded = jnp.pad(symbols, ((0, -len(symbols) % cores), (0, 0)))
+    everywhere = jax.device_put(predictor, NamedSharding(mesh, PartitionSpec()))
+    divided = jax.device_put(padded, NamedSharding(mesh, PartitionSpec("sequence")))
+    log_probs = _log_probs_on(mesh, everywhere, divided)
+    return jax.device_put(log_probs, jax.devices()[0])[: len(symbols)]
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_probs_on(mesh: Mesh, network: Network, symbols: Int[Array, "batch time"]) -> Array:
+    return jax.shard_map(
+        Network.log_probs_unchecked,
+        mesh=mesh,
+        in_specs=(PartitionSpec(), PartitionSpec("sequence")),
+        out_specs=PartitionSpec("sequence"),
+        check_vma=False,
+    )(network, symbols)
 
 
 @eqx.filter_jit

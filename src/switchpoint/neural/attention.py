@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,75 +12,137 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
+from switchpoint._batching import map_chunks
 from switchpoint.neural.dense import fan_in_normal
 
 POSITIONS = ("sincos", "alibi", "relative")
 """The position encodings of a Transformer."""
 
+_GROUPS = 2
+"""How many loops the blocks of queries form, each with its own keys.
+
+More would skip more of the keys that follow the queries. Four are no faster than two on a CPU, and
+take longer to compile.
+"""
+
+
+class RelativeScores(NamedTuple):
+    """What is added to the product of a query and a key: a product that depends on the distance."""
+
+    query: Float[Array, "batch queries heads terms"]
+    by_distance: Float[Array, "one_or_heads terms keys"]
+    """What `query` is multiplied by for a key at distance 0, 1, ...; heads may share it."""
+
 
 def attend(
-    query: Float[Array, "batch queries heads long"],
-    key: Float[Array, "batch keys heads long"],
+    query: Float[Array, "batch queries heads size"],
+    key: Float[Array, "batch keys heads size"],
     value: Float[Array, "batch keys heads size"],
     *,
     first: Int[ArrayLike, ""] = 0,
     context: int | None = None,
     slopes: Float[Array, " heads"] | None = None,
+    relative: RelativeScores | None = None,
 ) -> Float[Array, "batch queries heads size"]:
     """Causal softmax attention of the queries, which belong to the last keys.
 
     The keys before those are of earlier tokens; keys before the index `first` are empty. A query
-    attends to its own key and all before it, or to `context` keys in all. A score is a dot product
-    over sqrt(size), however long queries and keys are, minus the head's slope times the distance
-    if `slopes` are given.
+    attends to its own key and all before it, or to `context` keys in all. A score is the product
+    of query and key, plus the `relative` one, over sqrt(size), minus the head's slope times the
+    distance if `slopes` are given.
 
-    Scores are computed for some sequences at a time, and for some queries where one sequence has
-    too many; the backward pass recomputes them instead of storing them.
+    Scores are computed for a block of queries of some sequences at a time. Keys that come after
+    all queries of a group of blocks are left out, as are those before the context of all. The
+    backward pass recomputes scores instead of storing them.
     """
-    batch, queries, heads, _ = query.shape
+    _, queries, heads, size = query.shape
     keys = key.shape[1]
-    size = value.shape[-1]
+    before = keys - queries
+    max_rows, max_scores = _block_limits()
+    blocks = -(-queries // max(1, min(max_rows, max_scores // (heads * keys))))
+    rows = -(-queries // blocks)
+    group = -(-blocks // _GROUPS)
+    padded = keys + blocks * rows - queries  # with keys of the queries that fill the last block
+    table = None
+    if relative is not None:
+        # By decreasing distance; after 0, space for the keys of a group that follow a query.
+        table = jnp.flip(relative.by_distance, axis=-1)
+        table = jnp.pad(table, ((0, 0), (0, 0), (padded - keys, group * rows)))
 
     # Layers and blocks of queries are loops, which need no barrier against reuse of the scores.
-    @partial(jax.checkpoint, prevent_cse=False)
-    def attend_block(query: Array, places: Array, key: Array, value: Array) -> Array:
-        """Some queries of one sequence, at these places among its keys."""
+    @partial(jax.checkpoint, prevent_cse=False, static_argnums=0)
+    def attend_block(
+        start: int, place: Array, query: Array, rel_query: Array | None, key: Array, value: Array
+    ) -> Array:
+        """Queries of which the first is at `place`, on keys from `start`, with heads first."""
         # Without the barrier JAX would hoist the mask out of the loop over layers and store it.
-        query, places = lax.optimization_barrier((query, places))
-        index = jnp.arange(keys, dtype=jnp.int32)
-        distance = places[:, None] - index
+        query, place = lax.optimization_barrier((query, place))
+        seen = key.shape[-1]
+        index = start + jnp.arange(seen, dtype=jnp.int32)
+        distance = place + jnp.arange(rows, dtype=jnp.int32)[:, None] - index
+        scores = query @ key
+        if table is not None and rel_query is not None:
+            columns = lax.dynamic_slice_in_dim(
+                table, padded - rows - place + start, seen + rows, axis=-1
+            )
+            products = rel_query.reshape(heads, -1, rel_query.shape[-1]) @ columns
+            scores += _skewed(products.reshape(*scores.shape[:-1], -1))
+        if slopes is not None:
+            scores -= slopes[:, None, None, None] * distance
         visible = (distance >= 0) & (index >= first)
         if context is not None:
             visible &= distance < context
+        scores = jnp.where(visible, scores, -jnp.inf)
+        weights = jnp.exp(scores - lax.stop_gradient(scores.max(-1, keepdims=True)))
+        return weights @ value / weights.sum(-1, keepdims=True)
+
+    def attend_some(query: Array, rel_query: Array | None, key: Array, value: Array) -> Array:
+        """Some sequences, one block of queries after another."""
+
+        def in_blocks(x: Array) -> Array:
+            x = jnp.pad(x * size**-0.5, ((0, 0), (0, padded - keys), (0, 0), (0, 0)))
+            return jnp.transpose(x.reshape(-1, blocks, rows, *x.shape[2:]), (1, 3, 0, 2, 4))
+
+        places = before + rows * jnp.arange(blocks, dtype=jnp.int32)
+        of_queries = (places, *jax.tree.map(in_blocks, (query, rel_query)))
         # Heads first: XLA's products on a CPU are several times as fast as with heads inside.
-        scores = jnp.swapaxes(query * size**-0.5, 0, 1) @ jnp.transpose(key, (1, 2, 0))
-        if slopes is not None:
-            scores -= slopes[:, None, None] * distance
-        weights = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf))
-        return jnp.swapaxes(weights @ jnp.swapaxes(value, 0, 1), 0, 1)
+        key, value = jnp.transpose(key, (2, 0, 3, 1)), jnp.transpose(value, (2, 0, 1, 3))
 
-    def attend_one(query: Array, key: Array, value: Array) -> Array:
-        """One sequence, some queries at a time."""
-        places = jnp.arange(keys - queries, keys, dtype=jnp.int32)
-        blocks = -(-queries // max(1, _max_scores() // (heads * keys)))
-        if blocks == 1:
-            return attend_block(query, places, key, value)
-        rows = -(-queries // blocks)
-        spare = blocks * rows - queries
-        query = jnp.pad(query, ((0, spare), (0, 0), (0, 0))).reshape(blocks, rows, heads, -1)
-        places = jnp.pad(places, (0, spare), mode="edge").reshape(blocks, rows)
-        outputs = lax.map(lambda block: attend_block(*block, key, value), (query, places))
-        return outputs.reshape(blocks * rows, heads, -1)[:queries]
+        def attend_group(begin: int) -> Array:
+            """The blocks of one group, on the keys that any of them attends to."""
+            end = min(begin + group, blocks)
+            stop = min(keys, before + end * rows)
+            start = 0 if context is None else max(0, before + begin * rows + 1 - context)
 
-    sequences = _max_scores() // (heads * queries * keys)
-    if sequences >= batch:
-        return jax.vmap(attend_one)(query, key, value)
-    return lax.map(lambda row: attend_one(*row), (query, key, value), batch_size=max(1, sequences))
+            def attend_one(block: Any) -> Array:
+                return attend_block(start, *block, key[..., start:stop], value[:, :, start:stop])
+
+            return lax.map(attend_one, jax.tree.map(lambda x: x[begin:end], of_queries))
+
+        outputs = jnp.concatenate([attend_group(begin) for begin in range(0, blocks, group)])
+        outputs = jnp.transpose(outputs, (2, 0, 3, 1, 4))
+        return outputs.reshape(-1, blocks * rows, heads, size)[:, :queries]
+
+    arrays = (query, None if relative is None else relative.query, key, value)
+    return map_chunks(lambda some: attend_some(*some), arrays, max_scores // (heads * rows * keys))
 
 
-def _max_scores() -> int:
-    """How many scores to compute at a time: few enough for a CPU's caches, enough for a GPU."""
-    return 2**21 if jax.default_backend() == "cpu" else 2**28
+def _skewed(by_distance: Float[Array, "*axes rows wide"]) -> Float[Array, "*axes rows keys"]:
+    """Row i from column rows - 1 - i on: products by decreasing distance become those by key.
+
+    Without its first rows - 1 numbers, the array has rows that are shorter by one.
+    """
+    *axes, rows, wide = by_distance.shape
+    flat = by_distance.reshape(*axes, rows * wide)[..., rows - 1 : rows * wide - 1]
+    return flat.reshape(*axes, rows, wide - 1)[..., : wide - rows]
+
+
+def _block_limits() -> tuple[int, int]:
+    """How many queries and how many scores to take at a time.
+
+    Few enough for a CPU's caches, enough for a GPU.
+    """
+    return (64, 2**19) if jax.default_backend() == "cpu" else (2**28, 2**28)
 
 
 def frequencies(width: int) -> np.ndarray:
@@ -111,15 +173,9 @@ def alibi_slopes(heads: int) -> Float[Array, " heads"]:
 
 
 class RelativePositions(eqx.Module):
-    """Transformer-XL's scores (q_i + u)·k_j + (q_i + v)·(W_R R_(i-j)), as plain dot products.
+    """Transformer-XL's scores (q_i + u)·k_j + (q_i + v)·(W_R R_(i-j)).
 
-    R_d holds the sinusoids of the distance d. With a and b the weights that (q_i + v) W_R gives
-    to their sines and cosines,
-
-        a sin w(i-j) + b cos w(i-j) = (a sin wi + b cos wi) cos wj + (b sin wi - a cos wi) sin wj
-
-    is a product of a term at i and a term at j. Augmented queries and keys hold these terms, so no
-    table of all pairs is needed.
+    R_d holds the sinusoids of the distance d.
     """
 
     muon_matrices: ClassVar[Mapping[str, int]] = {"projection": 0}  # of narrow heads
@@ -137,25 +193,13 @@ class RelativePositions(eqx.Module):
         weights = fan_in_normal(key, waves, heads * size).reshape(waves, heads, size)
         self.projection = jnp.moveaxis(weights, 0, 1)
 
-    def augment_qk(
-        self,
-        query: Float[Array, "batch queries heads size"],
-        key: Float[Array, "batch keys heads size"],
-        waves: Float[Array, "keys waves"],
-    ) -> tuple[Float[Array, "batch queries heads long"], Float[Array, "batch keys heads long"]]:
-        """Queries and keys whose dot products are the scores, before scaling.
-
-        `waves` are the sinusoids of the keys' positions; the queries are at the last of them.
-        """
-        weights = jnp.einsum("bqhs,hws->bqhw", query + self.position_bias, self.projection)
-        of_sin, of_cos = jnp.split(weights, 2, axis=-1)
-        sin, cos = jnp.split(waves[:, None], 2, axis=-1)
-        sin_here, cos_here = sin[-query.shape[1] :], cos[-query.shape[1] :]
-        long_query = [
-            query + self.content_bias,
-            of_sin * sin_here + of_cos * cos_here,
-            of_cos * sin_here - of_sin * cos_here,
-        ]
-        shape = (*key.shape[:-1], cos.shape[-1])
-        long_key = [key, jnp.broadcast_to(cos, shape), jnp.broadcast_to(sin, shape)]
-        return jnp.concatenate(long_query, axis=-1), jnp.concatenate(long_key, axis=-1)
+    def scores(
+        self, query: Float[Array, "batch queries heads size"], waves: Float[Array, "keys waves"]
+    ) -> RelativeScores:
+        """The second product; `waves` are the sinusoids of the distances 0, 1, ..."""
+        biased = query + self.position_bias
+        if query.shape[0] * query.shape[1] < query.shape[-1]:
+            # Few queries: fewer operations than with a product of W_R and every R_d.
+            biased = jnp.einsum("bqhs,hws->bqhw", biased, self.projection)
+            return RelativeScores(biased, waves.T[None])
+        return RelativeScores(biased, jnp.einsum("hws,dw->hsd", self.projection, waves))

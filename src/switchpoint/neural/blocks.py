@@ -1,7 +1,6 @@
 """One layer of a Transformer."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import ClassVar
 
 import equinox as eqx
@@ -44,7 +43,7 @@ class AttentionContext(eqx.Module):
     context: int | None = eqx.field(static=True)
     slopes: Float[Array, " heads"] | None
     waves: Float[Array, "keys waves"]
-    """The sinusoids of the keys' positions."""
+    """The sinusoids of the distances 0, 1, ... between queries and keys."""
 
 
 class LayerNorm(eqx.Module):
@@ -105,15 +104,19 @@ class Block(eqx.Module):
         query, key, value = jnp.moveaxis(projected, 2, 0)
         key = jnp.concatenate([keys, key], axis=1)
         value = jnp.concatenate([values, value], axis=1)
-        x = x + self._attend(query, key, value, context).reshape(x.shape) @ self.out_proj
+        relative = None
+        if self.relative is not None:
+            relative = self.relative.scores(query, context.waves)
+            query = query + self.relative.content_bias
+        attended = attend(
+            query,
+            key,
+            value,
+            first=context.first,
+            context=context.context,
+            slopes=context.slopes,
+            relative=relative,
+        )
+        x = x + attended.reshape(x.shape) @ self.out_proj
         x = x + self.mlp_out(jax.nn.relu(self.mlp_in(self.ln2(x))))
         return x, (key[:, time:], value[:, time:])
-
-    # Augmented queries and keys are nine times as long: the backward pass recomputes them.
-    @partial(jax.checkpoint, prevent_cse=False)
-    def _attend(self, query: Array, key: Array, value: Array, context: AttentionContext) -> Array:
-        if self.relative is not None:
-            query, key = self.relative.augment_qk(query, key, context.waves)
-        return attend(
-            query, key, value, first=context.first, context=context.context, slopes=context.slopes
-        )

@@ -102,9 +102,8 @@ class Transformer(Network[TransformerMemory]):
         time, capacity = tokens.shape[1], memory.keys.shape[2]
         vectors = encoded(tokens, self.alphabet + 1)
         x = jnp.dot(vectors, self.embedding, precision=lax.Precision.HIGHEST)
-        times = jnp.arange(-capacity, time, dtype=jnp.int32)  # relative to the first token
         if self.positions == "sincos":
-            x = x + sinusoids(memory.count + times[capacity:], self.width)
+            x = x + sinusoids(memory.count + jnp.arange(time, dtype=jnp.int32), self.width)
         has_kernels = capacity == 0 and (self.width, self.heads) == (WIDTH, HEADS)
         if has_kernels and is_fused(self.backend):
             # Imported here: Pallas is slow to import, and only GPUs need it.
@@ -117,7 +116,7 @@ class Transformer(Network[TransformerMemory]):
                 first=capacity - memory.count,
                 context=self.context,
                 slopes=alibi_slopes(self.heads) if self.positions == "alibi" else None,
-                waves=sinusoids(times, self.width),
+                waves=sinusoids(jnp.arange(capacity + time, dtype=jnp.int32), self.width),
             )
             x, cache = lax.scan(
                 lambda x, layer: layer[0](x, *layer[1:], context),

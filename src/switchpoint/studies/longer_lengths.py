@@ -135,5 +135,5 @@ STUDY = Study(
     captions=_captions,
     tables=_tables,
     claims={"The excess over PTW grows with length beyond the training length.": _longer_is_worse},
-    seconds={"quick": 22, "full": 400, "zoo": 75},
+    seconds={"quick": 22, "full": 400, "zoo": 40},
 )

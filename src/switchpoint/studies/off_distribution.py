@@ -219,5 +219,5 @@ STUDY = Study(
     captions=_captions,
     tables=_tables,
     claims={"Networks do worse on a source they were not trained on.": _elsewhere_is_worse},
-    seconds={"quick": 18, "full": 600, "zoo": 70},
+    seconds={"quick": 18, "full": 600, "zoo": 25},
 )

@@ -220,5 +220,5 @@ STUDY = Study(
             _regular_is_learned
         ),
     },
-    seconds={"quick": 180, "full": 4000, "zoo": 90},
+    seconds={"quick": 180, "full": 4000, "zoo": 25},
 )

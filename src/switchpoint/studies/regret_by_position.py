@@ -214,5 +214,5 @@ REGRET_BY_INDEX = Study(
     analyse=_by_position,
     plot=_plot_by_position,
     captions=_position_captions,
-    seconds={"quick": 3, "full": 60, "zoo": 20},
+    seconds={"quick": 3, "full": 60, "zoo": 15},
 )

@@ -398,9 +398,10 @@ ZOO = replace(
     name="zoo",
     sequences=250,
     off_sequences=50,
-    longer_lengths=(256, 512, 1024),  # a Transformer takes seconds for a sequence of 4096
+    longer_lengths=(256, 512, 1024),  # a Transformer takes a second for a sequence of 4096
     longer_sequences=50,
     heatmap_sequences=250,
+    fast_compile=True,
     zoo=PACKAGED,
     recorded=RECORDED,
 )

@@ -326,5 +326,5 @@ LENGTH_512 = Study(
     plot=_plot_longer,
     captions=_longer_captions,
     recorded=False,  # it has numbers of every sequence
-    seconds={"quick": 6, "full": 60, "zoo": 65},
+    seconds={"quick": 6, "full": 60, "zoo": 30},
 )

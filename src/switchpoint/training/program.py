@@ -59,6 +59,8 @@ class MemberKeys(eqx.Module):
 def use_all_cores() -> None:
     """Let JAX see every core of a CPU as a device, so that members are trained side by side.
 
+    Networks are measured on parts of the test sequences side by side too.
+
     This must come before anything is computed; afterwards, or if the number of devices has
     been chosen already, it changes nothing.
     """
