@@ -112,10 +112,9 @@ def test_a_small_lstm_comes_within_5_percent_of_the_optimum():
 @pytest.mark.slow
 def test_networks_learn_markov_chains():
     source = sp.Source(sp.Geometric(0.02), sp.MarkovChain(2, concentration=0.2))
-    run = sp.train(
-        sp.TrainConfig(**{**SMALL, "batch": 32, "steps": 150, "report_every": 50}), source=source
-    )
-    assert run.reports[-1].excess[0] < 0.7 * run.reports[0].excess[0]
+    settings = {"batch": 32, "steps": 300, "report_every": 100, "learning_rate": 3e-2}
+    run = sp.train(sp.TrainConfig(**{**SMALL, **settings, "validation": 500}), source=source)
+    assert run.reports[-1].excess[0] < 0.5 * run.reports[0].excess[0]
 
 
 @pytest.mark.parametrize(
