@@ -11,6 +11,7 @@ line is what a large matrix product reaches.
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -68,7 +69,7 @@ def main() -> None:
     count, length = options.sequences, options.length
     for model in options.models:
         network = sp.load(f"{model}-ptw")
-        found = timed(lambda n=network: regrets([n], source, length, count, chunk=count))
+        found = timed(partial(regrets, [network], source, length, count, chunk=count))
         table.add_row(model, *(f"{seconds:.2f}" for seconds in found))
     console.print(table)
 

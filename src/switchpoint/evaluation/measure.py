@@ -65,7 +65,7 @@ def predictions(predictor: Any, draw: Draw) -> Float[Array, "batch time *alphabe
     """The log probabilities of all symbols; where there is no alphabet, the log densities."""
     if draw.symbols is None:
         return predictor.log_density(draw.values)
-    return _log_probs(predictor, draw.symbols)
+    return predictor.log_probs(draw.symbols)
 
 
 def over_networks(
@@ -136,7 +136,13 @@ def measure(
         made = [_predictor(*each, draw, source) for each in members]
         for indices, networks in groups:
             if networks is None:
-                found = predictions(made[indices[0]], draw)
+                predictor, symbols = made[indices[0]], draw.symbols
+                if symbols is None:
+                    found = predictor.log_density(draw.values)
+                elif (cores := _useful_cores(predictor, symbols)) > 1:
+                    found = _log_probs_on_cores(cores, predictor, symbols)
+                else:
+                    found = predictor.log_probs(symbols)
                 bits = tuple(leaf[None] for leaf in _bits(draw, found))
             else:
                 bits = _bits_of_networks(networks, draw)
@@ -167,20 +173,23 @@ def _groups(members: Sequence[Member]) -> list[tuple[list[int], Network | None]]
     ]
 
 
-def _log_probs(
-    predictor: Predictor[Any], symbols: Int[Array, "batch time"]
-) -> Float[Array, "batch time alphabet"]:
-    """The log probabilities of valid symbols.
+def _useful_cores(predictor: Predictor[Any], symbols: Int[Array, "batch time"]) -> int:
+    """How many of the cores that JAX sees as devices should predict these symbols."""
+    if not isinstance(predictor, Network) or jax.default_backend() != "cpu":
+        return 1
+    return min(len(jax.devices()), symbols.size // _MIN_SYMBOLS)
 
-    A network takes the sequences in equal parts, one on each core that JAX sees as a device:
-    XLA alone divides the work of each operation, and most are too small for that.
+
+def _log_probs_on_cores(
+    cores: int, network: Predictor[Any], symbols: Int[Array, "batch time"]
+) -> Float[Array, "batch time alphabet"]:
+    """The log probabilities of valid symbols, an equal share of the sequences on each core.
+
+    XLA alone divides the work of each operation among cores, and most are too small for that.
     """
-    cores = min(len(jax.devices()), symbols.size // _MIN_SYMBOLS)
-    if not isinstance(predictor, Network) or jax.default_backend() != "cpu" or cores < 2:
-        return predictor.log_probs(symbols)
     mesh = Mesh(np.asarray(jax.devices()[:cores]), ("sequence",))
     padded = jnp.pad(symbols, ((0, -len(symbols) % cores), (0, 0)))
-    everywhere = jax.device_put(predictor, NamedSharding(mesh, PartitionSpec()))
+    everywhere = jax.device_put(network, NamedSharding(mesh, PartitionSpec()))
     divided = jax.device_put(padded, NamedSharding(mesh, PartitionSpec("sequence")))
     log_probs = _log_probs_on(mesh, everywhere, divided)
     return jax.device_put(log_probs, jax.devices()[0])[: len(symbols)]
