@@ -2,7 +2,9 @@
 
     python benchmarks/train_gpu.py                    # all five, under five minutes on an H200
     python benchmarks/train_gpu.py --models lstm --kernels plain
-    python benchmarks/train_gpu.py --models lstm --trace DIR    # for Perfetto or TensorBoard
+    python benchmarks/train_gpu.py --models lstm --trace DIR    # and where the time goes
+
+A trace is for Perfetto or TensorBoard; the time of each kernel is printed, too.
 
 A step is everything: drawing the data, the forward and backward pass, the update. Arithmetic is
 that of the products with weights and of attention, three times the forward pass; the floor is that
@@ -10,11 +12,16 @@ at 400 TFLOP/s.
 """
 
 import argparse
+import gzip
+import json
+import re
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
 
 import jax
 from rich.box import SIMPLE
@@ -116,6 +123,20 @@ def row(found: Timing) -> list[str]:
     ]
 
 
+def kernel_times(trace: Path) -> Counter[str]:
+    """The microseconds of each kernel on the GPU, all launches, in the latest trace of a folder."""
+    latest = max(trace.rglob("*.trace.json.gz"), key=lambda path: path.stat().st_mtime)
+    with gzip.open(latest) as file:
+        events = [event for event in json.load(file)["traceEvents"] if event]
+    names = {each["pid"]: each["args"]["name"] for each in events if each["name"] == "process_name"}
+    times: Counter[str] = Counter()
+    for event in events:
+        on_gpu = "GPU" in names.get(event["pid"], "")
+        if on_gpu and event["ph"] == "X" and "hlo_op" in event.get("args", {}):
+            times[re.sub(r"[_.\d]+$", "", event["name"])] += event["dur"]
+    return times
+
+
 def main() -> None:
     options = arguments()
     # A process of its own for each: the peak of memory is that of a whole process.
@@ -134,6 +155,10 @@ def main() -> None:
     for each in found:
         table.add_row(*row(each))
     Console().print(table)
+    for each in found if options.trace else ():
+        print(f"{each.model}: ms per step of all members, by kernel")
+        for name, duration in kernel_times(Path(options.trace, each.model)).most_common(16):
+            print(f"{duration / options.steps / 1e3:8.2f} {name}")
     print("ms and floor per seed-step; published: times as fast; GiB: most in use at once")
 
 

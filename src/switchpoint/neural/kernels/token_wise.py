@@ -11,12 +11,14 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float, Int
 
-from switchpoint.neural.kernels.common import FP16, call, dot, weight_gradient
+from switchpoint.neural.kernels.common import FP16, call, dot, largest_divisor, weight_gradient
 
 ROWS = 64
 """The number of tokens per program."""
 UNITS = 64
 """The number of hidden units of the MLP at a time."""
+SPLIT = 2048
+"""The number of tokens over which a program sums gradients of weights."""
 
 
 class Layer(NamedTuple):
@@ -219,7 +221,6 @@ def mlp_backward(
     rows, width = d_tokens.shape
     size = min(ROWS, time)
     grid = rows // size
-    wide = weights.mlp_in.shape[-1]
 
     def kernel(
         layer: Layer,
@@ -230,8 +231,7 @@ def mlp_backward(
         d_tokens: Any,
         *outputs: Any,
     ) -> None:
-        d_residual, d_attn_out, normals, actives, d_wides, d_narrows, totals, *d_biases = outputs
-        d_bias, d_wide_bias = d_biases
+        d_residual, d_attn_out, normals, d_narrows, totals, d_bias = outputs
         index, block = layer.number[0], pl.program_id(0)
         rows = pl.ds(block * size, size)
         out_proj, mlp_in, mlp_in_bias, mlp_out = weights
@@ -248,24 +248,20 @@ def mlp_backward(
         def add(part: Any, d_normal: Any) -> Any:
             units = pl.ds(part * UNITS, UNITS)
             wide = dot(normal, mlp_in[index, :, units]) + mlp_in_bias[index, units][None, :]
-            actives[rows, units] = jnp.maximum(wide, 0).astype(FP16)
-            d_active = dot(narrow, mlp_out[index, units, :].T)
-            d_wide = jnp.where(wide > 0, d_active, 0.0)
-            d_wide_bias[block, units] = jnp.sum(d_wide, axis=0)
-            short = d_wide.astype(FP16)
-            d_wides[rows, units] = short
-            return d_normal + dot(short, mlp_in[index, :, units].T)
+            d_wide = jnp.where(wide > 0, dot(narrow, mlp_out[index, units, :].T), 0.0)
+            return d_normal + dot(d_wide.astype(FP16), mlp_in[index, :, units].T)
 
         zero = jnp.zeros((size, embedded.shape[1]), jnp.float32)
         d_normal = lax.fori_loop(0, mlp_in.shape[-1] // UNITS, add, zero)
-        total = gradient + layer_norm_backward(exact, scale, d_normal)
+        # Loaded anew, which costs less than to keep it in registers meanwhile.
+        total = d_tokens[rows, :] + layer_norm_backward(exact, scale, d_normal)
         d_residual[rows, :] = total
         narrow = total.astype(FP16)
         totals[rows, :] = narrow
         d_attn_out[rows, :] = dot(narrow, out_proj[index].T).astype(FP16)
 
-    halves = [saved.attn_out.shape[-1], width, wide, wide, width, width]  # in float16
-    d_residual, d_attn_out, normal, active, d_wide, d_narrow, total, d_bias, d_wide_bias = call(
+    halves = [saved.attn_out.shape[-1], width, width, width]  # in float16
+    d_residual, d_attn_out, normal, d_narrow, total, d_bias = call(
         kernel,
         "mlp_backward",
         (grid,),
@@ -274,15 +270,66 @@ def mlp_backward(
             ((rows, width), jnp.float32),
             *(((rows, columns), FP16) for columns in halves),
             ((grid, width), jnp.float32),
-            ((grid, wide), jnp.float32),
         ],
     )
     attended = lax.dynamic_index_in_dim(saved.attn_out, layer.slot[0], keepdims=False)
-    gradients = MLPWeights(
-        weight_gradient(attended, total),
-        weight_gradient(normal, d_wide),
-        d_wide_bias.sum(0),
-        weight_gradient(active, d_narrow),
-        d_bias.sum(0),
-    )
+    d_out_proj = weight_gradient(attended, total)
+    d_mlp_in, d_in_bias, d_mlp_out = _mlp_weight_gradients(layer, weights, normal, d_narrow, size)
+    gradients = MLPWeights(d_out_proj, d_mlp_in, d_in_bias, d_mlp_out, d_bias.sum(0))
     return d_residual, d_attn_out, gradients
+
+
+def _mlp_weight_gradients(
+    layer: Layer,
+    weights: MLPWeights,
+    normal: Float[Array, "rows width"],
+    d_output: Float[Array, "rows width"],
+    size: int,
+) -> list[Array]:
+    """The gradients of `mlp_in`, of its bias, and of `mlp_out`.
+
+    A program recomputes some hidden units for some rows and sums their gradients: to store all
+    units for a product by XLA would be most of the memory traffic.
+    """
+    (rows, width), wide = normal.shape, weights.mlp_in.shape[-1]
+    split = largest_divisor(rows, SPLIT)
+
+    def kernel(
+        layer: Layer, weights: tuple[Any, Any, Any], normal: Any, d_output: Any, *outputs: Any
+    ) -> None:
+        index, part = layer.number[0], pl.program_id(1)
+        units = pl.ds(pl.program_id(0) * UNITS, UNITS)
+        mlp_in, mlp_in_bias, mlp_out = weights
+        inwards, outwards = mlp_in[index, :, units], mlp_out[index, units, :].T
+        bias = mlp_in_bias[index, units][None, :]
+
+        def add(block: Any, totals: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+            d_in, d_bias, d_out = totals
+            rows = pl.ds(part * split + block * size, size)
+            normals, d_outputs = normal[rows, :], d_output[rows, :]
+            wide = dot(normals, inwards) + bias
+            d_wide = jnp.where(wide > 0, dot(d_outputs, outwards), 0.0)
+            active = jnp.maximum(wide, 0).astype(FP16)
+            return (
+                d_in + dot(normals.T, d_wide.astype(FP16)),
+                d_bias + d_wide,
+                d_out + dot(active.T, d_outputs),
+            )
+
+        shapes = (width, UNITS), (size, UNITS), (UNITS, width)
+        zeros = tuple(jnp.zeros(shape, jnp.float32) for shape in shapes)
+        d_in, d_bias, d_out = lax.fori_loop(0, split // size, add, zeros)
+        outputs[0][part, :, units] = d_in
+        outputs[1][part, units] = jnp.sum(d_bias, axis=0)
+        outputs[2][part, units, :] = d_out
+
+    splits = rows // split
+    shapes = (splits, width, wide), (splits, wide), (splits, wide, width)
+    partial_sums = call(
+        kernel,
+        "mlp_weight_gradients",
+        (wide // UNITS, splits),
+        (layer, weights[1:4], normal, d_output),
+        outputs=[(shape, jnp.float32) for shape in shapes],
+    )
+    return [each.sum(0) for each in partial_sums]
