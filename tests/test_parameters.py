@@ -143,7 +143,7 @@ def test_what_exact_prediction_rests_on_cannot_be_overridden(name):
 
 @pytest.mark.slow
 def test_a_segment_of_ones_own_is_its_pseudo_counts():
-    class Skewed(sp.Segment):
+    class Skewed(sp.segments.Dirichlet):
         tilt: float
 
         @property

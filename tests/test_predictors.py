@@ -366,7 +366,7 @@ class TestStreaming:
                 lambda s: s.time.low, predictor.init(), jnp.asarray(2**31 - 3)
             )
             near_the_end = eqx.tree_at(
-                lambda s: s.counts, near_the_end, near_the_end.counts + (2**30 - 3)
+                lambda s: s.statistics, near_the_end, near_the_end.statistics + (2**30 - 3)
             )
             if options:
                 near_the_end = eqx.tree_at(
@@ -376,7 +376,7 @@ class TestStreaming:
             for _ in range(6):
                 state = predictor.update(state, 1)
                 assert np.all(np.isfinite(predictor.predict(state)))
-                assert np.all(np.asarray(state.counts) >= 0)
+                assert np.all(np.asarray(state.statistics) >= 0)
             assert int(state.time) == 2**31 + 3
             if options:
                 assert np.exp(predictor.predict(state))[1] > 0.5

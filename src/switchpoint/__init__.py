@@ -35,7 +35,18 @@ if TYPE_CHECKING:
         prior_from_name,
         statistics,
     )
-    from switchpoint.segments import Bernoulli, Categorical, Segment
+    from switchpoint.segments import (
+        Bernoulli,
+        Categorical,
+        Exponential,
+        Gaussian,
+        Independent,
+        MarkovChain,
+        NormalGamma,
+        Poisson,
+        Segment,
+        Trend,
+    )
     from switchpoint.sources import Draw, Source
     from switchpoint.training import TrainConfig
     from switchpoint.training.train import train
@@ -51,10 +62,16 @@ __all__ = [
     "Categorical",
     "Draw",
     "ExactPredictor",
+    "Exponential",
     "ForwardPredictor",
+    "Gaussian",
     "Geometric",
+    "Independent",
     "KTOracle",
+    "MarkovChain",
+    "NormalGamma",
     "PTWPredictor",
+    "Poisson",
     "Posterior",
     "Predictor",
     "Prior",
@@ -64,6 +81,7 @@ __all__ = [
     "Segment",
     "Source",
     "TrainConfig",
+    "Trend",
     "__version__",
     "bayes_optimal",
     "code_length",
@@ -88,7 +106,8 @@ _NAMES = {
     "predictor": "Predictor",
     "priors": "LIN PTW Geometric Prior RandomUniform RegularPeriodic Renewal prior_from_name "
     "statistics",
-    "segments": "Bernoulli Categorical Segment",
+    "segments": "Bernoulli Categorical Exponential Gaussian Independent MarkovChain NormalGamma "
+    "Poisson Segment Trend",
     "sources": "Draw Source",
     "training": "TrainConfig train",
     "zoo": "load load_members",

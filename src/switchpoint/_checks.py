@@ -29,6 +29,14 @@ def seed(value: Any) -> int:
     return number
 
 
+def finite_float(name: str, value: Any) -> float:
+    """`value` as a finite float."""
+    number = _as_float(name, value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, got {number}")
+    return number
+
+
 def positive_float(name: str, value: Any) -> float:
     """`value` as a finite float above 0."""
     number = _as_float(name, value)
@@ -100,6 +108,37 @@ def symbol(value: Any, alphabet: int) -> Int[ArrayLike, ""]:
     return np.int32(_known_symbols(known, alphabet, "symbol"))
 
 
+def numbers(values: Any, name: str, columns: int = 0) -> np.ndarray:
+    """`values` as an array of float64; with `columns`, a DataFrame may have several."""
+    if columns and hasattr(values, "columns") and hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    array = _as_array(values, name)
+    if array.dtype == object:
+        array = np.array([np.nan if each is None else each for each in array.ravel()]).reshape(
+            array.shape
+        )
+    if array.dtype.kind not in "biuf":
+        odd = next((e for e in array.ravel().tolist() if not isinstance(e, int | float)), "")
+        raise ValueError(f"{name} must be numbers, got {shown(odd)} (dtype {array.dtype})")
+    return array.astype(np.float64)
+
+
+def has_missing(values: Any) -> bool:
+    """Whether there is a NaN among values."""
+    array = values if isinstance(values, np.ndarray | jax.Array) else _as_array(values, "values")
+    if array.dtype == object:
+        return any(each is None or each != each for each in array.ravel())
+    return array.dtype.kind == "f" and bool(np.isnan(np.asarray(array)).any())
+
+
+def place(at: tuple[int, ...]) -> str:
+    """Where an entry of an array of sequences is, in words."""
+    if not at:
+        return ""
+    sequence = f" of sequence {at[0] if len(at) == 2 else at[:-1]}" if len(at) > 1 else ""
+    return f" at position {at[-1]}{sequence}"
+
+
 def shown(value: Any) -> str:
     """A value for a message, shortened to one line."""
     text = " ".join(repr(value).split())
@@ -115,7 +154,7 @@ def _as_array(values: Any, name: str) -> np.ndarray:
             bytearray: "pass list(data) for an alphabet of 256",
         }.get(type(values), "make a list or an array of it first")
         raise ValueError(
-            f"{name} must be whole numbers in a list or an array, "
+            f"{name} must be numbers in a list or an array, "
             f"got the {type(values).__name__} {shown(values)}: {advice}"
         )
     if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # pandas or polars
@@ -153,12 +192,9 @@ def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
     bad = ~((array >= 0) & (array < alphabet) & (array == np.floor(array)))
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
-        where = "" if not at else f" at position {at[-1]}"
-        if len(at) > 1:
-            where += f" of sequence {at[0] if len(at) == 2 else at[:-1]}"
         value = array[at].item()
         raise ValueError(
-            f"{name} must be whole numbers from 0 to {alphabet - 1}, got {value}{where}"
+            f"{name} must be whole numbers from 0 to {alphabet - 1}, got {value}{place(at)}"
             f"{_advice(value, array, alphabet)}"
         )
     return array
@@ -167,7 +203,7 @@ def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
 def _advice(value: float, array: np.ndarray, alphabet: int) -> str:
     """A remedy for a value that is not a symbol."""
     if math.isfinite(value) and value != math.floor(value):
-        return "; real values are not supported: turn them into symbols first, by numpy.digitize"
+        return "; for real values use a family such as switchpoint.NormalGamma()"
     if alphabet <= value < 1000 and (array >= 0).all():
         return f"; a larger alphabet is switchpoint.Categorical({int(array.max()) + 1})"
     return ""

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint.exact.blocks import Sequences
 from switchpoint.predictor import Predictor, State
 from switchpoint.priors import Prior
-from switchpoint.segments import Segment
+from switchpoint.segments import Dirichlet, Segment
+from switchpoint.segments.values import checked_values, typical_value
 
 
 class Partitions(eqx.Module):
@@ -75,9 +78,6 @@ class Posterior(eqx.Module):
 
     It drops when the data up to t suggest a recent switch."""
 
-    probs_smoothed: Float[Array, "*batch time alphabet"]
-    """E[the distribution that x_t was drawn from | all of x]: an estimate of `Draw.probs`."""
-
     map_switches: Bool[Array, "*batch time"]
     """The single most probable partition given x: True where one of its segments starts.
 
@@ -87,8 +87,24 @@ class Posterior(eqx.Module):
     map_log_prob: Float[Array, "*batch"]
     """ln P(the partition `map_switches` | all of x)."""
 
-    _partitions: Partitions
-    _batch: tuple[int, ...] = eqx.field(static=True)
+    probs_smoothed: Float[Array, "*batch time alphabet"] | None = None
+    """E[the distribution that x_t was drawn from | all of x]: an estimate of `Draw.probs`.
+
+    None where there is no alphabet."""
+
+    level_mean: Float[Array, "*batch_time_columns"] | None = None
+    """E[the level at t | all of x]: the mean of x_t given the parameters of its segment.
+
+    None where there is an alphabet."""
+
+    level_std: Float[Array, "*batch_time_columns"] | None = None
+    """The standard deviation of the level at t given all of x.
+
+    It includes the uncertainty about the switching points. A mean plus and minus two of these is
+    a band around the level, not around the observations."""
+
+    _partitions: Partitions = eqx.field(kw_only=True)
+    _batch: tuple[int, ...] = eqx.field(static=True, kw_only=True)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Bool[Array, "n *batch time"]:
         """`n` partitions drawn from P(partition | all of x): True where a segment starts."""
@@ -178,32 +194,80 @@ def make_posterior(
 
 
 class ExactPredictor(Predictor[State]):
-    """The Bayes optimum of a source: it predicts symbols and infers switching points."""
+    """The Bayes optimum of a source: it predicts observations and infers switching points."""
 
     prior: eqx.AbstractVar[Prior]
     segment: eqx.AbstractVar[Segment]
 
     @property
     def alphabet(self) -> int:
+        if self.segment.alphabet is None:
+            raise AttributeError(
+                f"{self.segment!r} has no alphabet: use log_density, not log_probs"
+            )
         return self.segment.alphabet
 
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
-        return self._log_probs(self._checked(symbols))
+        symbols = _checks.symbols(symbols, self.alphabet)
+        self.prior.check_length(symbols.shape[-1])
+        return self._log_probs(symbols)
 
-    def posterior(self, symbols: Any) -> Posterior:
+    def log_density(self, values: Any) -> Float[Array, "*batch time"]:
+        """ln p(x_t | x_<t) for every t, t = 0 included; for symbols the density is P(x_t | x_<t).
+
+        Values are (..., time), or (..., time, columns) for `Independent`. A NaN is a missing
+        observation: its log density is 0, and it changes no other.
+        """
+        symbols = self._symbols(values)
+        if symbols is not None:
+            log_probs = self._log_probs(symbols)
+            return jnp.take_along_axis(log_probs, symbols[..., None], axis=-1)[..., 0]
+        sequences, batch = self._sequences(values)
+        return self._log_density(sequences).reshape(*batch, -1)
+
+    def posterior(self, values: Any) -> Posterior:
         """The exact posterior over switching points of a sequence, or of a batch of them."""
-        return self._posterior(self._checked(symbols))
+        symbols = self._symbols(values)
+        if symbols is not None:
+            return self._symbol_posterior(symbols)
+        return self._posterior(*self._sequences(values))
 
     @abstractmethod
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
         """`log_probs` of symbols known to be valid."""
 
     @abstractmethod
-    def _posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        """`posterior` of symbols known to be valid."""
+    def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
+        """`log_density` of a flat batch."""
 
-    def _checked(self, symbols: Any) -> Int[Array, "*batch time"]:
-        """Valid symbols, in sequences no longer than the prior allows."""
-        symbols = _checks.symbols(symbols, self.alphabet)
+    @abstractmethod
+    def _symbol_posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
+        """`posterior` of independent symbols, none of which is missing."""
+
+    @abstractmethod
+    def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
+        """`posterior` of a flat batch of this shape."""
+
+    def _symbols(self, values: Any) -> Int[Array, "*batch time"] | None:
+        """Values of a `Dirichlet` family as symbols, unless some are missing."""
+        if not isinstance(self.segment, Dirichlet):
+            return None
+        if isinstance(values, jax.core.Tracer):
+            if not jnp.issubdtype(values.dtype, jnp.integer):
+                return None
+        elif _checks.has_missing(values):
+            return None
+        symbols = _checks.symbols(values, self.alphabet)
         self.prior.check_length(symbols.shape[-1])
         return symbols
+
+    def _sequences(self, values: Any) -> tuple[Sequences, tuple[int, ...]]:
+        """Values as a flat batch, in sequences no longer than the prior allows."""
+        array = checked_values(self.segment, values)
+        event = self.segment.event
+        *batch, time = array.shape[: array.ndim - len(event)]
+        self.prior.check_length(time)
+        flat = array.reshape(-1, time, *event)
+        offset = typical_value(self.segment, flat)
+        relative = jnp.asarray(flat - offset[:, None], float)
+        return Sequences(relative, jnp.asarray(offset, float)), tuple(batch)

@@ -1,34 +1,47 @@
 """The exact predictor of any source: the forward recursion over the current segment's start."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint.exact.base import ExactPredictor, Posterior
+from switchpoint.exact.blocks import Sequences, filter_blocks, safe_log
 from switchpoint.exact.changepoint_posterior import changepoint_posterior
-from switchpoint.exact.counting import Clock, count_symbol
+from switchpoint.exact.counting import Clock
+from switchpoint.exact.family_posterior import family_posterior
 from switchpoint.exact.ptw import PTWPredictor
 from switchpoint.exact.recursion import forward
-from switchpoint.predictor import check_capacity, check_state
+from switchpoint.exact.streams import (
+    anchor,
+    check_statistics,
+    fresh_statistics,
+    log_densities,
+    mixture,
+    relative_value,
+)
+from switchpoint.predictor import check_capacity
 from switchpoint.priors import PTW, Prior
-from switchpoint.segments import Segment
+from switchpoint.segments import Dirichlet, Segment
+from switchpoint.segments.base import Statistics
 from switchpoint.sources import Source
 
 _INITIAL_CAPACITY = 64
+_NUMBERS_PER_SYMBOL = 8
 
 
 def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
     """The exact Bayes optimum for data from `source`: no predictor has lower expected regret.
 
     It may be run on data from any other source too. For PTW it needs O(depth) state and work per
-    symbol, so a large depth serves streams of unknown length. For every other prior it needs O(n);
-    `max_hypotheses` bounds that, at the cost of an error that `pruning_error` estimates.
+    observation, so a large depth serves streams of unknown length. For every other prior it needs
+    O(n); `max_hypotheses` bounds that, at the cost of an error that `pruning_bound` bounds.
     """
     if not isinstance(source, Source):
         raise ValueError(
@@ -41,7 +54,7 @@ def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPre
 
 
 class Pruned(eqx.Module):
-    """The pruned hypotheses, merged into one.
+    """The pruned hypotheses about symbols, merged into one.
 
     It is updated like any other but does not contribute to predictions. Its weight falls when the
     data contradict it, and when its segment has probably ended.
@@ -59,28 +72,40 @@ class ForwardState(eqx.Module):
     """The hypotheses about where the current segment started."""
 
     time: Clock
-    """The number of symbols seen."""
+    """The number of observations seen."""
 
     starts: Int[Array, " hypotheses"]
     """The hypothesised starts of the current segment (their last 31 bits)."""
 
-    weights: Float[Array, " hypotheses"]
-    """P(the current segment started there | x_<t); they sum to 1. Unused slots have 0."""
+    log_weights: Float[Array, " hypotheses"]
+    """ln P(the current segment started there | x_<t). Unused slots have -inf."""
 
-    counts: Int[Array, "hypotheses alphabet"]
-    """The count of each symbol since that start."""
+    statistics: Statistics
+    """The statistics since that start (for symbols, the count of each): (hypotheses, ...)."""
 
-    pruned: Pruned
+    offset: Float[Array, "*event"]
+    """The first value, from which all are measured; NaN before it."""
+
+    pruned: Pruned | None
+    """The pruned hypotheses, for symbols."""
+
+    pruned_weight: Float[Array, ""]
+    """The sum of the weights of all pruned hypotheses, each when it was pruned."""
 
     grows: bool = eqx.field(static=True)
     """Whether a longer stream needs more slots."""
 
+    @property
+    def weights(self) -> Float[Array, " hypotheses"]:
+        """P(the current segment started there | x_<t); they sum to 1."""
+        return jnp.exp(self.log_weights)
+
 
 class ForwardPredictor(ExactPredictor[ForwardState]):
-    """The Bayes optimum of a source with any prior: O(n) state, O(n) work per symbol.
+    """The Bayes optimum of a source with any prior: O(n) state, O(n) work per observation.
 
     With `max_hypotheses` only that many starts are kept: the least probable one is pruned, the
-    others are renormalised, and `pruning_error` estimates the effect. The posterior keeps all.
+    others are renormalised, and `pruning_bound` bounds the effect. The posterior keeps all.
     """
 
     prior: Prior
@@ -103,48 +128,80 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         if self.max_hypotheses is not None and length is None:
             wanted = self.max_hypotheses
         capacity = wanted if most is None else min(wanted, most)
+        statistics, offset = fresh_statistics(self.segment, capacity)
+        pruned = None
+        if self._estimates_error():
+            pruned = Pruned(jnp.zeros(()), jnp.zeros(()), jnp.zeros(self.alphabet))
         return ForwardState(
             time=Clock.start(),
             starts=jnp.zeros(capacity, jnp.int32),
-            weights=jnp.zeros(capacity).at[0].set(1),
-            counts=jnp.zeros((capacity, self.alphabet), jnp.int32),
-            pruned=Pruned(jnp.zeros(()), jnp.zeros(()), jnp.zeros(self.alphabet)),
+            log_weights=jnp.full(capacity, -jnp.inf).at[0].set(0),
+            statistics=statistics,
+            offset=offset,
+            pruned=pruned,
+            pruned_weight=jnp.zeros(()),
             grows=length is None and capacity != most,
         )
 
     @jax.jit
-    def predict(self, state: ForwardState) -> Float[Array, " alphabet"]:
-        """ln P(x_t = k | x_<t)."""
-        check_state("counts", state.counts.shape[-1:], (self.alphabet,))
-        probs = state.weights @ self.segment.predictive(state.counts)
-        return jnp.log(probs / probs.sum())  # the weights sum to 1 but for rounding
+    def predict(self, state: ForwardState) -> Any:
+        """ln P(x_t = k | x_<t); without an alphabet, the distribution of x_t given x_<t."""
+        check_statistics(self.segment, state.statistics, len(state.log_weights))
+        return mixture(self.segment, state.log_weights, state.statistics, state.offset)
 
-    def update(self, state: ForwardState, symbol: Any) -> ForwardState:
-        symbol = _checks.symbol(symbol, self.alphabet)
+    def update(self, state: ForwardState, x: Any) -> ForwardState:
+        x, state = relative_value(self.segment, state, x)
         if isinstance(state.time.low, jax.core.Tracer):
             check_capacity(state.grows)
         else:
             time = int(state.time)
             self.prior.check_length(time + 1)
             state = self._with_capacity(state, time + 2)
-        return self._update(state, symbol)
+        return self._update(state, x)
+
+    @jax.jit
+    def pruning_bound(self, state: ForwardState) -> Float[Array, ""]:
+        """A bound on how far `predict(state)` is from exact, in mean total variation.
+
+        The kept hypotheses predict exactly, given that no pruned one was true. So the total
+        variation is at most the probability that one was, whose mean over data from the source is
+        at most the mean of the pruned weights' sum, each as it was when it was pruned. That sum,
+        or 1, is returned. It bounds the mean over sequences, not each of them.
+        """
+        return jnp.minimum(state.pruned_weight, 1.0)
 
     @jax.jit
     def pruning_error(self, state: ForwardState) -> Float[Array, ""]:
-        """An estimate of how far `predict(state)` is from exact, in total variation.
+        """An estimate of how far `predict(state)` is from exact, in total variation, for symbols.
 
         It compares the prediction with one that includes the pruned hypotheses, represented by
         their mean counts; on average it is right within a factor of about two. It is 0 if nothing
         was pruned. `state.pruned.weight` is more conservative: the error if the pruned hypotheses
         predicted something else entirely.
         """
-        without = self.segment.predictive(state.pruned.counts)
+        if not isinstance(self.segment, Dirichlet):
+            raise ValueError(
+                f"the pruning error is estimated for independent symbols, not for "
+                f"{self.segment!r}: use pruning_bound"
+            )
+        if state.pruned is None:
+            return jnp.zeros(())
+        without = self.segment.probs(state.pruned.counts)
         gap = jnp.abs(jnp.exp(self.predict(state)) - without).sum()
         return 0.5 * state.pruned.weight * gap
 
+    def pruning_bounds(self, values: Any) -> Float[Array, "*batch time"]:
+        """`pruning_bound` at the prediction of x_t, for every t."""
+        sequences, batch = self._sequences(values)
+        return self._filter_pruned(sequences, "pruning_bound").reshape(*batch, -1)
+
     def pruning_errors(self, symbols: Any) -> Float[Array, "*batch time"]:
         """`pruning_error` at the prediction of x_t, for every t."""
-        return self._predict_pruned(self._checked(symbols))[1]
+        sequences, batch = self._sequences(symbols)
+        return self._filter_pruned(sequences, "pruning_error").reshape(*batch, -1)
+
+    def _estimates_error(self) -> bool:
+        return self.max_hypotheses is not None and isinstance(self.segment, Dirichlet)
 
     def _most_needed(self) -> int | None:
         """The largest useful number of hypotheses; None if unbounded."""
@@ -152,65 +209,84 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def _with_capacity(self, state: ForwardState, needed: int) -> ForwardState:
-        capacity, most = len(state.weights), self._most_needed()
+        capacity, most = len(state.log_weights), self._most_needed()
         if capacity >= needed or (most is not None and capacity >= most):
             return state
         more = capacity if most is None else min(capacity, most - capacity)
+        added = self._fresh(state.offset)
         return eqx.tree_at(
-            lambda s: (s.starts, s.weights, s.counts),
+            lambda s: (s.starts, s.log_weights, s.statistics),
             state,
-            replace_fn=lambda x: jnp.pad(x, ((0, more), *((0, 0),) * (x.ndim - 1))),
+            (
+                jnp.pad(state.starts, (0, more)),
+                jnp.pad(state.log_weights, (0, more), constant_values=-jnp.inf),
+                jax.tree.map(
+                    lambda leaf, one: jnp.concatenate(
+                        [leaf, jnp.broadcast_to(one, (more, *one.shape)).astype(leaf.dtype)]
+                    ),
+                    state.statistics,
+                    added,
+                ),
+            ),
         )
 
+    def _fresh(self, offset: Float[Array, "*event"]) -> Statistics:
+        """The statistics of a segment before its first observation."""
+        return self.segment.translate(self.segment.initial(), anchor(offset))
+
     @jax.jit
-    def _update(self, state: ForwardState, symbol: Int[ArrayLike, ""]) -> ForwardState:
-        check_state("counts", state.counts.shape[-1:], (self.alphabet,))
-        joint = state.weights * self.segment.predictive(state.counts)[:, symbol]
-        evidence = joint.sum()
-        seen = joint / evidence
+    def _update(self, state: ForwardState, x: Float[Array, "*event"]) -> ForwardState:
+        check_statistics(self.segment, state.statistics, len(state.log_weights))
+        joint = state.log_weights + log_densities(self.segment, state.statistics, x)
+        evidence = jax.nn.logsumexp(joint)
+        seen = joint - evidence
         time = state.time.next()
         runs = time.since(state.starts)
-        stays = seen * self.prior.survival_after(state.starts, runs)
-        starts_now = jnp.sum(seen * self.prior.hazard_after(state.starts, runs))
-        counts = count_symbol(state.counts, symbol)
+        stays = seen + safe_log(self.prior.survival_after(state.starts, runs))
+        hazards = self.prior.hazard_after(state.starts, runs)
+        starts_now = safe_log(jnp.sum(jnp.exp(seen) * hazards))
+        statistics = jax.vmap(self.segment.observe, in_axes=(0, None))(state.statistics, x)
         lightest = jnp.argmin(stays)
         enters = starts_now > stays[lightest]
-        dropped = jnp.minimum(starts_now, stays[lightest])
+        dropped = jnp.exp(jnp.minimum(starts_now, stays[lightest]))
         pruned = state.pruned
-        if self.max_hypotheses is not None:
-            pruned = self._with_pruned(
-                self._pruned_after(pruned, evidence, symbol, time),
-                dropped,
-                jnp.where(enters, runs[lightest], 0),
-                jnp.where(enters, counts[lightest], 0),
-            )
-        else:
+        if self.max_hypotheses is None:
             # Nothing may be dropped: inside `jit`, a stream beyond its capacity becomes NaN.
             dropped = jnp.where(dropped > 0, jnp.nan, 0.0)
+        elif pruned is not None:
+            pruned = self._with_pruned(
+                self._pruned_after(pruned, evidence, x, time),
+                dropped,
+                jnp.where(enters, runs[lightest], 0),
+                jnp.where(enters, statistics[lightest], 0),
+            )
 
-        def put(array: Array, value: Array | int) -> Array:
+        def put(array: Array, value: Array) -> Array:
             return jnp.where(enters, array.at[lightest].set(value), array)
 
         return ForwardState(
             time=time,
             starts=put(state.starts, time.low),
-            weights=put(stays, starts_now) / (1 - dropped),
-            counts=put(counts, 0),
+            log_weights=put(stays, starts_now) - jnp.log1p(-dropped),
+            statistics=jax.tree.map(put, statistics, self._fresh(state.offset)),
+            offset=state.offset,
             pruned=pruned,
+            pruned_weight=state.pruned_weight + dropped,
             grows=state.grows,
         )
 
     def _pruned_after(
-        self, pruned: Pruned, evidence: Float[Array, ""], symbol: Int[ArrayLike, ""], time: Clock
+        self, pruned: Pruned, evidence: Float[Array, ""], x: Float[Array, ""], time: Clock
     ) -> Pruned:
-        """The pruned hypotheses after a symbol, to which the kept ones gave this probability."""
-        own = self.segment.predictive(pruned.counts)[symbol]
-        joint = pruned.weight * own
-        seen = joint / (joint + (1 - pruned.weight) * evidence)
+        """The pruned hypotheses after a symbol, to which the kept ones gave this log density."""
+        own = self.segment.log_density(pruned.counts, x)
+        joint = pruned.weight * jnp.exp(own)
+        seen = joint / (joint + (1 - pruned.weight) * jnp.exp(evidence))
         run = pruned.run + 1
         whole = jnp.maximum(jnp.round(run).astype(jnp.int32), 1)
         survival = self.prior.survival_after(time.low - whole, whole)
-        return Pruned(seen * survival, run, pruned.counts.at[symbol].add(1))
+        counts = pruned.counts + self.segment.run_of(x)
+        return Pruned(seen * survival, run, counts)
 
     @staticmethod
     def _with_pruned(
@@ -231,29 +307,61 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
 
     @jax.jit
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
-        if self.max_hypotheses is not None:
-            return self._predict_pruned(symbols)[0]
         rows, batch = flat_batch(symbols)
-        probs = in_chunks(
-            lambda rows: forward(self.prior, self.segment, rows).probs, rows, self.alphabet // 2
-        )
-        return jnp.log(probs).reshape(*batch, *probs.shape[1:])
-
-    def _posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        return changepoint_posterior(self.prior, self.segment, symbols)
+        sequences = Sequences(rows.astype(float), jnp.zeros(len(rows)))
+        if self.max_hypotheses is not None:
+            log_probs = self._filter_pruned(sequences, "predict")
+        elif isinstance(self.segment, Dirichlet):
+            segment = self.segment
+            log_probs = jnp.log(
+                in_chunks(
+                    lambda rows: forward(self.prior, segment, rows).probs, rows, self.alphabet // 2
+                )
+            )
+        else:
+            filtered = self._filter(sequences, with_probs=True)
+            log_probs = jnp.log(filtered.probs)
+        return log_probs.reshape(*batch, *log_probs.shape[1:])
 
     @jax.jit
-    def _predict_pruned(
-        self, symbols: Int[Array, "*batch time"]
-    ) -> tuple[Float[Array, "*batch time k"], Float[Array, "*batch time"]]:
-        """The predictions of the kept hypotheses, and the estimated pruning error."""
-        rows, batch = flat_batch(symbols)
+    def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
+        if self.max_hypotheses is not None:
+            return self._filter_pruned(sequences)
+        return self._filter(sequences).log_density
 
-        def step(state: ForwardState, symbol: Int[Array, ""]) -> tuple[ForwardState, Any]:
-            return self._update(state, symbol), (self.predict(state), self.pruning_error(state))
+    def _filter(self, sequences: Sequences, with_probs: bool = False) -> Any:
+        return in_chunks(
+            lambda chunk: filter_blocks(self.prior, self.segment, chunk, with_probs),
+            sequences,
+            _NUMBERS_PER_SYMBOL,
+        )
 
-        def one(row: Int[Array, " time"]) -> Any:
-            return lax.scan(step, self.init(length=len(row)), row)[1]
+    def _symbol_posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
+        return changepoint_posterior(self.prior, self.segment, symbols)
 
-        log_probs, error = in_chunks(jax.vmap(one), rows)
-        return log_probs.reshape(*batch, *log_probs.shape[1:]), error.reshape(symbols.shape)
+    def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
+        return family_posterior(self.prior, self.segment, sequences, batch)
+
+    @functools.partial(jax.jit, static_argnames="result")
+    def _filter_pruned(self, sequences: Sequences, result: str | None = None) -> Any:
+        """The named method's result before every observation; by default its log density."""
+
+        def one(sequence: Sequences) -> Any:
+            length = len(sequence.values)
+            state = self.init(length=length)
+            statistics = jax.vmap(self.segment.translate, in_axes=(0, None))(
+                state.statistics, sequence.offset
+            )
+            state = eqx.tree_at(
+                lambda s: (s.offset, s.statistics), state, (sequence.offset, statistics)
+            )
+
+            def step(state: ForwardState, x: Float[Array, "*event"]) -> tuple[ForwardState, Any]:
+                if result is not None:
+                    return self._update(state, x), getattr(self, result)(state)
+                logs = log_densities(self.segment, state.statistics, x)
+                return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
+
+            return lax.scan(step, state, sequence.values)[1]
+
+        return in_chunks(jax.vmap(one), sequences)

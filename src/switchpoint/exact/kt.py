@@ -11,7 +11,7 @@ from switchpoint import _checks
 from switchpoint._prefix_sums import sum_before
 from switchpoint.exact.counting import count_symbol
 from switchpoint.predictor import Predictor, check_state
-from switchpoint.segments import Bernoulli, Segment
+from switchpoint.segments import Bernoulli, Dirichlet
 
 
 class KTState(eqx.Module):
@@ -23,7 +23,7 @@ class KTState(eqx.Module):
 class KT(Predictor[KTState]):
     """The Krichevsky-Trofimov estimator: the optimum for a single segment."""
 
-    segment: Segment = Bernoulli()
+    segment: Dirichlet = Bernoulli()
 
     @property
     def alphabet(self) -> int:
@@ -37,7 +37,7 @@ class KT(Predictor[KTState]):
     def predict(self, state: KTState) -> Float[Array, " alphabet"]:
         """ln P(x_t = k | x_<t)."""
         check_state("counts", state.counts.shape, (self.alphabet,))
-        return jnp.log(self.segment.predictive(state.counts))
+        return jnp.log(self.segment.probs(state.counts))
 
     def update(self, state: KTState, symbol: Any) -> KTState:
         return self._update(state, _checks.symbol(symbol, self.alphabet))
@@ -67,9 +67,9 @@ class KTOracle(Predictor[KTOracleState]):
     """
 
     switches: Bool[Array, "*batch time"]
-    segment: Segment
+    segment: Dirichlet
 
-    def __init__(self, switches: Any, segment: Segment | None = None) -> None:
+    def __init__(self, switches: Any, segment: Dirichlet | None = None) -> None:
         self.switches = jnp.asarray(switches, bool)
         self.segment = Bernoulli() if segment is None else segment
 
@@ -89,7 +89,7 @@ class KTOracle(Predictor[KTOracleState]):
     @jax.jit
     def predict(self, state: KTOracleState) -> Float[Array, " alphabet"]:
         """ln P(x_t = k | x_<t, the switching points up to t)."""
-        return jnp.log(self.segment.predictive(self._counts(state)))
+        return jnp.log(self.segment.probs(self._counts(state)))
 
     def update(self, state: KTOracleState, symbol: Any) -> KTOracleState:
         symbol = _checks.symbol(symbol, self.alphabet)
@@ -122,10 +122,10 @@ class KTOracle(Predictor[KTOracleState]):
 
 @jax.jit
 def _since_start(
-    segment: Segment, symbols: Int[Array, "*batch time"], starts: Int[Array, "*batch time"]
+    segment: Dirichlet, symbols: Int[Array, "*batch time"], starts: Int[Array, "*batch time"]
 ) -> Float[Array, "*batch time alphabet"]:
     """Predictions from the symbols since the start of each segment."""
     hot = jnp.moveaxis(jax.nn.one_hot(symbols, segment.alphabet), -1, 0)
     before = sum_before(hot)
     counts = before - jnp.take_along_axis(before, starts[None], axis=-1)
-    return jnp.log(segment.predictive(jnp.moveaxis(counts, 0, -1)))
+    return jnp.log(segment.probs(jnp.moveaxis(counts, 0, -1)))

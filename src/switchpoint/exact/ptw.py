@@ -1,35 +1,48 @@
-"""The exact predictor of a PTW source: O(depth) state and work per symbol."""
+"""The exact predictor of a PTW source: O(depth) state and work per observation."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, Float, Int
 
-from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint.exact.base import ExactPredictor, Posterior
-from switchpoint.exact.counting import Clock, count_symbol
-from switchpoint.exact.tree import stop_log_odds, tree_levels
-from switchpoint.exact.tree_posterior import tree_posterior
-from switchpoint.predictor import check_state
+from switchpoint.exact.blocks import Sequences
+from switchpoint.exact.counting import Clock
+from switchpoint.exact.family_tree import family_levels
+from switchpoint.exact.streams import (
+    anchor,
+    check_statistics,
+    fresh_statistics,
+    log_densities,
+    mixture,
+    relative_value,
+)
+from switchpoint.exact.tree import stop_log_odds, symbol_levels
+from switchpoint.exact.tree_posterior import family_tree_posterior, symbol_tree_posterior
 from switchpoint.priors import PTW
-from switchpoint.segments import Segment
+from switchpoint.segments import Dirichlet, Segment
+from switchpoint.segments.base import Statistics
 
 
 class PTWState(eqx.Module):
-    """The nodes around the next symbol, at each height 0..depth."""
+    """The nodes around the next observation, at each height 0..depth."""
 
     time: Clock
-    """The number of symbols seen."""
+    """The number of observations seen."""
 
-    counts: Int[Array, "heights alphabet"]
-    """The count of each symbol in the node so far."""
+    statistics: Statistics
+    """The statistics of the node so far (for symbols, the count of each): (heights, ...)."""
 
     log_odds: Float[Array, " heights"]
-    """ln P(the node does not split | its symbols so far) / P(it splits | its symbols so far)."""
+    """ln P(the node does not split | its x so far) / P(it splits | its x so far)."""
+
+    offset: Float[Array, "*event"]
+    """The first value, from which all are measured; NaN before it."""
 
 
 class PTWPredictor(ExactPredictor[PTWState]):
@@ -40,63 +53,78 @@ class PTWPredictor(ExactPredictor[PTWState]):
 
     def init(self, length: int | None = None) -> PTWState:
         del length  # the state has the depth of the tree
-        heights = self.prior.depth + 1
-        return PTWState(
-            time=Clock.start(),
-            counts=jnp.zeros((heights, self.alphabet), jnp.int32),
-            log_odds=self._fresh_log_odds(),
-        )
+        statistics, offset = fresh_statistics(self.segment, self.prior.depth + 1)
+        return PTWState(Clock.start(), statistics, self._fresh_log_odds(), offset)
 
     @jax.jit
-    def predict(self, state: PTWState) -> Float[Array, " alphabet"]:
-        """ln P(x_t = k | x_<t)."""
-        return jnp.log(self._mixtures(state)[0])
+    def predict(self, state: PTWState) -> Any:
+        """ln P(x_t = k | x_<t); without an alphabet, the distribution of x_t given x_<t."""
+        self._check(state)
+        stays, splits = jax.nn.log_sigmoid(state.log_odds), jax.nn.log_sigmoid(-state.log_odds)
+        # The segment is the node at a height where it does not split, and all above it do.
+        above = jnp.cumsum(splits[::-1])[::-1] - splits
+        return mixture(self.segment, above + stays.at[0].set(0), state.statistics, state.offset)
 
-    def update(self, state: PTWState, symbol: Any) -> PTWState:
-        symbol = _checks.symbol(symbol, self.alphabet)
+    def update(self, state: PTWState, x: Any) -> PTWState:
+        x, state = relative_value(self.segment, state, x)
         if not isinstance(state.time.low, jax.core.Tracer):
             self.prior.check_length(int(state.time) + 1)
-        return self._update(state, symbol)
+        return self._update(state, x)
 
     @jax.jit
-    def _update(self, state: PTWState, symbol: Int[ArrayLike, ""]) -> PTWState:
-        _, steps = self._mixtures(state)
+    def _update(self, state: PTWState, x: Float[Array, "*event"]) -> PTWState:
+        self._check(state)
+        whole = log_densities(self.segment, state.statistics, x)
+
+        def climb(below: Float[Array, ""], node: tuple[Array, Array]) -> tuple[Array, Array]:
+            whole, log_odds = node
+            stays, splits = jax.nn.log_sigmoid(log_odds), jax.nn.log_sigmoid(-log_odds)
+            return jnp.logaddexp(whole + stays, below + splits), whole - below
+
+        _, steps = lax.scan(climb, whole[0], (whole, state.log_odds))
+        observe = jax.vmap(self.segment.observe, in_axes=(0, None))
         time = state.time.next()
-        counts = count_symbol(state.counts, symbol)
-        log_odds = state.log_odds + steps[:, symbol]
         done = jnp.arange(self.prior.depth + 1) <= time.trailing_zeros()  # nodes that end here
-        return PTWState(
-            time=time,
-            counts=jnp.where(done[:, None], 0, counts),
-            log_odds=jnp.where(done, self._fresh_log_odds(), log_odds),
+        fresh = self.segment.translate(self.segment.initial(), anchor(state.offset))
+        statistics = jax.tree.map(
+            lambda new, old: jnp.where(done.reshape(-1, *(1,) * (old.ndim - 1)), new, old),
+            fresh,
+            observe(state.statistics, x),
         )
+        log_odds = jnp.where(done, self._fresh_log_odds(), state.log_odds + steps)
+        return PTWState(time, statistics, log_odds, state.offset)
 
     @jax.jit
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
         rows, batch = flat_batch(symbols)
 
         def log_probs(rows: Int[Array, "flat time"]) -> Float[Array, "flat time k"]:
-            *_, root = tree_levels(self.prior, self.segment, rows)
-            return jnp.log(root.probs()[:, : rows.shape[1]])
+            if isinstance(self.segment, Dirichlet):
+                *_, root = symbol_levels(self.prior, self.segment, rows)
+                return jnp.log(root.probs()[:, : rows.shape[1]])
+            values = Sequences(rows.astype(float), jnp.zeros(len(rows)))
+            *_, top = family_levels(self.prior, self.segment, values, with_probs=True)
+            return jnp.log(top.probs[:, : rows.shape[1]])
 
         return in_chunks(log_probs, rows).reshape(*batch, symbols.shape[-1], self.alphabet)
 
-    def _posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        return tree_posterior(self.prior, self.segment, symbols)
+    @jax.jit
+    def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
+        def log_density(sequences: Sequences) -> Float[Array, "flat time"]:
+            levels = family_levels(self.prior, self.segment, sequences)
+            root = functools.reduce(lambda _, level: level, levels)
+            return root.log_density[:, : sequences.values.shape[1]]
 
-    def _mixtures(
-        self, state: PTWState
-    ) -> tuple[Float[Array, " alphabet"], Float[Array, "heights alphabet"]]:
-        """The root's prediction, and the increment of every node's log-odds for each symbol."""
-        check_state("counts", state.counts.shape, (self.prior.depth + 1, self.alphabet))
-        whole = self.segment.predictive(state.counts)
-        stays = jax.nn.sigmoid(state.log_odds)
+        return in_chunks(log_density, sequences)
 
-        def mix(below: Float[Array, " k"], node: tuple[Array, Array]) -> tuple[Array, Array]:
-            whole, stays = node
-            return below + stays * (whole - below), jnp.log(whole / below)
+    def _symbol_posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
+        return symbol_tree_posterior(self.prior, self.segment, symbols)
 
-        return lax.scan(mix, whole[0], (whole, stays))
+    def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
+        return family_tree_posterior(self.prior, self.segment, sequences, batch)
+
+    def _check(self, state: PTWState) -> None:
+        check_statistics(self.segment, state.statistics, self.prior.depth + 1)
 
     def _fresh_log_odds(self) -> Float[Array, " heights"]:
         return jnp.pad(stop_log_odds(self.prior, self.prior.depth), (1, 0))

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint.exact.counting import select_symbol
 from switchpoint.priors import Prior
-from switchpoint.segments import Segment
+from switchpoint.segments import Dirichlet
 
 MAX_FEW = 8
 """The largest alphabet for which separate counts of every symbol are faster."""
@@ -45,7 +45,7 @@ class Forward(NamedTuple):
     """E[symbols in the current segment, x_t included | x_<=t]."""
 
 
-def forward(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -> Forward:
+def forward(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch time"]) -> Forward:
     """The recursion over whole sequences."""
     if segment.alphabet > MAX_FEW:
         return jax.vmap(lambda row: _many_symbols(prior, segment, row))(symbols)
@@ -59,7 +59,7 @@ class _Carry(NamedTuple):
     start_mass: Float[Array, " batch"]
 
 
-def _few_symbols(prior: Prior, segment: Segment, symbols: Int[Array, "batch time"]) -> Forward:
+def _few_symbols(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch time"]) -> Forward:
     """The recursion with separate counts for every symbol.
 
     Starts are laid out as (start, batch) for large batches, and as (start // 64, batch,
@@ -91,7 +91,10 @@ def _few_symbols(prior: Prior, segment: Segment, symbols: Int[Array, "batch time
 
 
 def _few_symbols_step(
-    prior: Prior, segment: Segment, carry: _Carry, now: tuple[Int[Array, ""], Int[Array, " batch"]]
+    prior: Prior,
+    segment: Dirichlet,
+    carry: _Carry,
+    now: tuple[Int[Array, ""], Int[Array, " batch"]],
 ) -> tuple[_Carry, Forward]:
     time, symbol = now
     rows, _, *lanes = carry.weights.shape
@@ -150,7 +153,7 @@ def _with_rows(array: Array, rows: int) -> Array:
 _Weights = tuple[Float[Array, " starts"], Float[Array, ""]]  # of the starts, and of the next one
 
 
-def _many_symbols(prior: Prior, segment: Segment, row: Int[Array, " time"]) -> Forward:
+def _many_symbols(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) -> Forward:
     """The recursion over one sequence, for a large alphabet.
 
     A step needs the counts of one symbol only, the one that occurred. So a block of steps runs on

@@ -25,7 +25,7 @@ from switchpoint.exact.recursion import MAX_FEW
 from switchpoint.priors import PTW
 from switchpoint.priors.log_odds import log_one_minus_exp
 from switchpoint.priors.ptw import levels_within
-from switchpoint.segments import Segment
+from switchpoint.segments import Dirichlet
 
 PerSymbol: TypeAlias = tuple[Float[Array, "*alphabet batch time"], ...]
 """One array per symbol of a small alphabet, which runs fastest, or one array of all symbols of a
@@ -33,19 +33,31 @@ large one, which compiles fastest."""
 
 
 class TreeLevel(eqx.Module):
-    """One level of the tree: nodes of 2^height symbols, seen from every time t.
+    """One level of the tree: nodes of 2^height observations, seen from every time t.
 
-    Time is padded to a power of two; padded symbols change nothing.
+    Time is padded to a power of two; padded observations change nothing.
     """
 
-    height: int = eqx.field(static=True)
+    height: eqx.AbstractVar[int]
 
-    log_odds: Float[Array, "batch time"]
+    log_odds: eqx.AbstractVar[Float[Array, "batch time"]]
     """ln P(t's node does not split | its x_<t) / P(it splits | its x_<t)."""
 
-    log_odds_step: Float[Array, "batch time"]
+    log_odds_step: eqx.AbstractVar[Float[Array, "batch time"]]
     """The increment of the log-odds due to x_t."""
 
+    def final_log_odds(self) -> Float[Array, "batch nodes"]:
+        """ln P(node does not split | all its x) / P(it splits | all its x)."""
+        after = self.log_odds + self.log_odds_step
+        return after.reshape(len(after), -1, 2**self.height)[..., -1]
+
+
+class SymbolLevel(TreeLevel):
+    """A level of the tree over symbols."""
+
+    height: int = eqx.field(static=True)
+    log_odds: Float[Array, "batch time"]
+    log_odds_step: Float[Array, "batch time"]
     predictive: PerSymbol
     """P(x_t = k | the symbols of t's node before t)."""
 
@@ -54,11 +66,6 @@ class TreeLevel(eqx.Module):
         if len(self.predictive) > 1:
             return jnp.stack(self.predictive, axis=-1)
         return jnp.moveaxis(self.predictive[0], 0, -1)
-
-    def final_log_odds(self) -> Float[Array, "batch nodes"]:
-        """ln P(node does not split | all its x) / P(it splits | all its x)."""
-        after = self.log_odds + self.log_odds_step
-        return after.reshape(len(after), -1, 2**self.height)[..., -1]
 
 
 def stop_log_odds(prior: PTW, levels: int) -> Float[Array, " levels"]:
@@ -72,9 +79,9 @@ def stop_log_odds(prior: PTW, levels: int) -> Float[Array, " levels"]:
     return log_one_minus_exp(log_splits) - log_splits
 
 
-def tree_levels(
-    prior: PTW, segment: Segment, symbols: Int[Array, "batch time"]
-) -> Iterator[TreeLevel]:
+def symbol_levels(
+    prior: PTW, segment: Dirichlet, symbols: Int[Array, "batch time"]
+) -> Iterator[SymbolLevel]:
     """The levels of the tree from height 0 to the root."""
     batch, time = symbols.shape
     levels = levels_within(prior.depth, time)
@@ -89,7 +96,7 @@ def tree_levels(
         jnp.broadcast_to(chance / total, counts.shape)
         for chance, counts in zip(pseudo, before, strict=True)
     )
-    yield TreeLevel(0, nothing, nothing, predictive)
+    yield SymbolLevel(0, nothing, nothing, predictive)
     for height, odds in enumerate(stop_log_odds(prior, levels), start=1):
         width = 2**height
         scale = 1 / (np.arange(padded) % width + total)
@@ -104,7 +111,7 @@ def tree_levels(
         predictive = tuple(
             below + stays * (over - below) for over, below in zip(whole, predictive, strict=True)
         )
-        yield TreeLevel(height, log_odds, step, predictive)
+        yield SymbolLevel(height, log_odds, step, predictive)
 
 
 def of_symbol(values: PerSymbol, symbols: Int[Array, "batch time"]) -> Float[Array, "batch time"]:
@@ -114,7 +121,7 @@ def of_symbol(values: PerSymbol, symbols: Int[Array, "batch time"]) -> Float[Arr
     return select_symbol(symbols, values)
 
 
-def _alphabet(segment: Segment) -> tuple[list[Array | int], list[Array | float]]:
+def _alphabet(segment: Dirichlet) -> tuple[list[Array | int], list[Array | float]]:
     """The symbols and their pseudo-counts, separate or in one array."""
     if segment.alphabet <= MAX_FEW:
         return list(range(segment.alphabet)), list(jnp.asarray(segment.pseudo_counts))

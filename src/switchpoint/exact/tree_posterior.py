@@ -5,6 +5,9 @@ probability that a node exists is the product of its ancestors' posterior split 
 """
 
 import functools
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,30 +18,51 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint._random import uniform
 from switchpoint.exact.base import Partitions, Posterior, make_posterior
-from switchpoint.exact.tree import TreeLevel, of_symbol, tree_levels
+from switchpoint.exact.blocks import Sequences, initial_statistics
+from switchpoint.exact.family_posterior import Levels, add_level, level_fields, level_of
+from switchpoint.exact.family_tree import FamilyLevel, family_levels
+from switchpoint.exact.tree import SymbolLevel, TreeLevel, of_symbol, symbol_levels
 from switchpoint.priors import PTW
-from switchpoint.segments import Segment
+from switchpoint.segments import Dirichlet, Segment
+from switchpoint.segments.base import Statistics
+
+LevelType = TypeVar("LevelType", bound=TreeLevel)
 
 
-def tree_posterior(prior: PTW, segment: Segment, symbols: Int[Array, "*batch time"]) -> Posterior:
-    """The posterior over switching points under PTW."""
+def symbol_tree_posterior(
+    prior: PTW, segment: Dirichlet, symbols: Int[Array, "*batch time"]
+) -> Posterior:
+    """The posterior over switching points of independent symbols under PTW."""
     rows, batch = flat_batch(symbols)
-    fields = _fields(prior, segment, rows)
-    return make_posterior(fields, batch, TreePartitions(prior, segment, rows))
+    fields = _symbol_fields(prior, segment, rows)
+    return make_posterior(fields, batch, SymbolTreePartitions(prior, segment, rows))
+
+
+def family_tree_posterior(
+    prior: PTW, segment: Segment, sequences: Sequences, batch: tuple[int, ...]
+) -> Posterior:
+    """The posterior over switching points of a flat batch of that shape under PTW."""
+    fields = _family_fields(prior, segment, sequences)
+    return make_posterior(fields, batch, FamilyTreePartitions(prior, segment, sequences))
 
 
 class TreePartitions(Partitions):
     """The posterior distribution of partitions, through the nodes that split."""
 
-    prior: PTW
-    segment: Segment
-    rows: Int[Array, "flat time"]
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """The numbers of sequences and of their observations."""
+
+    @abstractmethod
+    def levels(self) -> list[TreeLevel]:
+        """The levels of the tree from height 0 to the root."""
 
     @functools.partial(jax.jit, static_argnames="count")
     def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
         """Splits nodes from the root down, each with its posterior probability."""
-        flat, time = self.rows.shape
-        levels = list(tree_levels(self.prior, self.segment, self.rows))
+        flat, time = self.shape
+        levels = self.levels()
         alive = jnp.ones((count, flat, 1), bool)
         switches = jnp.zeros((count, flat, 1), bool)
         for level in reversed(levels[1:]):
@@ -51,8 +75,8 @@ class TreePartitions(Partitions):
     @functools.partial(jax.jit, static_argnames="most")
     def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
         """By the numbers of switches in the two halves of each node."""
-        flat, time = self.rows.shape
-        *_, root = levels = list(tree_levels(self.prior, self.segment, self.rows))
+        flat, time = self.shape
+        *_, root = levels = self.levels()
         padded = root.log_odds.shape[-1]
         pmf = jnp.ones((flat, padded, 1))  # of the number of switches in a node
         for level in levels[1:]:
@@ -69,8 +93,8 @@ class TreePartitions(Partitions):
     @jax.jit
     def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
         """By the probability of none in the two halves of each node."""
-        flat, time = self.rows.shape
-        *_, root = levels = list(tree_levels(self.prior, self.segment, self.rows))
+        flat, time = self.shape
+        *_, root = levels = self.levels()
         padded = root.log_odds.shape[-1]
         outside = 1.0 - jnp.pad(windows, ((0, 0), (0, padded - time))).T
         none = jnp.ones((flat, padded, len(windows)))
@@ -81,30 +105,84 @@ class TreePartitions(Partitions):
         return none[:, 0]
 
 
+class SymbolTreePartitions(TreePartitions):
+    """The posterior distribution of partitions of independent symbols."""
+
+    prior: PTW
+    segment: Dirichlet
+    rows: Int[Array, "flat time"]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def levels(self) -> list[TreeLevel]:
+        return list(symbol_levels(self.prior, self.segment, self.rows))
+
+
+class FamilyTreePartitions(TreePartitions):
+    """The posterior distribution of partitions of observations of any family."""
+
+    prior: PTW
+    segment: Segment
+    sequences: Sequences
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.sequences.values.shape[:2]
+
+    def levels(self) -> list[TreeLevel]:
+        return list(family_levels(self.prior, self.segment, self.sequences))
+
+
 @jax.jit
-def _fields(prior: PTW, segment: Segment, rows: Int[Array, "flat time"]) -> dict[str, Array]:
+def _symbol_fields(
+    prior: PTW, segment: Dirichlet, rows: Int[Array, "flat time"]
+) -> dict[str, Array]:
     def fields(rows: Int[Array, "flat time"]) -> dict[str, Array]:
-        levels = list(tree_levels(prior, segment, rows))
+        levels = list(symbol_levels(prior, segment, rows))
         time = rows.shape[1]
-        filtered, run_length = _filtered(levels)
-        smoothed, probs = _smoothed(levels, segment, rows)
-        best, best_log_prob = _most_probable(levels, time)
+        probs = _probs_smoothed(levels, segment, rows)
         seen = tuple(part[..., :time] for part in levels[-1].predictive)
         return {
             "log_marginal": jnp.log(of_symbol(seen, rows)).sum(-1),
-            "switch_filtered": filtered[:, :time],
-            "switch_smoothed": smoothed[:, :time],
-            "run_length_mean": run_length[:, :time],
+            **_switch_fields(levels, time),
             "probs_smoothed": probs[:, :time],
-            "map_switches": best[:, :time],
-            "map_log_prob": best_log_prob,
         }
 
     return in_chunks(fields, rows)
 
 
+@jax.jit
+def _family_fields(prior: PTW, segment: Segment, sequences: Sequences) -> dict[str, Array]:
+    def fields(sequences: Sequences) -> dict[str, Array]:
+        levels = list(family_levels(prior, segment, sequences))
+        time = sequences.values.shape[1]
+        return {
+            "log_marginal": levels[-1].log_density[:, :time].sum(-1),
+            **_switch_fields(levels, time),
+            **_level_smoothed(levels, segment, sequences),
+        }
+
+    return in_chunks(fields, sequences, 8)
+
+
+def _switch_fields(levels: Sequence[TreeLevel], time: int) -> dict[str, Array]:
+    """The fields about switching points."""
+    filtered, run_length = _filtered(levels)
+    smoothed = _switch_smoothed(levels)
+    best, best_log_prob = _most_probable(levels, time)
+    return {
+        "switch_filtered": filtered[:, :time],
+        "switch_smoothed": smoothed[:, :time],
+        "run_length_mean": run_length[:, :time],
+        "map_switches": best[:, :time],
+        "map_log_prob": best_log_prob,
+    }
+
+
 def _filtered(
-    levels: list[TreeLevel],
+    levels: Sequence[TreeLevel],
 ) -> tuple[Float[Array, "flat padded"], Float[Array, "flat padded"]]:
     """P(a segment starts at t | x_<=t), and the mean length of the segment so far."""
     padded = levels[0].log_odds.shape[-1]
@@ -118,33 +196,95 @@ def _filtered(
     return starts.at[:, 0].set(0), run_length
 
 
-def _smoothed(
-    levels: list[TreeLevel], segment: Segment, rows: Int[Array, "flat time"]
-) -> tuple[Float[Array, "flat padded"], Float[Array, "flat padded alphabet"]]:
-    """P(a segment starts at t | x), and the posterior mean of the distribution at t."""
+def _splits(level: TreeLevel) -> Float[Array, "flat nodes"]:
+    """P(the node splits | all its x)."""
+    if level.height == 0:
+        return jnp.zeros_like(level.log_odds)
+    return jax.nn.sigmoid(-level.final_log_odds())
+
+
+def _switch_smoothed(levels: Sequence[TreeLevel]) -> Float[Array, "flat padded"]:
+    """P(a segment starts at t | x)."""
+    flat = len(levels[0].log_odds)
+    alive = jnp.ones((flat, 1))  # P(all ancestors split | x)
+    switches = jnp.zeros((flat, 1))
+    for level in reversed(levels[1:]):
+        alive = alive * _splits(level)
+        switches, alive = _materialize(_interleave(switches, alive), _interleave(alive, alive))
+    return switches
+
+
+def _segment_probs(
+    levels: Sequence[LevelType],
+) -> Iterator[tuple[LevelType, Float[Array, "flat nodes"]]]:
+    """From the root down, P(the node is a segment | x)."""
+    alive = jnp.ones((len(levels[0].log_odds), 1))
+    for level in reversed(levels):
+        splits = _splits(level)
+        yield level, alive * (1 - splits)
+        if level.height:
+            alive = alive * splits
+            (alive,) = _materialize(_interleave(alive, alive))
+
+
+def _probs_smoothed(
+    levels: list[SymbolLevel], segment: Dirichlet, rows: Int[Array, "flat time"]
+) -> Float[Array, "flat padded alphabet"]:
+    """The posterior mean of the distribution at t."""
     flat, time = rows.shape
     padded = levels[0].log_odds.shape[-1]
     hot = jax.nn.one_hot(rows, segment.alphabet)
     hot = jnp.pad(hot, ((0, 0), (0, padded - time), (0, 0)))
-    alive = jnp.ones((flat, 1))  # P(all ancestors split | x)
-    switches = jnp.zeros((flat, 1))
     probs = jnp.zeros((flat, padded, segment.alphabet))
-    for level in reversed(levels):
+    for level, chances in _segment_probs(levels):
         nodes, width = padded >> level.height, 1 << level.height
         counts = hot.reshape(flat, nodes, width, -1).sum(2)
-        splits = (
-            jax.nn.sigmoid(-level.final_log_odds()) if level.height else jnp.zeros((flat, padded))
+        probs = probs + jnp.repeat(chances[..., None] * segment.probs(counts), width, axis=1)
+    return probs
+
+
+def _level_smoothed(
+    levels: list[FamilyLevel], segment: Segment, sequences: Sequences
+) -> dict[str, Array]:
+    """The posterior of the level at t: a mixture over the nodes that contain it."""
+    fresh = initial_statistics(segment, sequences.offset)
+    time = sequences.values.shape[1]
+    total = None
+    for level, chances in _segment_probs(levels):
+        width = 1 << level.height
+
+        def of_node(fresh: Statistics, totals: Statistics) -> tuple[Array, Array | None]:
+            return level_of(segment, segment.merge(fresh, totals))
+
+        def at_time(
+            fresh: Statistics, before: Statistics, mean: Array, covariance: Array | None
+        ) -> tuple[Array, Array | None]:
+            features = segment.level_features(segment.merge(fresh, before))
+            variance = None
+            if covariance is not None:
+                variance = jnp.einsum("d,e,deo->o", features, features, covariance)
+            return features @ mean, variance
+
+        of_nodes = jax.vmap(jax.vmap(of_node, in_axes=(None, 0)))(fresh, level.totals)
+        repeated = jax.tree.map(lambda leaf, w=width: jnp.repeat(leaf, w, axis=1), of_nodes)
+        mean, variance = jax.vmap(jax.vmap(at_time, in_axes=(None, 0, 0, 0)))(
+            fresh, level.before, *repeated
         )
-        segments = (alive * (1 - splits))[..., None] * segment.predictive(counts)
-        probs = probs + jnp.repeat(segments, width, axis=1)
-        if level.height:
-            alive = alive * splits
-            switches, alive = _materialize(_interleave(switches, alive), _interleave(alive, alive))
-    return switches, probs
+        weight = jnp.repeat(chances, width, axis=1)
+        # A level at a time is one feature.
+        mean = mean[..., None, :]
+        covariance = None if variance is None else variance[..., None, None, :]
+        if total is None:
+            total = Levels(weight, mean, covariance)
+        else:
+            total = add_level(total, weight, mean, covariance)
+    mean, covariance = total.mean[:, :time, 0], total.covariance
+    variance = None if covariance is None else covariance[:, :time, 0, 0]
+    return level_fields(segment, mean, variance, sequences.offset)
 
 
 def _most_probable(
-    levels: list[TreeLevel], time: int
+    levels: Sequence[TreeLevel], time: int
 ) -> tuple[Bool[Array, "flat padded"], Float[Array, " flat"]]:
     """The most probable partition, and the logarithm of its posterior probability.
 

@@ -1,6 +1,44 @@
-"""The distribution of symbols within one segment."""
+"""The distribution of observations within one segment: conjugate families."""
 
 from switchpoint.segments.base import Segment
-from switchpoint.segments.models import Bernoulli, Categorical, make_segment
+from switchpoint.segments.dirichlet import Bernoulli, Categorical, Dirichlet, make_segment
+from switchpoint.segments.distributions import (
+    Discrete,
+    Distribution,
+    Lomax,
+    Mixture,
+    NegativeBinomial,
+    Normal,
+    Product,
+    StudentT,
+)
+from switchpoint.segments.exponential import Exponential
+from switchpoint.segments.gaussian import Gaussian
+from switchpoint.segments.independent import Independent
+from switchpoint.segments.markov_chain import MarkovChain
+from switchpoint.segments.normal_gamma import NormalGamma
+from switchpoint.segments.poisson import Poisson
+from switchpoint.segments.trend import Trend
 
-__all__ = ["Bernoulli", "Categorical", "Segment", "make_segment"]
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Dirichlet",
+    "Discrete",
+    "Distribution",
+    "Exponential",
+    "Gaussian",
+    "Independent",
+    "Lomax",
+    "MarkovChain",
+    "Mixture",
+    "NegativeBinomial",
+    "Normal",
+    "NormalGamma",
+    "Poisson",
+    "Product",
+    "Segment",
+    "StudentT",
+    "Trend",
+    "make_segment",
+]

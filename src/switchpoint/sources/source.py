@@ -1,34 +1,55 @@
 """A source: a prior over switching points and a model of the segments."""
 
 import functools
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from switchpoint import _checks
 from switchpoint._random import constants_of_fast_draws, uniform
 from switchpoint.priors import Prior
 from switchpoint.priors.base import switches_at
-from switchpoint.segments import Bernoulli, Segment
+from switchpoint.segments import Bernoulli, Dirichlet, Discrete, Segment
 
 
 class Draw(eqx.Module):
     """Sequences drawn from a source, with the ground truth that is hidden from predictors."""
 
-    symbols: Int[Array, "*batch time"]
-    """The symbols, 0..alphabet-1."""
+    symbols: Int[Array, "*batch time"] | None
+    """The symbols, 0..alphabet-1; None where there is no alphabet."""
 
-    probs: Float[Array, "*batch time alphabet"]
-    """The distribution each symbol was drawn from."""
+    probs: Float[Array, "*batch time alphabet"] | None
+    """The distribution each symbol was drawn from; None where there is no alphabet."""
 
     switches: Bool[Array, "*batch time"]
     """True where a new segment starts; False at 0."""
 
+    real_values: Float[Array, "*batch_time_columns"] | None = None
+    """The values, where there is no alphabet."""
+
+    true_log_density: Float[Array, "*batch time"] | None = None
+    """ln p(x_t | the parameters of its segment), where there is no alphabet."""
+
+    @property
+    def values(self) -> Shaped[Array, "*batch_time_columns"]:
+        """The observations: real values, or symbols where there is an alphabet."""
+        return self.symbols if self.real_values is None else self.real_values
+
+    @property
+    def log_density(self) -> Float[Array, "*batch time"]:
+        """ln p(x_t | the parameters of its segment): what nobody can predict better than."""
+        if self.probs is None:
+            return self.true_log_density
+        at = self.symbols[..., None]
+        return jnp.log(jnp.take_along_axis(self.probs, at, axis=-1)[..., 0])
+
 
 class Source(eqx.Module):
-    """Piecewise stationary sequences: segment lengths from `prior`, symbols from `segment`."""
+    """Piecewise stationary sequences: segment lengths from `prior`, values from `segment`."""
 
     prior: Prior
     segment: Segment = Bernoulli()
@@ -41,13 +62,13 @@ class Source(eqx.Module):
         if not isinstance(self.segment, Segment):
             raise ValueError(
                 "segment must be a Segment, such as switchpoint.Bernoulli() or "
-                f"switchpoint.Categorical(3), got {self.segment!r}"
+                f"switchpoint.NormalGamma(), got {self.segment!r}"
             )
         if type(self.prior).__module__.partition(".")[0] != "switchpoint":
             self.prior.check_hazards()
 
     def sample(self, key: PRNGKeyArray, batch: int, length: int) -> Draw:
-        """`batch` independent sequences of `length` symbols."""
+        """`batch` independent sequences of `length` observations."""
         key = _checks.random_key(key)
         batch = _checks.positive_int("batch", batch)
         self.prior.check_length(length)
@@ -62,8 +83,38 @@ def _sample(general: Source, constants: Source, key: PRNGKeyArray, batch: int, l
     starts = source.prior.sample_starts(key_prior, batch, length)
     # Time first: every operation then runs along the batch, contiguous in memory.
     fresh = source.segment.sample(key_segment, (length, batch))
+    if not isinstance(source.segment, Dirichlet):
+        return _observe(source.segment, fresh, starts, key_symbol)
     probs = jnp.take_along_axis(fresh, starts.T[:, :, None], axis=0, mode="promise_in_bounds")
     below = jnp.cumsum(probs[..., :-1], axis=-1)  # P(symbol <= k), all but the last, which is 1
     coins = uniform(key_symbol, (length, batch))
     symbols = jnp.sum(coins[..., None] >= below, axis=-1, dtype=jnp.int32)
     return Draw(symbols.T, jnp.swapaxes(probs, 0, 1), switches_at(starts))
+
+
+def _observe(
+    segment: Segment, fresh: Any, starts: Int[Array, "batch time"], key: PRNGKeyArray
+) -> Draw:
+    """Observations one after another, with the parameters that were drawn for their segment."""
+    batch, length = starts.shape
+    initial = segment.initial()
+
+    def one(statistics: Any, begins: Array, parameters: Any, key: PRNGKeyArray) -> tuple[Any, Any]:
+        statistics = jax.tree.map(lambda new, old: jnp.where(begins, new, old), initial, statistics)
+        emission = segment.emission(parameters, statistics)
+        x = emission.sample(key)
+        probs = emission.probs if isinstance(emission, Discrete) else None
+        return segment.observe(statistics, x), (x, probs, emission.log_density(x))
+
+    def step(statistics: Any, now: tuple[Array, Array, PRNGKeyArray]) -> tuple[Any, Any]:
+        time, start, key = now
+        parameters = jax.tree.map(lambda leaf: leaf[start, jnp.arange(batch)], fresh)
+        return jax.vmap(one)(statistics, start == time, parameters, jax.random.split(key, batch))
+
+    first = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (batch, *leaf.shape)), initial)
+    now = (jnp.arange(length), starts.T, jax.random.split(key, length))
+    _, drawn = lax.scan(step, first, now)
+    values, probs, logs = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), drawn)
+    if segment.alphabet is not None:
+        return Draw(values.astype(jnp.int32), probs, switches_at(starts))
+    return Draw(None, None, switches_at(starts), values, logs)

@@ -1,0 +1,323 @@
+"""The posterior over switching points for any family and any prior.
+
+The passes over segment ends are those of `changepoint_posterior.py`. Here ends come in blocks of
+times. What every start s has gathered up to a block is kept: its statistics, and the sum of the
+small terms ln p(x_t | s) - ln p(x_t | x_<t). The block itself is computed when a pass reaches it.
+Memory is O(n^2 / 32), time O(n^2).
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from switchpoint._batching import in_chunks
+from switchpoint.exact.base import Posterior, make_posterior
+from switchpoint.exact.blocks import (
+    Blocks,
+    Layout,
+    Sequences,
+    cut_into_blocks,
+    filter_blocks,
+    initial_statistics,
+    next_statistics,
+    pair_log_density,
+    pieces,
+)
+from switchpoint.exact.changepoint_posterior import (
+    Carry,
+    LastStart,
+    StartPartitions,
+    Step,
+    log_length,
+    most_probable,
+)
+from switchpoint.priors import Prior
+from switchpoint.segments import Segment
+from switchpoint.segments.base import Statistics
+
+_LAYOUT = Layout(starts_last=True)
+
+
+class _FilterLogs(NamedTuple):
+    """The results of the forward recursion that the passes need."""
+
+    log_density: Float[Array, "flat time"]
+    log_start: Float[Array, "flat time"]
+
+
+def family_posterior(
+    prior: Prior, segment: Segment, sequences: Sequences, batch: tuple[int, ...]
+) -> Posterior:
+    """The posterior over switching points of a flat batch of that shape."""
+    fields, logs = _fields(prior, segment, sequences)
+    return make_posterior(fields, batch, FamilyPartitions(prior, segment, sequences, logs))
+
+
+@jax.jit
+def _fields(
+    prior: Prior, segment: Segment, sequences: Sequences
+) -> tuple[dict[str, Array], _FilterLogs]:
+    def fields(sequences: Sequences) -> tuple[dict[str, Array], _FilterLogs]:
+        filtered = filter_blocks(prior, segment, sequences)
+        logs = _FilterLogs(filtered.log_density, filtered.log_start)
+        last_start = _FamilyLastStart.of(prior, segment, sequences, logs)
+        best, best_log_prob = most_probable(last_start)
+        fresh = jax.vmap(jax.vmap(segment.log_density, in_axes=(None, 0)))(
+            initial_statistics(segment, sequences.offset), sequences.values
+        )
+        started = jnp.exp(filtered.log_start + fresh - filtered.log_density)
+        smoothed, levels = _smoothed(last_start, sequences)
+        return {
+            "log_marginal": filtered.log_density.sum(-1),
+            "switch_filtered": started.at[:, 0].set(0),
+            "switch_smoothed": smoothed,
+            "run_length_mean": filtered.run_length_mean,
+            "map_switches": best,
+            "map_log_prob": best_log_prob,
+            **levels,
+        }, logs
+
+    time = sequences.values.shape[1]
+    return in_chunks(fields, sequences, max(32, time // 2))
+
+
+class FamilyPartitions(StartPartitions):
+    """The posterior distribution of partitions of observations of any family."""
+
+    prior: Prior
+    segment: Segment
+    sequences: Sequences
+    logs: _FilterLogs
+
+    def last_start(self) -> LastStart:
+        return _FamilyLastStart.of(self.prior, self.segment, self.sequences, self.logs)
+
+
+class _FamilyLastStart(LastStart):
+    """The distribution of the start of a segment, block by block."""
+
+    time: int = eqx.field(static=True)
+    log_start: Float[Array, "flat width"]
+    prior: Prior
+    segment: Segment
+    blocks: Blocks
+    log_density: Float[Array, "blocks block flat"]
+    statistics: Statistics
+    """From every start to the beginning of each block: (blocks, flat, width)."""
+    gains: Float[Array, "blocks flat width"]
+    """ln P(x_s..x_(b-1)) / P(x_s..x_(b-1) | x_<s), up to the beginning b of each block."""
+
+    @classmethod
+    def of(
+        cls, prior: Prior, segment: Segment, sequences: Sequences, logs: _FilterLogs
+    ) -> "_FamilyLastStart":
+        flat, time = logs.log_density.shape
+        blocks = cut_into_blocks(segment, sequences)
+        count, block = blocks.values.shape[:2]
+        padding = ((0, 0), (0, count * block - time))
+        log_density = jnp.pad(logs.log_density, padding).reshape(flat, count, block)
+        log_density = jnp.moveaxis(log_density, 0, -1)
+        log_start = jnp.pad(logs.log_start, padding, constant_values=-jnp.inf)
+
+        def body(carry: Any, now: tuple[Array, Blocks, Array]) -> tuple[Any, Any]:
+            statistics, gains = carry
+            index, here, evidence = now
+            small = _gains(segment, statistics, here, evidence, index * block)
+            after = next_statistics(segment, _LAYOUT, statistics, here, index * block)
+            return (after, gains + small.sum(0)), carry
+
+        parts = []
+        fresh = initial_statistics(segment, sequences.offset)
+        carry = (_LAYOUT.empty_hypotheses(fresh, 0), jnp.zeros((flat, 0)))
+        for first, last in pieces(count, block, flat * time**2):
+            more = last * block - carry[1].shape[1]
+            carry = (
+                _LAYOUT.append(carry[0], _LAYOUT.empty_hypotheses(fresh, more)),
+                jnp.pad(carry[1], ((0, 0), (0, more))),
+            )
+            here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], (blocks, log_density))
+            carry, part = lax.scan(body, carry, (jnp.arange(first, last, dtype=jnp.int32), *here))
+            parts.append(jax.tree.map(lambda leaf: _pad_starts(leaf, count * block), part))
+        statistics, gains = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        return cls(time, log_start, prior, segment, blocks, log_density, statistics, gains)
+
+    def over_ends(
+        self, step: Step[Carry], carry: Carry, *, reverse: bool = False
+    ) -> tuple[Carry, Any]:
+        return self.over_blocks(
+            lambda carry, end, log_segment, _: step(carry, end, log_segment), carry, reverse=reverse
+        )
+
+    def over_blocks(
+        self, step: Any, carry: Any, extra: Any = None, *, reverse: bool = False
+    ) -> tuple[Any, Any]:
+        """`over_ends` with steps that also get `extra(statistics, block, begin)` of their time."""
+        count, block = self.blocks.values.shape[:2]
+        starts = jnp.arange(self.log_start.shape[1], dtype=jnp.int32)
+
+        def body(carry: Any, now: Any) -> tuple[Any, Any]:
+            index, here, evidence, statistics, gains = now
+            begin = index * block
+            ends = begin + 1 + jnp.arange(block, dtype=jnp.int32)
+            width = gains.shape[-1]
+            own = starts[:width]
+            small = _gains(self.segment, statistics, here, evidence, begin)
+            length = ends[:, None] - own
+            lasts = log_length(self.prior, own, jnp.maximum(length, 1), ends[:, None] != self.time)
+            scores = gains + jnp.cumsum(small, axis=0) + lasts[:, None]
+            scores = jnp.where((length > 0)[:, None], scores, -jnp.inf)
+            scores = jnp.pad(
+                scores, ((0, 0), (0, 0), (0, len(starts) - width)), constant_values=-jnp.inf
+            )
+            more = None if extra is None else extra(statistics, here, begin)
+            return lax.scan(
+                lambda carry, now: step(carry, *now), carry, (ends, scores, more), reverse=reverse
+            )
+
+        ranges = pieces(count, block, len(self.log_start) * self.time**2)
+        outputs = []
+        for first, last in reversed(ranges) if reverse else ranges:
+            indices = jnp.arange(first, last, dtype=jnp.int32)
+            parts = (self.blocks, self.log_density, *self._held(last))
+            here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], parts)
+            carry, output = lax.scan(body, carry, (indices, *here), reverse=reverse)
+            outputs.append(output)
+
+        def joined(*leaves: Array) -> Array:
+            whole = jnp.concatenate(leaves[::-1] if reverse else leaves)
+            return whole.reshape(-1, *whole.shape[2:])
+
+        return carry, jax.tree.map(joined, *outputs)
+
+    def _held(self, last: int) -> tuple[Statistics, Array]:
+        """What is known of the starts in the first `last` blocks."""
+        width = last * self.blocks.values.shape[1]
+        return jax.tree.map(lambda leaf: leaf[:, :, :width], (self.statistics, self.gains))
+
+
+def _gains(
+    segment: Segment,
+    statistics: Statistics,
+    block: Blocks,
+    evidence: Float[Array, "block flat"],
+    begin: Int[Array, ""],
+) -> Float[Array, "block flat width"]:
+    """ln p(x_t | the segment started at s) - ln p(x_t | x_<t); 0 before s."""
+    logs = pair_log_density(segment, _LAYOUT, statistics, block, begin)
+    times = begin + jnp.arange(len(evidence), dtype=jnp.int32)
+    begun = jnp.arange(logs.shape[-1], dtype=jnp.int32) <= times[:, None]
+    return jnp.where(begun[:, None], logs - evidence[..., None], 0.0)
+
+
+def _pad_starts(leaf: Array, width: int) -> Array:
+    padding = [(0, 0)] * leaf.ndim
+    padding[2] = (0, width - leaf.shape[2])
+    return jnp.pad(leaf, padding)
+
+
+class Levels(NamedTuple):
+    """Mixtures of levels: their weights, means and covariances."""
+
+    weight: Float[Array, "..."]
+    mean: Float[Array, "... features outputs"]
+    covariance: Float[Array, "... features features outputs"] | None
+
+
+def level_of(segment: Segment, statistics: Statistics) -> tuple[Array, Array | None]:
+    """The mean and the covariance of the level; probabilities have no covariance."""
+    covariance = segment.level_covariance(statistics) if segment.alphabet is None else None
+    return segment.level_mean(statistics), covariance
+
+
+def add_level(levels: Levels, weight: Array, mean: Array, covariance: Array | None) -> Levels:
+    """Mixtures with one more component each, merged without a difference of squares."""
+    total = levels.weight + weight
+    share = (weight / jnp.where(total > 0, total, 1.0))[..., None, None]
+    gap = mean - levels.mean
+    merged = None
+    if covariance is not None:
+        between = gap[..., :, None, :] * gap[..., None, :, :]
+        more = share[..., None]
+        merged = levels.covariance + more * (covariance - levels.covariance + (1 - more) * between)
+    return Levels(total, levels.mean + share * gap, merged)
+
+
+def level_fields(
+    segment: Segment,
+    mean: Float[Array, "flat time outputs"],
+    variance: Float[Array, "flat time outputs"] | None,
+    offset: Float[Array, "flat *event"],
+) -> dict[str, Array]:
+    """The fields of a `Posterior` for the level."""
+    if variance is None:
+        return {"probs_smoothed": mean / mean.sum(-1, keepdims=True)}
+    mean = mean + offset.reshape(len(offset), 1, -1)
+    std = jnp.sqrt(jnp.maximum(variance, 0.0))
+    if not segment.event:
+        mean, std = mean[..., 0], std[..., 0]
+    return {"level_mean": mean, "level_std": std}
+
+
+def _smoothed(
+    last_start: _FamilyLastStart, sequences: Sequences
+) -> tuple[Float[Array, "flat time"], dict[str, Array]]:
+    """P(a segment starts at t | x), and the posterior of the level at t.
+
+    Backwards in time, `levels` holds for each start s the mixture of the levels of all segments
+    from s that end after t.
+    """
+    segment = last_start.segment
+    flat, width = last_start.log_start.shape
+    time = last_start.time
+    of_levels = functools.partial(level_of, segment)
+
+    def extra(statistics: Statistics, block: Blocks, begin: Int[Array, ""]) -> Any:
+        """The features before, and the levels after, each time of the block, for each start."""
+
+        def of_pair(statistics: Statistics, before: Statistics, x: Array) -> Any:
+            first = segment.merge(statistics, before)
+            return segment.level_features(first), of_levels(segment.observe(first, x))
+
+        def of_own(own: Statistics, x: Array) -> Any:
+            return segment.level_features(own), of_levels(segment.observe(own, x))
+
+        pairs = _LAYOUT.by_pair(of_pair)(statistics, block.before, block.values)
+        own = jax.vmap(jax.vmap(jax.vmap(of_own)), in_axes=(1, None), out_axes=1)(
+            block.own, block.values
+        )
+        whole = jax.tree.map(lambda p, o: _LAYOUT.put(p, o, begin, leading=1), pairs, own)
+        return jax.tree.map(lambda leaf: _pad_starts(leaf, width), whole)
+
+    def step(
+        carry: tuple[Array, Levels], end: Int[Array, ""], log_segment: Array, more: Any
+    ) -> tuple[tuple[Array, Levels], Any]:
+        boundary, levels = carry  # P(a segment starts at t | x), and the mixtures
+        features, (mean, covariance) = more
+        segments = boundary[:, end][:, None] * last_start.probs(log_segment)
+        levels = add_level(levels, segments, mean, covariance)
+        begun = jnp.arange(width) < end
+        weights = jnp.where(begun, levels.weight, 0.0)
+        weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-30)
+        at = jnp.einsum("fsd,fsdo->fso", features, levels.mean)
+        here = jnp.einsum("fs,fso->fo", weights, at, precision=lax.Precision.HIGHEST)
+        variance = None
+        if levels.covariance is not None:
+            spread = jnp.einsum("fsd,fse,fsdeo->fso", features, features, levels.covariance)
+            spread = spread + (at - here[:, None]) ** 2
+            variance = jnp.einsum("fs,fso->fo", weights, spread)
+        return (boundary.at[:, :width].add(segments), levels), (here, variance)
+
+    shapes = jax.eval_shape(of_levels, segment.initial())
+    nothing = jax.tree.map(lambda leaf: jnp.zeros((flat, width, *leaf.shape)), shapes)
+    boundary = jnp.zeros((flat, width + 1)).at[:, time].set(1)
+    carry = (boundary, Levels(jnp.zeros((flat, width)), *nothing))
+    (boundary, _), levels = last_start.over_blocks(step, carry, extra, reverse=True)
+    mean, variance = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:time], 0, 1), levels)
+    return boundary[:, :time].at[:, 0].set(0), level_fields(
+        segment, mean, variance, sequences.offset
+    )

@@ -1,0 +1,184 @@
+"""Symbols of a finite alphabet, with an unknown distribution."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, Num, PRNGKeyArray
+
+from switchpoint import _checks
+from switchpoint._random import uniform
+from switchpoint.segments.base import Segment
+from switchpoint.segments.distributions import Discrete
+
+_SMALLEST, _LARGEST = 1e-15, 1e15  # between which single precision represents all ratios
+_LARGEST_COUNT = 2**30
+
+
+class Dirichlet(Segment):
+    """Independent symbols within a segment, whose distribution is drawn once per segment.
+
+    That distribution is Dirichlet (Beta for two symbols), so symbol counts are a sufficient
+    statistic. A model of your own is a subclass with `pseudo_counts`; everything else follows from
+    them. The exact algorithms rely on that, so neither `predictive` nor `sample` can be overridden.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("predictive", "probs", "sample"):
+            if name in cls.__dict__:
+                raise TypeError(
+                    f"{cls.__name__}.{name} cannot be overridden: exact prediction relies on "
+                    "independent symbols under a Dirichlet prior; change `pseudo_counts` instead"
+                )
+
+    @property
+    @abstractmethod
+    def pseudo_counts(self) -> Sequence[Any] | Float[np.ndarray | Array, " alphabet"]:
+        """The Dirichlet parameters, one per symbol, each above 0."""
+
+    @property
+    def alphabet(self) -> int:
+        return len(self.pseudo_counts)
+
+    def probs(self, counts: Num[Array, "*batch alphabet"]) -> Float[Array, "*batch alphabet"]:
+        """P(next symbol = k | the symbol counts of this segment so far)."""
+        pseudo = jnp.asarray(self.pseudo_counts)
+        return (counts + pseudo) / (counts.sum(-1, keepdims=True) + pseudo.sum())
+
+    def statistic(self, x: Num[Array, ""]) -> Int[Array, " alphabet"]:
+        return jax.nn.one_hot(x.astype(jnp.int32), self.alphabet, dtype=jnp.int32)
+
+    def empty(self) -> Int[Array, " alphabet"]:
+        return jnp.zeros(self.alphabet, jnp.int32)
+
+    def merge(
+        self, before: Int[Array, " alphabet"], after: Int[Array, " alphabet"]
+    ) -> Int[Array, " alphabet"]:
+        """The sum; counts about to overflow an int32 are halved."""
+        counts = before + after
+        return jnp.where(counts.max() >= _LARGEST_COUNT, counts // 2, counts)
+
+    def predictive(self, statistics: Num[Array, " alphabet"]) -> Discrete:
+        return Discrete(self.probs(statistics))
+
+    def level_mean(self, statistics: Num[Array, " alphabet"]) -> Float[Array, "1 alphabet"]:
+        return self.probs(statistics)[None]
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape alphabet"]:
+        """Symbol distributions of segments, drawn from the Dirichlet prior."""
+        pseudo = self.pseudo_counts
+        known = not any(isinstance(each, jax.core.Tracer) for each in (pseudo, *pseudo[:2]))
+        if known and tuple(pseudo) == (0.5, 0.5):
+            # The arcsine distribution: draw the smaller probability, accurate near 0.
+            twice = 2 * uniform(key, shape)
+            rare = jnp.sin(jnp.minimum(twice, 2 - twice) * float(np.pi / 4)) ** 2
+            return jnp.stack(
+                [jnp.where(twice < 1, 1 - rare, rare), jnp.where(twice < 1, rare, 1 - rare)],
+                axis=-1,
+            )
+        keys = jax.random.split(key, self.alphabet)
+        if known and len(set(pseudo)) == 1:
+            logs = jax.vmap(lambda key: _log_gamma_draw(key, float(pseudo[0]), shape))(keys)
+        else:
+            logs = jax.vmap(lambda key, each: jax.random.loggamma(key, each, shape))(
+                keys, jnp.asarray(pseudo, float)
+            )
+        return jax.nn.softmax(jnp.moveaxis(logs, 0, -1), axis=-1)
+
+    def emission(
+        self, parameters: Float[Array, " alphabet"], statistics: Num[Array, " alphabet"]
+    ) -> Discrete:
+        del statistics
+        return Discrete(parameters)
+
+
+class Bernoulli(Dirichlet):
+    """Bits whose probability of a 1 is drawn from Beta(alpha, beta).
+
+    The default Beta(1/2, 1/2) makes the predictor inside a segment the KT estimator.
+    """
+
+    alpha: float | Float[Array, ""]
+    beta: float | Float[Array, ""]
+
+    def __init__(self, alpha: ArrayLike = 0.5, beta: ArrayLike = 0.5) -> None:
+        self.alpha = pseudo_count("alpha", alpha)
+        self.beta = pseudo_count("beta", beta)
+
+    @property
+    def pseudo_counts(self) -> tuple[float | Float[Array, ""], ...]:
+        return (self.beta, self.alpha)
+
+
+class Categorical(Dirichlet):
+    """Symbols 0..size-1 whose distribution is drawn from a symmetric Dirichlet distribution."""
+
+    size: int = eqx.field(static=True)
+    concentration: float | Float[Array, ""]
+
+    def __init__(self, size: int, concentration: ArrayLike = 0.5) -> None:
+        self.size = _checks.positive_int("size", size)
+        if self.size < 2:
+            raise ValueError(f"size must be at least 2, got {self.size}")
+        self.concentration = pseudo_count("concentration", concentration)
+
+    @property
+    def alphabet(self) -> int:
+        return self.size
+
+    @property
+    def pseudo_counts(self) -> Float[np.ndarray | Array, " alphabet"]:
+        known = isinstance(self.concentration, float)
+        return (np if known else jnp).full(self.size, self.concentration)
+
+
+def make_segment(
+    alphabet: int,
+    alpha: float | None = None,
+    beta: float | None = None,
+    concentration: float | None = None,
+) -> Dirichlet:
+    """`Bernoulli(alpha, beta)` for an alphabet of 2, `Categorical(alphabet, concentration)` above.
+
+    Parameters that are None default to 0.5; those of the other model are refused.
+    """
+    if alphabet < 2:
+        raise ValueError(f"alphabet must be at least 2, got {alphabet}")
+    bits = alphabet == 2
+    given = {"alpha": alpha, "beta": beta, "concentration": concentration}
+    for name, value in given.items():
+        if value is not None and bits == (name == "concentration"):
+            wanted = "alphabets above 2" if bits else "an alphabet of 2"
+            takes = "alpha and beta" if bits else "concentration"
+            raise ValueError(
+                f"{name} is for {wanted}, got {value} (an alphabet of {alphabet} takes {takes})"
+            )
+    known = {name: value for name, value in given.items() if value is not None}
+    return Bernoulli(**known) if bits else Categorical(alphabet, **known)
+
+
+def pseudo_count(name: str, value: ArrayLike) -> float | Float[Array, ""]:
+    """A Dirichlet parameter, checked unless traced."""
+    if isinstance(value, jax.core.Tracer):
+        return value
+    number = _checks.positive_float(name, value)
+    if not _SMALLEST <= number <= _LARGEST:
+        raise ValueError(f"{name} must be from {_SMALLEST:g} to {_LARGEST:g}, got {number:g}")
+    return number
+
+
+def _log_gamma_draw(
+    key: PRNGKeyArray, shape_parameter: float, shape: tuple[int, ...]
+) -> Float[Array, "..."]:
+    """The logarithm of a Gamma variable, cheap where that is a square or an exponential."""
+    if shape_parameter == 0.5:
+        tiny = float(np.finfo(np.float32).tiny)
+        return jnp.log(jnp.maximum(0.5 * jax.random.normal(key, shape) ** 2, tiny))
+    if shape_parameter == 1.0:
+        return jnp.log(jax.random.exponential(key, shape))
+    return jax.random.loggamma(key, shape_parameter, shape)

@@ -1,0 +1,104 @@
+"""Real values with an unknown mean and unknown noise."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+
+from switchpoint.segments.base import Parameter, Segment, positive, real, weighted_mean
+from switchpoint.segments.distributions import Normal, StudentT
+
+
+class NormalGammaRun(NamedTuple):
+    """The parameters of a Normal-Gamma distribution, as statistics of a run."""
+
+    weight: Float[Array, "..."]
+    mean: Float[Array, "..."]
+    shape: Float[Array, "..."]
+    """Half the number of observations."""
+    rate: Float[Array, "..."]
+    """Half the sum of squared deviations from the mean."""
+
+
+class NormalGamma(Segment):
+    """Normal values with unknown mean and precision.
+
+    precision ~ Gamma(shape, rate), and mean | precision ~ N(mean, 1 / (strength precision)).
+    """
+
+    mean: Parameter
+    strength: Parameter
+    shape: Parameter
+    rate: Parameter
+
+    def __init__(
+        self,
+        mean: ArrayLike = 0.0,
+        strength: ArrayLike = 1.0,
+        shape: ArrayLike = 1.0,
+        rate: ArrayLike = 1.0,
+    ) -> None:
+        self.mean = real("mean", mean)
+        self.strength = positive("strength", strength)
+        self.shape = positive("shape", shape)
+        self.rate = positive("rate", rate)
+
+    def statistic(self, x: Float[Array, ""]) -> NormalGammaRun:
+        return NormalGammaRun(jnp.ones_like(x), x, jnp.full_like(x, 0.5), jnp.zeros_like(x))
+
+    def empty(self) -> NormalGammaRun:
+        return NormalGammaRun(*(jnp.zeros(()),) * 4)
+
+    def merge(self, before: NormalGammaRun, after: NormalGammaRun) -> NormalGammaRun:
+        weight, mean, between = weighted_mean(
+            (before.weight, after.weight), (before.mean, after.mean)
+        )
+        rate = before.rate + after.rate + 0.5 * between
+        return NormalGammaRun(weight, mean, before.shape + after.shape, rate)
+
+    def initial(self) -> NormalGammaRun:
+        parts = (self.strength, self.mean, self.shape, self.rate)
+        return NormalGammaRun(*(jnp.asarray(part, float) for part in parts))
+
+    def predictive(self, statistics: NormalGammaRun) -> StudentT:
+        weight, mean, shape, rate = statistics
+        return StudentT(2 * shape, mean, rate * (weight + 1) / (shape * weight))
+
+    def sample(
+        self, key: PRNGKeyArray, shape: tuple[int, ...]
+    ) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+        """The mean and the variance of each segment."""
+        key_precision, key_mean = jax.random.split(key)
+        variance = self.rate / jax.random.gamma(key_precision, self.shape, shape)
+        noise = jax.random.normal(key_mean, shape)
+        return self.mean + jnp.sqrt(variance / self.strength) * noise, variance
+
+    def emission(
+        self, parameters: tuple[Float[Array, ""], Float[Array, ""]], statistics: NormalGammaRun
+    ) -> Normal:
+        del statistics
+        return Normal(*parameters)
+
+    def level_mean(self, statistics: NormalGammaRun) -> Float[Array, "1 1"]:
+        return statistics.mean.reshape(1, 1)
+
+    def level_covariance(self, statistics: NormalGammaRun) -> Float[Array, "1 1 1"]:
+        return (noise_variance(statistics) / statistics.weight).reshape(1, 1, 1)
+
+    @property
+    def located(self) -> Bool[np.ndarray, ""]:
+        return np.array(True)
+
+    def translate(self, statistics: NormalGammaRun, by: Float[Array, ""]) -> NormalGammaRun:
+        return statistics._replace(mean=statistics.mean - by)
+
+
+def noise_variance(statistics: NormalGammaRun) -> Float[Array, ""]:
+    """E[1 / precision], for fewer than 3 degrees of freedom 3 rate / shape.
+
+    The expectation is infinite with 2 degrees of freedom; a band must not be.
+    """
+    shape = statistics.shape
+    return statistics.rate / jnp.maximum(shape - 1, shape / 3)

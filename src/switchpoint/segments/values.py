@@ -1,0 +1,86 @@
+"""Observations as arrays: checked, and as differences from a typical value."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from switchpoint import _checks
+from switchpoint.segments.base import Segment
+
+_LARGEST = {4: 1e15, 8: 1e150}  # by bytes: sums of squares of these do not overflow
+_SAMPLE = 31  # values whose median is taken for typical
+
+
+def checked_values(
+    segment: Segment, values: Any, name: str = "values"
+) -> Float[np.ndarray | Array, "..."]:
+    """Values as a float array: (..., time), or (..., time, columns) for several columns.
+
+    NaN is a missing observation. Inside `jit` only the shape is checked.
+    """
+    traced = isinstance(values, jax.core.Tracer)
+    array = values.astype(float) if traced else _checks.numbers(values, name, len(segment.event))
+    need = 1 + len(segment.event)
+    columns = segment.event
+    if array.ndim < need or 0 in array.shape or array.shape[array.ndim - len(columns) :] != columns:
+        wanted = f"(..., time, {columns[0]})" if columns else "(..., time)"
+        raise ValueError(
+            f"{name} must have shape {wanted} and at least one observation, got {array.shape}"
+        )
+    if not traced:
+        _check_each(segment, array, name)
+    return array
+
+
+def checked_value(segment: Segment, value: Any) -> Float[np.ndarray | Array, "*event"]:
+    """One observation of a stream."""
+    if isinstance(value, jax.core.Tracer):
+        return value.astype(float)
+    array = _checks.numbers(value, "value", len(segment.event))
+    if array.shape != segment.event:
+        what = f"an observation of {segment.event[0]} columns" if segment.event else "one number"
+        raise ValueError(f"value must be {what}, got shape {array.shape}")
+    _check_each(segment, array[None], "value", position=False)
+    return array
+
+
+def typical_value(
+    segment: Segment, values: Float[np.ndarray | Array, "flat time *event"]
+) -> Float[np.ndarray | Array, "flat *event"]:
+    """A value near most of each sequence, for families that can move the origin; 0 for others."""
+    xp: Any = jnp if isinstance(values, jax.core.Tracer) else np
+    if not segment.located.any():
+        return xp.zeros((len(values), *segment.event), np.float32)
+    time = values.shape[1]
+    some = values[:, np.unique(np.linspace(0, time - 1, min(time, _SAMPLE)).astype(int))]
+    order = xp.sort(some, axis=1)  # NaN last
+    known = xp.sum(~xp.isnan(order), axis=1)
+    middle = xp.take_along_axis(order, xp.maximum(known - 1, 0)[:, None] // 2, axis=1)[:, 0]
+    return xp.where(segment.located & (known > 0), middle, 0.0).astype(np.float32)
+
+
+def _check_each(
+    segment: Segment, array: Float[np.ndarray, "..."], name: str, *, position: bool = True
+) -> None:
+    """Raise a `ValueError` that names the first value that cannot be, and where it is."""
+    largest = _LARGEST[jnp.zeros(()).dtype.itemsize]
+    columns = getattr(segment, "columns", (segment,))
+    for i, column in enumerate(columns):
+        own = array[..., i] if segment.event else array
+        unknown = np.isnan(own)
+        with np.errstate(invalid="ignore"):
+            size = np.abs(own)
+            bad, wanted = column.invalid(own)
+        for wrong, should in (
+            (np.isinf(own), "finite, or NaN where missing"),
+            (bad & ~unknown, wanted),
+            (size > largest, f"at most {largest:g} in size (rescale them)"),
+        ):
+            if wrong.any():
+                at = tuple(int(each) for each in np.argwhere(wrong)[0])
+                where = _checks.place(at) if position else ""
+                where += f", column {i}" if segment.event else ""
+                raise ValueError(f"{name} must be {should}, got {own[at]:.9g}{where}")
