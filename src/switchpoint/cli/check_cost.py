@@ -63,6 +63,17 @@ def check_exact(prior: Prior, length: int, alphabet: int) -> None:
     _check_memory(f"{length} symbols of an alphabet of {alphabet}", needed)
 
 
+def check_detect(length: int, columns: int) -> None:
+    """Raise a `ValueError` where the exact posterior of a series takes too long."""
+    most = int(MAX_BITS / math.sqrt(columns))
+    if length > most:
+        raise ValueError(
+            f"{length} observations in {columns} column{'s' if columns > 1 else ''} are too many, "
+            f"since the work grows with the square (at most {most}); replace runs of "
+            f"{-(-length // most)} or more observations by their mean"
+        )
+
+
 def check_network(network: Predictor[Any], length: int) -> None:
     """Raise a `ValueError` where the memory of a network would become too large."""
     if isinstance(network, Network) and length > NETWORK_BLOCK:

@@ -94,7 +94,7 @@ def _read_csv(text: str, delimiters: str, wanted: Sequence[str]) -> _Table:
             return _Table({"0": tokens}, lambda i: f"number {i}")
     first, rest = lines[0][1], [cells for _, cells in lines[1:]]
     missing = [cell for cell in first if cell and cell.lower() in _MISSING]  # these are no names
-    header = any(is_header(first, rest, each, missing) for each in wanted or [None])
+    header = any(is_header(first, rest, each, missing) for each in (None, *wanted))
     names = first if header else [str(index) for index in range(len(first))]
     rows = lines[1:] if header else lines
     repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)

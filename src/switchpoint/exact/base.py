@@ -128,20 +128,23 @@ class Posterior(eqx.Module):
                 f"begin and end must be from 0 to {time - 1} and in order, got {begin} and {end}"
             )
         window = (np.arange(time) >= begin) & (np.arange(time) <= end)
-        return 1 - self._partitions.without_switch(jnp.asarray(window[None])).reshape(self._batch)
+        return 1 - self._without_switch(window[None]).reshape(self._batch)
 
-    def switch_intervals(self, level: float = 0.9) -> list[SwitchInterval]:
+    def switch_intervals(
+        self, level: float = 0.9, before: int | None = None
+    ) -> list[SwitchInterval]:
         """The switches of the most probable partition of one sequence, with their uncertainty.
 
         Each interval grows from its switch towards the likelier neighbour, but not beyond the
         adjacent switches, until it contains a switch with probability `level`. If that cannot be
-        reached, `interval_probability` is below `level`.
+        reached, `interval_probability` is below `level`. With `before`, only positions before it
+        count, such as those of a sequence that was filled up with missing observations.
         """
         if self._batch:
             raise ValueError(f"intervals are for one sequence, got a batch of {self._batch}")
         level = _checks.probability("level", level)
-        marginals = np.asarray(self.switch_smoothed, np.float64)
-        positions = np.flatnonzero(self.map_switches).tolist()
+        marginals = np.asarray(self.switch_smoothed, np.float64)[:before]
+        positions = np.flatnonzero(self.map_switches[:before]).tolist()
         bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
         wanted = [
             _grow_interval(marginals, at, low + 1, high - 1, share)
@@ -150,10 +153,9 @@ class Posterior(eqx.Module):
         ]
         if not wanted:
             return []
-        times = np.arange(len(marginals))
+        times = np.arange(self.map_switches.shape[-1])
         windows = np.stack([(times >= begin) & (times <= end) for begin, end in wanted])
-        none = self._partitions.without_switch(jnp.asarray(windows))[0]
-        reached = 1 - np.asarray(none, np.float64)
+        reached = 1 - np.asarray(self._without_switch(windows)[0], np.float64)
         intervals = []
         for index, at in enumerate(positions):
             own = range(index * len(_SHARES), (index + 1) * len(_SHARES))
@@ -162,6 +164,21 @@ class Posterior(eqx.Module):
                 SwitchInterval(at, float(marginals[at]), *wanted[best], float(reached[best]))
             )
         return intervals
+
+    def _without_switch(
+        self, windows: Bool[np.ndarray, "windows time"]
+    ) -> Float[Array, "flat windows"]:
+        """P(no switch inside the window | x), for each window.
+
+        For one sequence their number is rounded up, so that few programs serve all numbers.
+        """
+        count = len(windows)
+        if not self._batch:
+            room = 16
+            while room < count:
+                room *= 4
+            windows = np.pad(windows, ((0, room - count), (0, 0)))
+        return self._partitions.without_switch(jnp.asarray(windows))[:, :count]
 
 
 # Expected numbers of switches relative to `level`; an interval may contain more than one.

@@ -1,6 +1,6 @@
 """Real values with an unknown mean and unknown noise."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,7 +95,7 @@ class NormalGamma(Segment):
         return statistics._replace(mean=statistics.mean - by)
 
 
-def noise_variance(statistics: NormalGammaRun) -> Float[Array, ""]:
+def noise_variance(statistics: Any) -> Float[Array, ""]:
     """E[1 / precision], for fewer than 3 degrees of freedom 3 rate / shape.
 
     The expectation is infinite with 2 degrees of freedom; a band must not be.
