@@ -111,12 +111,16 @@ def _report(found: Segmentation, table: SeriesTable, messages: list[str]) -> Any
     """The summary and the table of segments for a terminal."""
     summary, count = found.summary, len(found.changepoints)
     missing = f", {summary['missing']} missing" if summary["missing"] else ""
-    none = f"; probability of no change: {percent(summary['no_switch_probability'])}"
+    expected = f"; expected number {summary['expected_switches']:.2g}, "
+    none = f"probability of none {percent(summary['no_switch_probability'])}"
     lines: list[tuple[str, str | Text]] = [
         ("series", f"{', '.join(table.names)}: {summary['observations']} observations{missing}"),
         ("source", repr(found.source.prior)),
         ("", repr(found.source.segment)),
-        ("found", Text.assemble((f"{count} change point{'s' * (count != 1)}", "bold"), none)),
+        (
+            "found",
+            Text.assemble((f"{count} change point{'s' * (count != 1)}", "bold"), expected, none),
+        ),
     ]
     if table.time_name is not None:
         lines.insert(1, ("time", table.time_name))

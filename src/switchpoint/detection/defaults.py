@@ -53,9 +53,10 @@ def default_column(kind: str, values: Float[np.ndarray, " time"]) -> Column:
     if kind not in SEGMENTS:
         raise ValueError(f"segment must be {' or '.join(SEGMENTS)}, got {kind!r}")
     _check_possible(Poisson() if kind == "counts" else Exponential(), values)
-    # The prior mean of the rate is that of the series, and is worth one observation.
-    mean = float(max(seen.mean(), 1 / len(seen)))
-    return Column(Poisson(1.0, 1 / mean) if kind == "counts" else Exponential(1.0, mean), 0.0, 1.0)
+    # The prior of the rate is exponential, the broadest of its kind, with the mean of the series.
+    mean = max(seen.mean(), 1 / len(seen))
+    rate = float(f"{1 / mean if kind == 'counts' else mean:.3g}")
+    return Column(Poisson(1.0, rate) if kind == "counts" else Exponential(1.0, rate), 0.0, 1.0)
 
 
 def _centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:

@@ -134,6 +134,7 @@ class Segmentation:
             "columns": list(self.series.names),
             "source": repr(self.source),
             "log_evidence": self.log_evidence,
+            "expected_switches": float(self.switch_probability.sum()),
             "no_switch_probability": self.no_switch_probability,
             "coverage": self.coverage,
         }

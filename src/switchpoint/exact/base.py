@@ -122,13 +122,17 @@ class Posterior(eqx.Module):
 
     def switch_within(self, begin: int, end: int) -> Float[Array, "*batch"]:
         """P(at least one switch at begin..end, both included | all of x)."""
+        return 1 - self.no_switch_within(begin, end)
+
+    def no_switch_within(self, begin: int, end: int) -> Float[Array, "*batch"]:
+        """P(no switch at begin..end, both included | all of x), exact where it is tiny."""
         time = self.map_switches.shape[-1]
         if not 0 <= begin <= end < time:
             raise ValueError(
                 f"begin and end must be from 0 to {time - 1} and in order, got {begin} and {end}"
             )
         window = (np.arange(time) >= begin) & (np.arange(time) <= end)
-        return 1 - self._without_switch(window[None]).reshape(self._batch)
+        return self._without_switch(window[None]).reshape(self._batch)
 
     def switch_intervals(
         self, level: float = 0.9, before: int | None = None

@@ -88,7 +88,7 @@ def detect(
         intervals=np.array([(each.begin, each.end) for each in intervals], int).reshape(-1, 2),
         interval_probability=np.array([each.interval_probability for each in intervals], float),
         switch_probability=np.asarray(posterior.switch_smoothed, float)[:length],
-        no_switch_probability=1 - float(posterior.switch_within(0, length - 1)),
+        no_switch_probability=float(posterior.no_switch_within(0, length - 1)),
         log_evidence=float(posterior.log_marginal) - float(logs_of_scale.sum()),
         coverage=coverage,
         source=source,
