@@ -55,9 +55,9 @@ class Blocks(NamedTuple):
     totals: Statistics
     """Of the whole block: (blocks, flat)."""
     own: Statistics
-    """Of segments that start in the block, before each of its times: (blocks, time, start, flat)."""
+    """Of segments that start in it, before each of its times: (blocks, block, starts, flat)."""
     last: Statistics
-    """Of segments that start in the block, at its end: (blocks, start, flat)."""
+    """Of segments that start in it, at its end: (blocks, starts, flat)."""
 
 
 def initial_statistics(segment: Segment, offset: Float[Array, "flat *event"]) -> Statistics:
@@ -111,65 +111,94 @@ def _where_start(condition: Array, new: Array, old: Array) -> Array:
 
 
 class Layout(NamedTuple):
-    """How the hypotheses of a batch are laid out: the axis that runs fastest is the longer one."""
+    """How the hypotheses of a batch are laid out, so that the fastest axis is long.
 
-    starts_last: bool
+    A start is a row, the number of its block, and a lane, its place there: hypotheses are
+    (rows, lanes, flat) of many sequences, (flat, rows, lanes) of few.
+    """
+
+    many: bool
 
     @property
-    def axis(self) -> int:
-        """The axis of the starts, beside that of the sequences."""
-        return 1 if self.starts_last else 0
+    def axes(self) -> tuple[int, int]:
+        """The axes of the rows and of the lanes."""
+        return (0, 1) if self.many else (1, 2)
 
     def spread(self, per_sequence: Shaped[Array, " flat"]) -> Shaped[Array, "..."]:
         """Values of the sequences, to broadcast against hypotheses."""
-        return jnp.expand_dims(per_sequence, self.axis)
+        return jnp.expand_dims(per_sequence, self.axes)
 
-    def spread_starts(self, per_start: Shaped[Array, " starts"]) -> Shaped[Array, "..."]:
+    def spread_starts(self, per_start: Shaped[Array, "rows lanes"]) -> Shaped[Array, "..."]:
         """Values of the starts, to broadcast against hypotheses."""
-        return jnp.expand_dims(per_start, 1 - self.axis)
+        return jnp.expand_dims(per_start, 2 if self.many else 0)
 
-    def put(self, array: Array, part: Array, begin: Int[Array, ""], leading: int = 0) -> Array:
-        """The array with a part laid out as (starts, flat) written from a start on."""
-        if self.starts_last:
-            part = jnp.swapaxes(part, leading, leading + 1)
-        return lax.dynamic_update_slice_in_dim(array, part, begin, leading + self.axis)
+    def spread_block(self, array: Array, leading: int = 0) -> Array:
+        """Values of the starts of one block, (lanes, flat), to broadcast against hypotheses."""
+        if self.many:
+            return jnp.expand_dims(array, leading)
+        return jnp.expand_dims(jnp.swapaxes(array, leading, leading + 1), leading + 1)
+
+    def put_block(
+        self, array: Array, part: Array, index: Int[Array, ""], leading: int = 0
+    ) -> Array:
+        """The array with the starts of one block replaced.
+
+        A selection, and not an update in place, since that would not be vectorised.
+        """
+        part = self.spread_block(part, leading)
+        row = self.axes[0] + leading
+        at = jnp.arange(array.shape[row]) == index
+        shape = [1] * array.ndim
+        shape[row] = -1
+        return jnp.where(at.reshape(shape), part, array)
+
+    def maximum(self, values: Array) -> Float[Array, " flat"]:
+        """The maximum over the starts."""
+        rows, lanes = self.axes
+        return values.max(rows).max(lanes - 1)
+
+    def sums(self, values: Array, factors: tuple[Any, ...]) -> tuple[Float[Array, " flat"], ...]:
+        """The sums over the starts, times each of several factors of the starts."""
+        rows, lanes = (values.shape[axis] for axis in self.axes)
+        table = [jnp.broadcast_to(each, (rows, lanes)).ravel().astype(float) for each in factors]
+        spec = "sf,ks->kf" if self.many else "fs,ks->kf"
+        flat = values.reshape((rows * lanes, -1) if self.many else (-1, rows * lanes))
+        return tuple(jnp.einsum(spec, flat, jnp.stack(table), precision=lax.Precision.HIGHEST))
+
+    def by_hypothesis(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function(statistics, *of the sequence)` of all hypotheses."""
+
+        def vectorized(statistics: Statistics, *others: Any) -> Any:
+            per_start = functools.partial(jax.vmap, in_axes=(0, *(None,) * len(others)))
+            if self.many:
+                return per_start(per_start(jax.vmap(function)))(statistics, *others)
+            return jax.vmap(per_start(per_start(function)))(statistics, *others)
+
+        return vectorized
 
     def by_pair(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function(statistics, before, x)` of all (time, hypothesis) pairs."""
-        if self.starts_last:
-            function = jax.vmap(function, in_axes=(0, None, None))
-            function = jax.vmap(function)
-            return jax.vmap(function, in_axes=(None, 0, 0))
-        function = jax.vmap(function)
-        function = jax.vmap(function, in_axes=(0, None, None))
-        return jax.vmap(function, in_axes=(None, 0, 0))
+        return jax.vmap(self.by_hypothesis(function), in_axes=(None, 0, 0))
 
-    def by_hypothesis(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function(statistics, of the sequence)` of all hypotheses."""
-        if self.starts_last:
-            return jax.vmap(jax.vmap(function, in_axes=(0, None)))
-        return jax.vmap(jax.vmap(function), in_axes=(0, None))
-
-    def empty_hypotheses(self, fresh: Statistics, rows: int) -> Statistics:
+    def fresh_hypotheses(self, fresh: Statistics, rows: int, lanes: int) -> Statistics:
         """Statistics that stand for starts that are still to come."""
 
         def repeat(leaf: Array) -> Array:
-            spread = self.spread(leaf)
-            shape = list(spread.shape)
-            shape[self.axis] = rows
-            return jnp.broadcast_to(spread, shape)
+            shape = list(self.spread(leaf).shape)
+            shape[self.axes[0]], shape[self.axes[1]] = rows, lanes
+            return jnp.broadcast_to(self.spread(leaf), shape)
 
         return jax.tree.map(repeat, fresh)
 
-    def append(self, statistics: Statistics, more: Statistics) -> Statistics:
+    def append(self, hypotheses: Any, more: Any) -> Any:
         """Hypotheses followed by others."""
         return jax.tree.map(
-            lambda one, other: jnp.concatenate([one, other], self.axis), statistics, more
+            lambda one, other: jnp.concatenate([one, other], self.axes[0]), hypotheses, more
         )
 
 
 def pair_log_density(
-    segment: Segment, layout: Layout, statistics: Statistics, block: Blocks, begin: Int[Array, ""]
+    segment: Segment, layout: Layout, statistics: Statistics, block: Blocks, index: Int[Array, ""]
 ) -> Float[Array, "block *hypotheses"]:
     """ln p(x_t | the segment started at s), for the times t of one block and all starts s."""
 
@@ -180,15 +209,15 @@ def pair_log_density(
     own = jax.vmap(jax.vmap(jax.vmap(segment.log_density)), in_axes=(1, None), out_axes=1)(
         block.own, block.values
     )
-    return layout.put(logs, own, begin, leading=1)
+    return layout.put_block(logs, own, index, leading=1)
 
 
 def next_statistics(
-    segment: Segment, layout: Layout, statistics: Statistics, block: Blocks, begin: Int[Array, ""]
+    segment: Segment, layout: Layout, statistics: Statistics, block: Blocks, index: Int[Array, ""]
 ) -> Statistics:
     """The statistics from every start to the end of the block."""
     merged = layout.by_hypothesis(segment.merge)(statistics, block.totals)
-    return jax.tree.map(lambda leaf, own: layout.put(leaf, own, begin), merged, block.last)
+    return jax.tree.map(lambda leaf, own: layout.put_block(leaf, own, index), merged, block.last)
 
 
 def pieces(count: int, block: int, work: int) -> list[tuple[int, int]]:
@@ -208,7 +237,7 @@ def filter_blocks(
 ) -> Filtered:
     """The recursion over whole sequences."""
     flat, time = sequences.values.shape[:2]
-    layout = Layout(starts_last=flat < _MANY)
+    layout = Layout(many=flat >= _MANY)
     blocks = cut_into_blocks(segment, sequences)
     count, block = blocks.values.shape[:2]
     fresh = initial_statistics(segment, sequences.offset)
@@ -216,29 +245,30 @@ def filter_blocks(
     @functools.partial(jax.checkpoint, prevent_cse=False)
     def body(carry: _Carry, now: tuple[Int[Array, ""], Blocks]) -> tuple[_Carry, Filtered]:
         index, here = now
-        begin = index * block
-        logs = pair_log_density(segment, layout, carry.statistics, here, begin)
+        logs = pair_log_density(segment, layout, carry.statistics, here, index)
         probs = None
         if with_probs:
-            probs = _pair_probs(segment, layout, carry.statistics, here, begin)
-        step = functools.partial(_step, prior, layout)
-        times = begin + jnp.arange(block, dtype=jnp.int32)
+            probs = _pair_probs(segment, layout, carry.statistics, here, index)
+        step = functools.partial(_step, prior, layout, index)
         weights = carry.log_weights, carry.log_start
-        weights, filtered = lax.scan(step, weights, (times, logs, probs))
-        statistics = next_statistics(segment, layout, carry.statistics, here, begin)
+        lanes = jnp.arange(block, dtype=jnp.int32)
+        weights, filtered = lax.scan(step, weights, (lanes, logs, probs))
+        statistics = next_statistics(segment, layout, carry.statistics, here, index)
         return _Carry(statistics, *weights), filtered
 
-    none = jnp.zeros((flat, 0) if layout.starts_last else (0, flat))
-    carry = _Carry(layout.empty_hypotheses(fresh, 0), none, jnp.zeros(flat))
+    carry = _Carry(
+        layout.fresh_hypotheses(fresh, 0, block),
+        layout.fresh_hypotheses(jnp.full(flat, -jnp.inf), 0, block),
+        jnp.zeros(flat),
+    )
     parts = []
     for first, last in pieces(count, block, flat * time**2):
-        more = last * block - carry.log_weights.shape[layout.axis]
-        padding = [(0, 0), (0, 0)]
-        padding[layout.axis] = (0, more)
-        carry = carry._replace(
-            statistics=layout.append(carry.statistics, layout.empty_hypotheses(fresh, more)),
-            log_weights=jnp.pad(carry.log_weights, padding, constant_values=-jnp.inf),
+        more = (
+            layout.fresh_hypotheses(fresh, last - first, block),
+            layout.fresh_hypotheses(jnp.full(flat, -jnp.inf), last - first, block),
         )
+        hypotheses = layout.append((carry.statistics, carry.log_weights), more)
+        carry = _Carry(*hypotheses, carry.log_start)
         indices = jnp.arange(first, last, dtype=jnp.int32)
         here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], blocks)
         carry, part = lax.scan(body, carry, (indices, here))
@@ -252,33 +282,37 @@ def filter_blocks(
 
 
 def _step(
-    prior: Prior, layout: Layout, carry: tuple[Array, Array], now: tuple[Array, Array, Array | None]
+    prior: Prior,
+    layout: Layout,
+    index: Int[Array, ""],
+    carry: tuple[Array, Array],
+    now: tuple[Array, Array, Array | None],
 ) -> tuple[tuple[Array, Array], Filtered]:
     log_weights, log_start = carry
-    time, logs, probs = now
-    log_weights = layout.put(log_weights, log_start[None], time)
-    starts = layout.spread_starts(jnp.arange(log_weights.shape[layout.axis], dtype=jnp.int32))
+    lane, logs, probs = now
+    rows, lanes = (log_weights.shape[axis] for axis in layout.axes)
+    starts = jnp.arange(rows * lanes, dtype=jnp.int32).reshape(rows, lanes)
+    time = index * lanes + lane
+    now_starts = layout.spread_starts(starts == time)
+    log_weights = jnp.where(now_starts, layout.spread(log_start), log_weights)
     run = jnp.maximum(time - starts, 0) + 1
     joint = log_weights + logs
-    highest = joint.max(layout.axis)
+    highest = layout.maximum(joint)
     parts = jnp.exp(joint - layout.spread(highest))
-    total = parts.sum(layout.axis)
-    share = parts * layout.spread(1 / total)  # P(the segment of x_t started at s | x_<=t)
+    total, hazard, length = layout.sums(parts, (1.0, prior.hazard_after(starts, run), run))
     evidence = highest + jnp.log(total)
-    after = (
-        joint - layout.spread(evidence) + safe_log(prior.survival_after(starts, run)),
-        safe_log(jnp.sum(share * prior.hazard_after(starts, run), layout.axis)),
-    )
+    survival = layout.spread_starts(prior.log_survival_after(starts, run))
+    after = joint - layout.spread(evidence) + survival, safe_log(hazard / total)
     mixed = None
     if probs is not None:
-        mixed = jnp.sum(jnp.exp(log_weights)[..., None] * probs, layout.axis)
+        mixed = jnp.sum(jnp.exp(log_weights)[..., None] * probs, layout.axes)
         mixed = mixed / mixed.sum(-1, keepdims=True)
-    return after, Filtered(evidence, log_start, jnp.sum(share * run, layout.axis), mixed)
+    return after, Filtered(evidence, log_start, length / total, mixed)
 
 
 def _pair_probs(
-    segment: Segment, layout: Layout, statistics: Statistics, block: Blocks, begin: Int[Array, ""]
-) -> Float[Array, "block *hypotheses alphabet"]:
+    segment: Segment, layout: Layout, statistics: Statistics, block: Blocks, index: Int[Array, ""]
+) -> Float[Array, "..."]:
     """P(x_t = k | the segment started at s), as `pair_log_density`."""
 
     def probs_of(statistics: Statistics) -> Float[Array, " alphabet"]:
@@ -291,7 +325,7 @@ def _pair_probs(
 
     probs = layout.by_pair(of_pair)(statistics, block.before, block.values)
     own = jax.vmap(jax.vmap(jax.vmap(probs_of)))(block.own)
-    return layout.put(probs, own, begin, leading=1)
+    return layout.put_block(probs, own, index, leading=1)
 
 
 def safe_log(probability: Float[Array, "..."]) -> Float[Array, "..."]:

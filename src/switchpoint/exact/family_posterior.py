@@ -40,7 +40,7 @@ from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics
 
-_LAYOUT = Layout(starts_last=True)
+_LAYOUT = Layout(many=False)
 
 
 class _FilterLogs(NamedTuple):
@@ -108,8 +108,8 @@ class _FamilyLastStart(LastStart):
     blocks: Blocks
     log_density: Float[Array, "blocks block flat"]
     statistics: Statistics
-    """From every start to the beginning of each block: (blocks, flat, width)."""
-    gains: Float[Array, "blocks flat width"]
+    """From every start to the beginning of each block: (blocks, flat, rows, lanes)."""
+    gains: Float[Array, "blocks flat rows lanes"]
     """ln P(x_s..x_(b-1)) / P(x_s..x_(b-1) | x_<s), up to the beginning b of each block."""
 
     @classmethod
@@ -127,22 +127,19 @@ class _FamilyLastStart(LastStart):
         def body(carry: Any, now: tuple[Array, Blocks, Array]) -> tuple[Any, Any]:
             statistics, gains = carry
             index, here, evidence = now
-            small = _gains(segment, statistics, here, evidence, index * block)
-            after = next_statistics(segment, _LAYOUT, statistics, here, index * block)
+            small = _gains(segment, statistics, here, evidence, index)
+            after = next_statistics(segment, _LAYOUT, statistics, here, index)
             return (after, gains + small.sum(0)), carry
 
         parts = []
         fresh = initial_statistics(segment, sequences.offset)
-        carry = (_LAYOUT.empty_hypotheses(fresh, 0), jnp.zeros((flat, 0)))
+        fresh = fresh, jnp.zeros(flat)
+        carry = _LAYOUT.fresh_hypotheses(fresh, 0, block)
         for first, last in pieces(count, block, flat * time**2):
-            more = last * block - carry[1].shape[1]
-            carry = (
-                _LAYOUT.append(carry[0], _LAYOUT.empty_hypotheses(fresh, more)),
-                jnp.pad(carry[1], ((0, 0), (0, more))),
-            )
+            carry = _LAYOUT.append(carry, _LAYOUT.fresh_hypotheses(fresh, last - first, block))
             here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], (blocks, log_density))
             carry, part = lax.scan(body, carry, (jnp.arange(first, last, dtype=jnp.int32), *here))
-            parts.append(jax.tree.map(lambda leaf: _pad_starts(leaf, count * block), part))
+            parts.append(jax.tree.map(lambda leaf: _pad_rows(leaf, count), part))
         statistics, gains = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
         return cls(time, log_start, prior, segment, blocks, log_density, statistics, gains)
 
@@ -156,25 +153,24 @@ class _FamilyLastStart(LastStart):
     def over_blocks(
         self, step: Any, carry: Any, extra: Any = None, *, reverse: bool = False
     ) -> tuple[Any, Any]:
-        """`over_ends` with steps that also get `extra(statistics, block, begin)` of their time."""
+        """`over_ends` with steps that also get `extra(statistics, block, index)` of their time."""
         count, block = self.blocks.values.shape[:2]
         starts = jnp.arange(self.log_start.shape[1], dtype=jnp.int32)
 
         def body(carry: Any, now: Any) -> tuple[Any, Any]:
             index, here, evidence, statistics, gains = now
-            begin = index * block
-            ends = begin + 1 + jnp.arange(block, dtype=jnp.int32)
-            width = gains.shape[-1]
-            own = starts[:width]
-            small = _gains(self.segment, statistics, here, evidence, begin)
+            ends = index * block + 1 + jnp.arange(block, dtype=jnp.int32)
+            small = _gains(self.segment, statistics, here, evidence, index)
+            scores = gains + jnp.cumsum(small, axis=0)
+            scores = scores.reshape(*scores.shape[:2], -1)
+            own = starts[: scores.shape[-1]]
             length = ends[:, None] - own
             lasts = log_length(self.prior, own, jnp.maximum(length, 1), ends[:, None] != self.time)
-            scores = gains + jnp.cumsum(small, axis=0) + lasts[:, None]
-            scores = jnp.where((length > 0)[:, None], scores, -jnp.inf)
+            scores = jnp.where((length > 0)[:, None], scores + lasts[:, None], -jnp.inf)
             scores = jnp.pad(
-                scores, ((0, 0), (0, 0), (0, len(starts) - width)), constant_values=-jnp.inf
+                scores, ((0, 0), (0, 0), (0, len(starts) - len(own))), constant_values=-jnp.inf
             )
-            more = None if extra is None else extra(statistics, here, begin)
+            more = None if extra is None else extra(statistics, here, index)
             return lax.scan(
                 lambda carry, now: step(carry, *now), carry, (ends, scores, more), reverse=reverse
             )
@@ -196,8 +192,7 @@ class _FamilyLastStart(LastStart):
 
     def _held(self, last: int) -> tuple[Statistics, Array]:
         """What is known of the starts in the first `last` blocks."""
-        width = last * self.blocks.values.shape[1]
-        return jax.tree.map(lambda leaf: leaf[:, :, :width], (self.statistics, self.gains))
+        return jax.tree.map(lambda leaf: leaf[:, :, :last], (self.statistics, self.gains))
 
 
 def _gains(
@@ -205,18 +200,21 @@ def _gains(
     statistics: Statistics,
     block: Blocks,
     evidence: Float[Array, "block flat"],
-    begin: Int[Array, ""],
-) -> Float[Array, "block flat width"]:
+    index: Int[Array, ""],
+) -> Float[Array, "block flat rows lanes"]:
     """ln p(x_t | the segment started at s) - ln p(x_t | x_<t); 0 before s."""
-    logs = pair_log_density(segment, _LAYOUT, statistics, block, begin)
-    times = begin + jnp.arange(len(evidence), dtype=jnp.int32)
-    begun = jnp.arange(logs.shape[-1], dtype=jnp.int32) <= times[:, None]
-    return jnp.where(begun[:, None], logs - evidence[..., None], 0.0)
+    logs = pair_log_density(segment, _LAYOUT, statistics, block, index)
+    lanes, _, rows, _ = logs.shape
+    times = index * lanes + jnp.arange(lanes, dtype=jnp.int32)
+    starts = jnp.arange(rows * lanes, dtype=jnp.int32).reshape(rows, lanes)
+    begun = starts <= times[:, None, None]
+    return jnp.where(begun[:, None], logs - evidence[..., None, None], 0.0)
 
 
-def _pad_starts(leaf: Array, width: int) -> Array:
+def _pad_rows(leaf: Array, rows: int) -> Array:
+    """Zeros for the rows that are still to come."""
     padding = [(0, 0)] * leaf.ndim
-    padding[2] = (0, width - leaf.shape[2])
+    padding[2] = (0, rows - leaf.shape[2])
     return jnp.pad(leaf, padding)
 
 
@@ -276,7 +274,7 @@ def _smoothed(
     time = last_start.time
     of_levels = functools.partial(level_of, segment)
 
-    def extra(statistics: Statistics, block: Blocks, begin: Int[Array, ""]) -> Any:
+    def extra(statistics: Statistics, block: Blocks, index: Int[Array, ""]) -> Any:
         """The features before, and the levels after, each time of the block, for each start."""
 
         def of_pair(statistics: Statistics, before: Statistics, x: Array) -> Any:
@@ -290,8 +288,12 @@ def _smoothed(
         own = jax.vmap(jax.vmap(jax.vmap(of_own)), in_axes=(1, None), out_axes=1)(
             block.own, block.values
         )
-        whole = jax.tree.map(lambda p, o: _LAYOUT.put(p, o, begin, leading=1), pairs, own)
-        return jax.tree.map(lambda leaf: _pad_starts(leaf, width), whole)
+        whole = jax.tree.map(lambda p, o: _LAYOUT.put_block(p, o, index, leading=1), pairs, own)
+        rows = last_start.gains.shape[2]
+        return jax.tree.map(
+            lambda leaf: _pad_rows(leaf, rows).reshape(*leaf.shape[:2], width, *leaf.shape[4:]),
+            whole,
+        )
 
     def step(
         carry: tuple[Array, Levels], end: Int[Array, ""], log_segment: Array, more: Any

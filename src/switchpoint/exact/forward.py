@@ -242,7 +242,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         seen = joint - evidence
         time = state.time.next()
         runs = time.since(state.starts)
-        stays = seen + safe_log(self.prior.survival_after(state.starts, runs))
+        stays = seen + self.prior.log_survival_after(state.starts, runs)
         hazards = self.prior.hazard_after(state.starts, runs)
         starts_now = safe_log(jnp.sum(jnp.exp(seen) * hazards))
         statistics = jax.vmap(self.segment.observe, in_axes=(0, None))(state.statistics, x)

@@ -48,6 +48,12 @@ class Prior(eqx.Module):
         """
         return 1 - self.hazard_after(start, run)
 
+    def log_survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        """ln of `survival_after`; -inf, with derivative 0, where that is 0."""
+        survival = self.survival_after(start, run)
+        there = survival > 0
+        return jnp.where(there, jnp.log(jnp.where(there, survival, 1.0)), -jnp.inf)
+
     @property
     def max_length(self) -> int | None:
         """The longest segment with positive probability; None if unbounded."""

@@ -100,6 +100,9 @@ class Geometric(Prior):
     def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         return _constant(start, run, jax.nn.sigmoid(-self.hazard_log_odds))
 
+    def log_survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        return _constant(start, run, jax.nn.log_sigmoid(-jnp.asarray(self.hazard_log_odds, float)))
+
     def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         stays = jax.nn.log_sigmoid(-jnp.asarray(self.hazard_log_odds, float))
         run = jnp.asarray(run)

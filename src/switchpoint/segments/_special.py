@@ -15,16 +15,27 @@ def half_step(z: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array,
 
     An asymptotic series, after the recurrence Gamma(z + 1) = z Gamma(z) has made z large enough.
     """
-    shift = 8 if z.dtype == jnp.float64 else 3
-    ratio = 1.0
-    for i in range(shift):
-        ratio = ratio * (z + i) / (z + (i + 0.5)) if i else z / (z + 0.5)
-    inverse = 1 / (z + shift)
+    shift = 8 if z.dtype == jnp.float64 else 2
+    above, below = z, z + 0.5
+    for i in range(1, shift):
+        above, below = above * (z + i), below * (z + (i + 0.5))
+    large = z + shift
+    both = 1 / (below * large)  # one division for two
+    ratio, inverse = above * large * both, below * both
     square = inverse * inverse
     series = -1 / 8 + square * (
         1 / 192 - square * (1 / 640 - square * (17 / 14336 - square * 31 / 18432))
     )
-    return (z + shift) * ratio * ratio, inverse * series
+    return large * ratio * ratio, inverse * series
+
+
+def log1p(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """ln(1 + x) for x >= 0, at half the cost of `jnp.log1p` on a CPU.
+
+    What is lost when 1 is added to a small x is added to the logarithm.
+    """
+    sum_ = 1 + x
+    return jnp.log(sum_) + jnp.where(x < 1, x - (sum_ - 1), 0.0)
 
 
 def stirling_error(z: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 
 from switchpoint._random import uniform
-from switchpoint.segments._special import half_step, stirling_error
+from switchpoint.segments._special import half_step, log1p, stirling_error
 
 _WIDEST = 60.0  # quantiles are sought within sinh(60) = 6e25 scales of the centre
 
@@ -115,10 +115,10 @@ class StudentT(Distribution):
     whole = False
 
     def log_density(self, x: Any) -> Float[Array, "..."]:
-        spread = self.df * self.squared_scale
+        inverse = 1 / (self.df * self.squared_scale)
         factor, rest = half_step(jnp.asarray(0.5 * self.df))
-        tail = 0.5 * (self.df + 1) * jnp.log1p((x - self.loc) ** 2 / spread)
-        return 0.5 * jnp.log(factor / (math.pi * spread)) + rest - tail
+        tail = (self.df + 1) * log1p((x - self.loc) ** 2 * inverse)
+        return 0.5 * (jnp.log(factor * inverse * (1 / math.pi)) - tail) + rest
 
     def cdf(self, x: Any) -> Float[Array, "..."]:
         square = (x - self.loc) ** 2 / self.squared_scale
