@@ -244,7 +244,9 @@ class ExactPredictor(Predictor[State]):
             log_probs = self._log_probs(symbols)
             return jnp.take_along_axis(log_probs, symbols[..., None], axis=-1)[..., 0]
         sequences, batch = self._sequences(values)
-        return self._log_density(sequences).reshape(*batch, -1)
+        gaps = jnp.isnan(sequences.values)
+        missing = gaps.reshape(*gaps.shape[:2], -1).all(-1)
+        return jnp.where(missing, 0.0, self._log_density(sequences)).reshape(*batch, -1)
 
     def posterior(self, values: Any) -> Posterior:
         """The exact posterior over switching points of a sequence, or of a batch of them."""

@@ -128,7 +128,7 @@ class Layout(NamedTuple):
         """The axes of the rows and of the lanes."""
         return (0, 1) if self.many else (1, 2)
 
-    def spread(self, per_sequence: Shaped[Array, " flat"]) -> Shaped[Array, "..."]:
+    def spread(self, per_sequence: Shaped[Array, "flat ..."]) -> Shaped[Array, "..."]:
         """Values of the sequences, to broadcast against hypotheses."""
         return jnp.expand_dims(per_sequence, self.axes)
 

@@ -1,0 +1,124 @@
+"""Every family under every prior, against closed forms and the sum over all partitions."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from family_reference import FamilyEnumeration
+from reference import name, pmf, survival
+
+import switchpoint as sp
+
+LENGTH = 9
+DOUBLE, SINGLE = 1e-10, 1e-4
+FAMILIES = [
+    sp.Bernoulli(0.7, 2.0),
+    sp.Gaussian(mean=0.3, mean_scale=2.0, scale=0.7),
+    sp.NormalGamma(mean=0.2, strength=0.5, shape=1.5, rate=0.8),
+    sp.Poisson(shape=2.0, rate=0.5),
+    sp.Exponential(shape=1.5, rate=2.0),
+    sp.Trend(level_scale=2.0, slope_scale=0.3, shape=1.2, rate=0.7, level=0.1),
+    sp.MarkovChain(2, order=2, concentration=0.6),
+    sp.Independent(sp.Gaussian(0.1, 1.5, 0.5), sp.Poisson(1.5, 0.8), sp.Trend()),
+]
+PRIORS = [
+    sp.PTW(7, split=0.8),
+    sp.LIN(),
+    sp.RegularPeriodic(3),
+    sp.RandomUniform(4),
+    sp.Geometric(0.2),
+    sp.Renewal([0.1, 0.0, 0.5, 0.4]),
+]
+
+
+class Tabulated(sp.Prior):
+    """Any law as a table, so that one compiled program serves all priors."""
+
+    hazards: jax.Array
+    survivals: jax.Array
+
+    @classmethod
+    def of(cls, prior, length=LENGTH):
+        hazards = np.ones((length + 1, length + 1))
+        for start in range(length + 1):
+            for run in range(1, length + 1):
+                left = survival(prior, start, run - 1)
+                hazards[start, run] = min(1.0, pmf(prior, start, run) / left) if left > 1e-12 else 1
+        return cls(jnp.asarray(hazards), jnp.asarray(1 - hazards))
+
+    def hazard_after(self, start, run):
+        return self.hazards[self._at(start, run)]
+
+    def survival_after(self, start, run):
+        return self.survivals[self._at(start, run)]
+
+    def _at(self, start, run):
+        start, run = jnp.broadcast_arrays(start, run)
+        return jnp.clip(start, 0, LENGTH), jnp.clip(run, 0, LENGTH)
+
+
+def example(segment, length=LENGTH, seed=3):
+    """Two sequences with a switch in the middle; the second has a gap and a missing start."""
+    draw = sp.Source(sp.RegularPeriodic(5), segment).sample(jax.random.key(seed), 2, length)
+    values = np.asarray(draw.values, np.float64)
+    values[1, [0, 4, 5, 6]] = np.nan
+    if segment.event:
+        values[0, 2, 0] = values[1, 2, 1] = np.nan
+    return values
+
+
+def check(prior, reference_prior, segment, tolerance):
+    values = example(segment)
+    with jax.enable_x64(tolerance == DOUBLE):
+        predictor = sp.bayes_optimal(sp.Source(prior(), segment))
+        log_density = np.asarray(predictor.log_density(values))
+        posterior = predictor.posterior(values)
+        pmf_, within = posterior.switch_count_pmf(), posterior.switch_within(2, 5)
+        posterior = jax.tree.map(np.asarray, posterior)
+    assert log_density.dtype == (np.float64 if tolerance == DOUBLE else np.float32)
+    for i, row in enumerate(values):
+        truth = FamilyEnumeration(reference_prior, segment, row)
+        close = {"atol": 10 * tolerance, "rtol": 10 * tolerance}
+        missing = np.isnan(row.reshape(LENGTH, -1)).all(-1)
+        assert np.all(log_density[i][missing] == 0)
+        np.testing.assert_allclose(log_density[i], truth.log_density(), atol=tolerance)
+        np.testing.assert_allclose(posterior.log_marginal[i], truth.log_marginal, **close)
+        for field in ("switch_smoothed", "switch_filtered", "run_length_mean"):
+            expected = np.array(getattr(truth, field)())
+            if field != "run_length_mean":
+                expected[0] = 0
+            np.testing.assert_allclose(getattr(posterior, field)[i], expected, **close)
+        np.testing.assert_allclose(pmf_[i], truth.switch_count_pmf(), **close)
+        np.testing.assert_allclose(within[i], truth.switch_within(2, 5), **close)
+        best = truth.weights.max()
+        assert np.exp(posterior.map_log_prob[i]) == pytest.approx(best, rel=20 * tolerance)
+        assert truth.weight_of(posterior.map_switches[i]) == pytest.approx(
+            best, rel=20 * tolerance
+        )
+        mean, std = truth.levels()
+        if segment.alphabet is not None:
+            np.testing.assert_allclose(posterior.probs_smoothed[i], mean, **close)
+            assert posterior.level_mean is None
+        else:
+            np.testing.assert_allclose(posterior.level_mean[i], mean, **close)
+            np.testing.assert_allclose(posterior.level_std[i], std, **close)
+            assert posterior.probs_smoothed is None
+
+
+TOLERANCES = [DOUBLE, pytest.param(SINGLE, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("tolerance", TOLERANCES)
+@pytest.mark.parametrize("segment", FAMILIES, ids=name)
+def test_any_prior_is_the_sum_over_all_partitions(segment, tolerance):
+    for prior in PRIORS:
+        check(lambda prior=prior: Tabulated.of(prior), prior, segment, tolerance)
+
+
+@pytest.mark.parametrize("tolerance", TOLERANCES)
+@pytest.mark.parametrize("segment", FAMILIES, ids=name)
+def test_ptw_is_the_sum_over_all_partitions(segment, tolerance):
+    for split in (0.5, 0.8):
+        prior = sp.PTW(5, split)
+        check(lambda prior=prior: prior, prior, segment, tolerance)
