@@ -193,6 +193,13 @@ def test_a_source_of_your_own_sees_the_values_as_they_are():
     posterior = sp.bayes_optimal(source).posterior(shift())
     assert found.changepoints.tolist() == np.flatnonzero(posterior.map_switches).tolist() == [70]
     assert found.log_evidence == pytest.approx(float(posterior.log_marginal))
+    # `detect` fills the series up with missing observations, which must not matter.
+    np.testing.assert_allclose(found.switch_probability, posterior.switch_smoothed, atol=1e-4)
+    (interval,) = posterior.switch_intervals()
+    assert found.intervals.tolist() == [[interval.begin, interval.end]]
+    assert found.no_switch_probability == pytest.approx(
+        float(posterior.no_switch_within(0, LENGTH - 1)), rel=1e-2
+    )
     bits = (np.arange(LENGTH) >= 70).astype(int)
     found = sp.detect(bits, source=sp.Source(sp.Geometric(0.01), sp.Bernoulli()))
     assert found.changepoints.tolist() == [70]
@@ -293,6 +300,14 @@ def test_intervals_contain_a_switch_as_often_as_they_say(key):
     assert len(told) > 60
     assert abs(np.mean(true) - told.mean()) < 4 * error
     assert np.mean(told >= 0.9) > 0.8
+
+
+@pytest.mark.slow
+def test_fitting_raises_the_evidence():
+    values = shift(7, size=2.0)
+    plain, fitted = sp.detect(values), sp.detect(values, fit=True)
+    assert fitted.log_evidence >= plain.log_evidence
+    assert 70 in fitted.changepoints
 
 
 # --- the result -------------------------------------------------------------------------------

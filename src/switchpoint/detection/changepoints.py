@@ -76,7 +76,7 @@ def detect(
     standard = _filled_up((series.values - centres) / scales, source)
     data = standard if source.segment.event else standard[:, 0]
     if fit:
-        from switchpoint.exact import fit as fit_source
+        from switchpoint.exact.fitting import fit as fit_source
 
         source = fit_source(source, data).source
     posterior = bayes_optimal(source).posterior(data)

@@ -150,24 +150,30 @@ class Posterior(eqx.Module):
         marginals = np.asarray(self.switch_smoothed, np.float64)[:before]
         positions = np.flatnonzero(self.map_switches[:before]).tolist()
         bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
-        wanted = [
-            _grow_interval(marginals, at, low + 1, high - 1, share)
-            for at, (low, high) in zip(positions, bounds, strict=False)
-            for share in _SHARES * level
-        ]
-        if not wanted:
-            return []
         times = np.arange(self.map_switches.shape[-1])
-        windows = np.stack([(times >= begin) & (times <= end) for begin, end in wanted])
-        reached = 1 - np.asarray(self._without_switch(windows)[0], np.float64)
-        intervals = []
-        for index, at in enumerate(positions):
-            own = range(index * len(_SHARES), (index + 1) * len(_SHARES))
-            best = next((i for i in own if reached[i] >= level), own[-1])
-            intervals.append(
-                SwitchInterval(at, float(marginals[at]), *wanted[best], float(reached[best]))
-            )
-        return intervals
+        found: dict[int, SwitchInterval] = {}
+        pending, tried = list(range(len(positions))), 0
+        while pending:
+            # As many candidates of each as one program has room for; most need only the first.
+            shares = level * _SHARES[tried : tried + _room_for(len(pending)) // len(pending)]
+            tried += len(shares)
+            candidates = [
+                _grow_interval(marginals, positions[i], bounds[i][0] + 1, bounds[i][1] - 1, share)
+                for i in pending
+                for share in shares
+            ]
+            windows = np.stack([(times >= begin) & (times <= end) for begin, end in candidates])
+            reached = 1 - np.asarray(self._without_switch(windows)[0], np.float64)
+            for number, i in enumerate(pending):
+                own = range(number * len(shares), (number + 1) * len(shares))
+                best = next((each for each in own if reached[each] >= level), own[-1])
+                chance = float(marginals[positions[i]])
+                found[i] = SwitchInterval(
+                    positions[i], chance, *candidates[best], float(reached[best])
+                )
+            short = [i for i in pending if found[i].interval_probability < level]
+            pending = short if tried < len(_SHARES) else []
+        return [found[i] for i in range(len(positions))]
 
     def _without_switch(
         self, windows: Bool[np.ndarray, "windows time"]
@@ -178,15 +184,20 @@ class Posterior(eqx.Module):
         """
         count = len(windows)
         if not self._batch:
-            room = 16
-            while room < count:
-                room *= 4
-            windows = np.pad(windows, ((0, room - count), (0, 0)))
+            windows = np.pad(windows, ((0, _room_for(count) - count), (0, 0)))
         return self._partitions.without_switch(jnp.asarray(windows))[:, :count]
 
 
 # Expected numbers of switches relative to `level`; an interval may contain more than one.
 _SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
+
+
+def _room_for(windows: int) -> int:
+    """A round number of windows: 16, 64, 256 and so on."""
+    room = 16
+    while room < windows:
+        room *= 4
+    return room
 
 
 def _grow_interval(
