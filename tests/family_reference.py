@@ -19,7 +19,11 @@ def line(segment, values):
     times = np.arange(len(values))
     match segment:
         case sp.Gaussian(mean=mean, mean_scale=mean_scale, scale=scale):
-            return np.ones((len(values), 1)), np.array([mean]), np.eye(1) * (mean_scale / scale) ** 2
+            return (
+                np.ones((len(values), 1)),
+                np.array([mean]),
+                np.eye(1) * (mean_scale / scale) ** 2,
+            )
         case sp.NormalGamma(mean=mean, strength=strength):
             return np.ones((len(values), 1)), np.array([mean]), np.eye(1) / strength
         case sp.Trend(level=level, level_scale=level_scale, slope_scale=slope_scale):
@@ -194,9 +198,7 @@ class FamilyEnumeration:
 
     def levels(self):
         """The posterior mean and standard deviation of the level, or the mean of the probs."""
-        of_run = {
-            (a, b): level(self.segment, self.values[a:b]) for a, b in self.ends
-        }
+        of_run = {(a, b): level(self.segment, self.values[a:b]) for a, b in self.ends}
         means, squares = 0.0, 0.0
         for weight, segments in zip(self.weights, all_bounds(len(self.values)), strict=True):
             parts = [of_run[each] for each in segments]

@@ -93,9 +93,7 @@ def check(prior, reference_prior, segment, tolerance):
         np.testing.assert_allclose(within[i], truth.switch_within(2, 5), **close)
         best = truth.weights.max()
         assert np.exp(posterior.map_log_prob[i]) == pytest.approx(best, rel=20 * tolerance)
-        assert truth.weight_of(posterior.map_switches[i]) == pytest.approx(
-            best, rel=20 * tolerance
-        )
+        assert truth.weight_of(posterior.map_switches[i]) == pytest.approx(best, rel=20 * tolerance)
         mean, std = truth.levels()
         if segment.alphabet is not None:
             np.testing.assert_allclose(posterior.probs_smoothed[i], mean, **close)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         PTWPredictor,
         bayes_optimal,
     )
+    from switchpoint.exact.fitting import compare, fit
     from switchpoint.predictor import Predictor
     from switchpoint.priors import (
         LIN,
@@ -87,10 +88,12 @@ __all__ = [
     "__version__",
     "bayes_optimal",
     "code_length",
+    "compare",
     "cumulative_regret",
     "detect",
     "evaluate",
     "excess_regret",
+    "fit",
     "load",
     "load_members",
     "prior_from_name",
@@ -106,6 +109,7 @@ _NAMES = {
     "detection": "Segmentation detect",
     "evaluation": "code_length cumulative_regret evaluate excess_regret regret summarise",
     "exact": "KT ExactPredictor ForwardPredictor KTOracle PTWPredictor Posterior bayes_optimal",
+    "exact.fitting": "compare fit",
     "neural": "",
     "predictor": "Predictor",
     "priors": "LIN PTW Geometric Prior RandomUniform RegularPeriodic Renewal prior_from_name "
@@ -126,7 +130,7 @@ if not TYPE_CHECKING:  # or else any name would pass the type checker
 
         if name == "__version__":
             value = _version()
-        elif name in _NAMES:
+        elif name in _NAMES and "." not in name:
             value = import_module(f"switchpoint.{name}")
         elif name in _MODULE_OF:
             value = getattr(import_module(f"switchpoint.{_MODULE_OF[name]}"), name)

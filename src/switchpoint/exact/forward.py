@@ -34,6 +34,7 @@ from switchpoint.sources import Source
 
 _INITIAL_CAPACITY = 64
 _NUMBERS_PER_SYMBOL = 8
+_PART = 64  # observations
 
 
 def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
@@ -362,6 +363,13 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
                 logs = log_densities(self.segment, state.statistics, x)
                 return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
 
-            return lax.scan(step, state, sequence.values)[1]
+            # Reverse-mode differentiation stores one state per part, and recomputes the others.
+            count = -(-length // _PART)
+            padding = ((0, count * _PART - length), *((0, 0),) * (sequence.values.ndim - 1))
+            parts = jnp.pad(sequence.values, padding, constant_values=jnp.nan)
+            parts = parts.reshape(count, _PART, *sequence.values.shape[1:])
+            run = jax.checkpoint(lambda state, xs: lax.scan(step, state, xs), prevent_cse=False)
+            results = lax.scan(run, state, parts)[1]
+            return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:length], results)
 
         return in_chunks(jax.vmap(one), sequences)

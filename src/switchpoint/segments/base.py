@@ -1,7 +1,7 @@
 """The interface of a segment model: a conjugate family of distributions."""
 
 from abc import abstractmethod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax
@@ -63,6 +63,9 @@ class Segment(eqx.Module):
                 f"{cls.__name__} has pseudo_counts: make it a subclass of "
                 "switchpoint.segments.Dirichlet, which derives the rest from them"
             )
+
+    real_fields: ClassVar[tuple[str, ...]] = ()
+    """The hyperparameters that may be any real number; the others are above 0."""
 
     @abstractmethod
     def statistic(self, x: Float[Array, "..."]) -> Statistics:

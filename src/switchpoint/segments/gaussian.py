@@ -21,6 +21,8 @@ class MeanRun(NamedTuple):
 class Gaussian(Segment):
     """Values with noise of standard deviation `scale` around a mean ~ N(mean, mean_scale^2)."""
 
+    real_fields = ("mean",)
+
     mean: Parameter
     mean_scale: Parameter
     scale: Parameter

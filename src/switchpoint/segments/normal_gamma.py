@@ -28,6 +28,8 @@ class NormalGamma(Segment):
     precision ~ Gamma(shape, rate), and mean | precision ~ N(mean, 1 / (strength precision)).
     """
 
+    real_fields = ("mean",)
+
     mean: Parameter
     strength: Parameter
     shape: Parameter

@@ -44,6 +44,7 @@ class Trend(Segment):
     shape: Parameter
     rate: Parameter
     level: Parameter
+    real_fields = ("level",)
 
     def __init__(
         self,

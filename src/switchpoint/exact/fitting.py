@@ -1,0 +1,303 @@
+"""Hyperparameters by the evidence: `fit` maximises it, `compare` weighs sources by it.
+
+The evidence P(x) of a source is differentiable in all its hyperparameters. They are varied in
+unconstrained coordinates: positive ones by their logarithm, probabilities by their log-odds.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from switchpoint import _checks
+from switchpoint.exact.base import ExactPredictor
+from switchpoint.exact.blocks import Sequences
+from switchpoint.exact.forward import bayes_optimal
+from switchpoint.sources import Source
+
+_SPREAD = 1.0  # standard deviation of further starts, in logarithms
+_MEMORY = 10  # steps that L-BFGS remembers
+_LINE_SEARCH = 12  # evaluations at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """The result of `fit`."""
+
+    source: Source
+    """The source with the hyperparameters found."""
+    log_evidence: float
+    """ln P(values) under it, summed over all sequences."""
+    history: Float[np.ndarray, "steps starts"]
+    """ln P(values) of each start after each step; the first row is before the first step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The result of `compare`."""
+
+    log_evidence: dict[str, float]
+    """ln P(values) under each source."""
+
+    @property
+    def probability(self) -> dict[str, float]:
+        """The posterior probability of each source, if all are equally probable beforehand."""
+        logs = np.array(list(self.log_evidence.values()))
+        shares = np.exp(logs - np.logaddexp.reduce(logs))
+        return dict(zip(self.log_evidence, shares.tolist(), strict=True))
+
+    @property
+    def best(self) -> str:
+        """The source of highest evidence."""
+        return max(self.log_evidence, key=lambda name: self.log_evidence[name])
+
+    def odds(self, name: str, against: str) -> float:
+        """P(values | one source) / P(values | another): its posterior odds, if even beforehand."""
+        gap = self.log_evidence[name] - self.log_evidence[against]
+        return math.exp(gap) if gap < 700 else math.inf
+
+    def __str__(self) -> str:
+        rows = sorted(self.log_evidence.items(), key=lambda row: -row[1])
+        width = max(len(name) for name, _ in rows)
+        chances = self.probability
+        return "\n".join(
+            f"{name:<{width}}  ln P = {value:.3f}  probability {chances[name]:.4g}"
+            for name, value in rows
+        )
+
+
+def compare(
+    sources: Mapping[str, Source], values: Any, max_hypotheses: int | None = None
+) -> Comparison:
+    """The evidence of several sources for the same values, and their posterior odds."""
+    if not sources:
+        raise ValueError("sources must be at least one named Source, got none")
+    return Comparison(
+        {
+            name: _log_evidence(bayes_optimal(source, max_hypotheses), values)
+            for name, source in sources.items()
+        }
+    )
+
+
+def _log_evidence(predictor: ExactPredictor[Any], values: Any) -> float:
+    return float(np.asarray(predictor.log_density(values), np.float64).sum())
+
+
+def fit(
+    source: Source,
+    values: Any,
+    parameters: Iterable[str] | None = None,
+    *,
+    starts: int = 3,
+    steps: int = 40,
+    max_hypotheses: int | None = None,
+    key: PRNGKeyArray | None = None,
+) -> Fit:
+    """The hyperparameters of highest evidence for values, by L-BFGS from several starts.
+
+    `parameters` are the names of those to vary, such as "hazard" or "segment.scale"; by default
+    all. The first start is `source` itself, so that the evidence never falls; the others are drawn
+    around it. All sequences of a batch share their hyperparameters. `max_hypotheses` makes long
+    sequences affordable; the evidence is then that of the pruned recursion.
+    """
+    predictor = bayes_optimal(source, max_hypotheses)
+    sequences, _ = predictor._sequences(values)
+    leaves, spec = _varied(source, parameters)
+    starts, steps = _checks.positive_int("starts", starts), _checks.positive_int("steps", steps)
+    first = jnp.concatenate([jnp.ravel(leaf.free(value)) for leaf, value in leaves])
+    noise = jax.random.normal(jax.random.key(0) if key is None else key, (starts, len(first)))
+    points = first + _SPREAD * noise.at[0].set(0) * _scales(leaves, sequences)
+    problem = _Problem(source, tuple(leaf for leaf, _ in leaves), spec, max_hypotheses)
+    state = _init(problem, points)
+    history, best = [], (-math.inf, points[0])
+    evidence = _values(problem, sequences, points)
+    for step in range(steps + 1):
+        known = np.asarray(evidence, np.float64)
+        history.append(known)
+        highest = int(np.nanargmax(np.where(np.isnan(known), -np.inf, known)))
+        if known[highest] > best[0]:
+            best = (float(known[highest]), points[highest])
+        if step == steps or (step > 2 and _settled(history)):
+            break
+        points, state, evidence = _step(problem, sequences, points, state)
+    found = problem.source_at(best[1])
+    found = jax.tree.map(lambda new, old: _like(new, old), found, source)
+    log_evidence = _log_evidence(bayes_optimal(found, max_hypotheses), values)
+    initial = _log_evidence(predictor, values)
+    if not log_evidence > initial:  # it never ends below where it started
+        found, log_evidence = source, initial
+    return Fit(found, log_evidence, np.stack(history))
+
+
+def _settled(history: Sequence[Float[np.ndarray, " starts"]]) -> bool:
+    """Whether no start has gained anything that matters in the last step."""
+    gain = np.nan_to_num(history[-1] - history[-2], nan=0.0)
+    return bool(np.all(gain < 1e-3))
+
+
+def _like(new: Any, old: Any) -> Any:
+    """A fitted leaf of the type that it had."""
+    if isinstance(old, float):
+        return float(new)
+    return np.asarray(new) if isinstance(old, np.ndarray) else new
+
+
+class _Leaf(NamedTuple):
+    """A hyperparameter, and what it may be."""
+
+    name: str
+    support: str  # real, positive, unit or simplex
+
+    def free(self, value: Any) -> Float[Array, "..."]:
+        """Its unconstrained coordinates."""
+        value = jnp.asarray(value, float)
+        match self.support:
+            case "real":
+                return value
+            case "unit":
+                return jnp.log(value) - jnp.log1p(-value)
+            case _:
+                return jnp.log(jnp.maximum(value, 1e-30))
+
+    def bound(self, free: Float[Array, "..."]) -> Float[Array, "..."]:
+        """The hyperparameter at unconstrained coordinates."""
+        match self.support:
+            case "real":
+                return free
+            case "unit":
+                return jax.nn.sigmoid(free)
+            case "simplex":
+                return jax.nn.softmax(free)
+            case _:
+                return jnp.exp(free)
+
+
+class _Problem(eqx.Module):
+    """The evidence as a function of the coordinates."""
+
+    source: Source
+    leaves: tuple[_Leaf, ...] = eqx.field(static=True)
+    varied: Any = eqx.field(static=True)
+    max_hypotheses: int | None = eqx.field(static=True)
+
+    def source_at(self, point: Float[Array, " coordinates"]) -> Source:
+        flat, structure = jax.tree.flatten(self.source)
+        at = 0
+        for leaf, index in zip(self.leaves, self.varied, strict=True):
+            shape = np.shape(flat[index])
+            size = math.prod(shape)
+            flat[index] = leaf.bound(point[at : at + size].reshape(shape))
+            at += size
+        return jax.tree.unflatten(structure, flat)
+
+    def loss(self, point: Float[Array, " coordinates"], sequences: Sequences) -> Float[Array, ""]:
+        """Minus the log evidence per observation."""
+        predictor = bayes_optimal(self.source_at(point), self.max_hypotheses)
+        return -predictor._log_density(sequences).sum() / sequences.values[..., 0].size
+
+    def solver(self) -> optax.GradientTransformationExtraArgs:
+        search = optax.scale_by_zoom_linesearch(
+            max_linesearch_steps=_LINE_SEARCH, initial_guess_strategy="one"
+        )
+        return optax.lbfgs(memory_size=_MEMORY, linesearch=search)
+
+
+@eqx.filter_jit
+def _init(problem: _Problem, points: Float[Array, "starts coordinates"]) -> Any:
+    return jax.vmap(problem.solver().init)(points)
+
+
+@eqx.filter_jit
+def _values(problem: _Problem, sequences: Sequences, points: Array) -> Float[Array, " starts"]:
+    size = sequences.values[..., 0].size
+    return -size * jax.vmap(lambda point: problem.loss(point, sequences))(points)
+
+
+@eqx.filter_jit
+def _step(problem: _Problem, sequences: Sequences, points: Array, state: Any) -> Any:
+    """One step of L-BFGS from every start; returns the evidence at the new points too."""
+    solver = problem.solver()
+
+    def one(point: Array, state: Any) -> Any:
+        def loss(point: Array) -> Float[Array, ""]:
+            return problem.loss(point, sequences)
+
+        value, slope = optax.value_and_grad_from_state(loss)(point, state=state)
+        updates, after = solver.update(slope, state, point, value=value, grad=slope, value_fn=loss)
+        moved = optax.apply_updates(point, updates)
+        reached = optax.tree.get(after, "value")
+        well = jnp.isfinite(reached) & jnp.all(jnp.isfinite(moved)) & (reached <= value)
+        keep = lambda new, old: jnp.where(well, new, old)  # noqa: E731
+        return keep(moved, point), jax.tree.map(keep, after, state), keep(reached, value)
+
+    points, state, values = jax.vmap(one)(points, state)
+    return points, state, -sequences.values[..., 0].size * values
+
+
+def _varied(
+    source: Source, parameters: Iterable[str] | None
+) -> tuple[list[tuple[_Leaf, Any]], tuple[int, ...]]:
+    """The hyperparameters to vary, with their values, and their places among the leaves."""
+    found = [
+        (index, _Leaf(*_name_and_support(source, path, value)), value)
+        for index, (path, value) in enumerate(jax.tree_util.tree_leaves_with_path(source))
+        if isinstance(value, float) or jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)
+    ]
+    names = [leaf.name for _, leaf, _ in found]
+    if not found:
+        raise ValueError(f"there is nothing to fit: {source!r} has no hyperparameters")
+    if parameters is not None:
+        wanted = [parameters] if isinstance(parameters, str) else list(parameters)
+        for each in wanted:
+            if not any(_matches(name, each) for name in names):
+                raise ValueError(
+                    f"parameters must be among {', '.join(names)} (or the last part of one), "
+                    f"got {each!r}"
+                )
+        found = [row for row in found if any(_matches(row[1].name, each) for each in wanted)]
+    fixed = [leaf.name for _, leaf, value in found if not np.all(np.isfinite(leaf.free(value)))]
+    if fixed:
+        raise ValueError(f"{fixed[0]} is at the edge of its range, and cannot be fitted from there")
+    return [(leaf, value) for _, leaf, value in found], tuple(index for index, _, _ in found)
+
+
+def _matches(name: str, wanted: str) -> bool:
+    return name == wanted or name.endswith("." + wanted)
+
+
+def _name_and_support(source: Source, path: Any, value: Any) -> tuple[str, str]:
+    """The dotted name of a leaf, and what it may be."""
+    parts = [str(getattr(each, "name", getattr(each, "idx", each))) for each in path]
+    owner: Any = source
+    for each in path[:-1]:
+        owner = getattr(owner, each.name) if hasattr(each, "name") else owner[each.idx]
+    field = parts[-1]
+    if field.endswith("_log_odds"):
+        return ".".join([*parts[:-1], field.removesuffix("_log_odds")]), "real"
+    if np.ndim(value):
+        return ".".join(parts), "simplex"
+    real = getattr(owner, "real_fields", ())
+    inside = parts[0] == "prior" and 0 < float(value) < 1
+    return ".".join(parts), "real" if field in real else "unit" if inside else "positive"
+
+
+def _scales(
+    leaves: Sequence[tuple[_Leaf, Any]], sequences: Sequences
+) -> Float[Array, " coordinates"]:
+    """How far starts are spread: real hyperparameters by the spread of the values."""
+    spread = float(np.nanstd(np.asarray(sequences.values))) or 1.0
+    of_values = [leaf.support == "real" and leaf.name.startswith("segment") for leaf, _ in leaves]
+    return jnp.concatenate(
+        [
+            jnp.full(np.size(value), spread if real else 1.0)
+            for (_, value), real in zip(leaves, of_values, strict=True)
+        ]
+    )
