@@ -20,10 +20,12 @@ TEXTS = ["", " ", "-", "--", "ü", "\u202e", "\x1b[31m", "a\nb", "[/x]", "[bold]
 PATHS = ["none", "none/x.csv", ".", "..", "loop", "loop.csv", "loop.png", "folder.csv",
          "bits.txt", "bits.txt/x.csv",
          "empty.txt", "noise.npy", "noise.npz", "noise.safetensors", "deep.toml", "noise.toml",
-         "table.csv", "half.npy", "pmf.txt", "a" * 300 + ".csv", "new.csv", "new.npz", "new.nc",
+         "table.csv", "numbers.csv", "noise.parquet", "half.npy", "pmf.txt",
+         "a" * 300 + ".csv", "new.csv", "new.npz", "new.nc",
          "new.png", "new.gif", "ü.json", "\x1b[31m.csv", os.devnull]  # fmt: skip
 # What a command needs before anything else can be wrong.
-USUAL = {"predict": ["bits.txt"], "prior": ["lin"], "figure": ["memory"], "train": ["--out", "run"]}
+USUAL = {"detect": ["numbers.csv"], "predict": ["bits.txt"], "prior": ["lin"],
+         "figure": ["memory"], "train": ["--out", "run"]}  # fmt: skip
 
 
 @pytest.fixture
@@ -33,18 +35,19 @@ def folder(tmp_path, monkeypatch):
     def enough(*_, **__):
         raise ValueError("the work would begin now")
 
-    for name in ("sample._draw", "predict.analyse", "evaluate.evaluation.evaluate", "zoo.check",
-                 "reproduce.run_studies", "train.training.train", "shards.all_runs",
-                 "shards.build"):  # fmt: skip
+    for name in ("detect.detect_changes", "sample._draw", "predict.analyse",
+                 "evaluate.evaluation.evaluate", "zoo.check", "reproduce.run_studies",
+                 "train.training.train", "shards.all_runs", "shards.build"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
     monkeypatch.setattr("switchpoint.cli.train.training.use_all_cores", lambda: None)
     monkeypatch.chdir(tmp_path)
     noise = random.Random(0).randbytes(500)
-    for kind in ("npy", "npz", "safetensors", "toml"):
+    for kind in ("npy", "npz", "parquet", "safetensors", "toml"):
         (tmp_path / f"noise.{kind}").write_bytes(noise)
     (tmp_path / "deep.toml").write_text("steps = " + "[" * 5000)
     (tmp_path / "bits.txt").write_text("0110100110010110")
     (tmp_path / "table.csv").write_text("a,b\n0,1\n1,0\n")
+    (tmp_path / "numbers.csv").write_text("year,x\n2000,1.5\n2001,\n2002,-3e5\n")
     (tmp_path / "pmf.txt").write_text("0.5 0.5")
     (tmp_path / "empty.txt").touch()
     np.save(tmp_path / "half.npy", np.array([0, 0.5]))
@@ -70,7 +73,7 @@ def value_for(parameter, chance):
 
 def command_line(chance, commands):
     """A command with some of its own options, and now and then with others."""
-    slow = set(commands) - {"sample", "predict", "train", "evaluate", "prior"}
+    slow = set(commands) - {"detect", "sample", "predict", "train", "evaluate", "prior"}
     (name,) = chance.choices(list(commands), [0.2 if each in slow else 1 for each in commands])
     arguments = [name]
     if chance.random() < 0.9:

@@ -22,6 +22,7 @@ LAYERS = [
     "training",
     "zoo",
     "figures",
+    "detection",
     "studies",
     "report",
     "cli",

@@ -6,6 +6,7 @@ The public API is `__all__` of this package and of its subpackages; everything e
 TYPE_CHECKING = False  # True for type checkers; importing `typing` would take long
 
 if TYPE_CHECKING:
+    from switchpoint.detection import Segmentation, detect
     from switchpoint.evaluation import (
         code_length,
         cumulative_regret,
@@ -80,6 +81,7 @@ __all__ = [
     "RegularPeriodic",
     "Renewal",
     "Segment",
+    "Segmentation",
     "Source",
     "TrainConfig",
     "Trend",
@@ -88,6 +90,7 @@ __all__ = [
     "code_length",
     "compare",
     "cumulative_regret",
+    "detect",
     "evaluate",
     "excess_regret",
     "fit",
@@ -103,6 +106,7 @@ __all__ = [
 # Names are imported on first use: JAX takes seconds to import, and the command line can print its
 # version without it.
 _NAMES = {
+    "detection": "Segmentation detect",
     "evaluation": "code_length cumulative_regret evaluate excess_regret regret summarise",
     "exact": "KT ExactPredictor ForwardPredictor KTOracle PTWPredictor Posterior bayes_optimal",
     "exact.fitting": "compare fit",

@@ -6,7 +6,7 @@ import math
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +71,7 @@ def read_symbols(
                 return _from_numbers(array, alphabet)
             tokens = _array_tokens(array)
         elif column is not None or suffix in (".csv", ".tsv"):
-            lines = _table_lines(content, "\t" if suffix == ".tsv" else ",;\t")
+            lines = table_lines(content, "\t" if suffix == ".tsv" else ",;\t")
             tokens = _table_tokens(lines, column, row, listed or ()) if lines else []
         else:
             _pick_row(1, row)
@@ -117,7 +117,7 @@ def _from_tokens(
     mixed = listed is None and len(words) < len(set(tokens))
     for word in words:
         if listed is not None:
-            problem = "" if word in listed else f"not one of the labels {_first_of(listed)}"
+            problem = "" if word in listed else f"not one of the labels {first_of(listed)}"
         elif mixed or _looks_like_a_number(word):
             problem = f"not a number{', but others are' if mixed else ''}; {_USE_LABELS}"
         else:
@@ -131,7 +131,7 @@ def _from_tokens(
     most = MAX_LABELS if alphabet is None else alphabet
     if len(labels) > most:
         bound = f"for an alphabet of {alphabet}" if alphabet else f"(at most {most})"
-        raise ValueError(f"{len(labels)} labels are too many {bound}, got {_first_of(labels)}")
+        raise ValueError(f"{len(labels)} labels are too many {bound}, got {first_of(labels)}")
     values = {label: symbol for symbol, label in enumerate(labels)}
     symbols = np.fromiter((values[token] for token in tokens), np.int32, len(tokens))
     return SymbolSequence(symbols, alphabet or max(2, len(labels)), labels)
@@ -165,7 +165,9 @@ def _from_numbers(array: np.ndarray, alphabet: int | None) -> SymbolSequence:
     raise ValueError(f"{symbol} is outside the alphabet 0..{size - 1}{remedy}")
 
 
-def _first_of(names: Sequence[str]) -> str:
+def first_of(names: Iterable[str]) -> str:
+    """The first of many names, for a message."""
+    names = list(names)
     more = ", ..." if len(names) > _SHOWN else ""
     return printable(", ".join(names[:_SHOWN])) + more
 
@@ -219,7 +221,7 @@ def _split(tokens: Sequence[str], is_run: Callable[[str], bool]) -> list[str]:
     return [part for token in tokens for part in (token if is_run(token) else (token,))]
 
 
-def _table_lines(text: str, delimiters: str) -> list[tuple[int, list[str]]]:
+def table_lines(text: str, delimiters: str) -> list[tuple[int, list[str]]]:
     """The cells of the lines that are not empty, with line numbers from 1."""
     head = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = next((mark for mark in delimiters if mark in head), delimiters[0])
@@ -242,18 +244,18 @@ def _table_tokens(
     From a table that `switchpoint sample` wrote, only those of the sequence number `row`.
     """
     first = lines[0][1]
-    header = _is_header(first, [cells for _, cells in lines[1:]], column, labels)
+    header = is_header(first, [cells for _, cells in lines[1:]], column, labels)
     names = first if header else [str(index) for index in range(len(first))]
     if column in names or (column is None and len(names) == 1):
         index = 0 if column is None else names.index(column)
     elif column is None:
         raise ValueError(
-            f"the table has {len(names)} columns, choose one with --column: {_first_of(names)}"
+            f"the table has {len(names)} columns, choose one with --column: {first_of(names)}"
         )
     elif column.isascii() and column.isdigit() and int(column) < len(names):
         index = int(column)
     else:
-        raise ValueError(f"there is no column {column!r}; the columns are: {_first_of(names)}")
+        raise ValueError(f"there is no column {column!r}; the columns are: {first_of(names)}")
     data = lines[1:] if header else lines
     if header and tuple(names[: len(SAMPLE_COLUMNS)]) == SAMPLE_COLUMNS and data:
         sequences = list(dict.fromkeys(cells[0] for _, cells in data))
@@ -267,8 +269,11 @@ def _table_tokens(
     return [cells[index] for _, cells in data]
 
 
-def _is_header(
-    first: Sequence[str], rest: Sequence[list[str]], column: str | None, labels: Sequence[str]
+def is_header(
+    first: Sequence[str],
+    rest: Sequence[list[str]],
+    column: str | None = None,
+    labels: Sequence[str] = (),
 ) -> bool:
     """Whether the first line of a table names its columns: a name does not recur below."""
     words = {i: cell for i, cell in enumerate(first) if cell and parse_number(cell) is None}
@@ -307,7 +312,7 @@ def _unpack_symbols(data: bytes) -> bytes:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
             if "symbols" not in members:
-                raise ValueError(f"it has no array `symbols`, but {_first_of(list(members))}")
+                raise ValueError(f"it has no array `symbols`, but {first_of(list(members))}")
             # The only methods that NumPy writes, and that unpack in bounded memory.
             if members["symbols"].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError("its compression is not one that NumPy writes")

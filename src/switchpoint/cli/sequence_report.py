@@ -191,21 +191,22 @@ def log_probs_in_blocks(
 def _describe_counts(pmf: Float[np.ndarray, " counts"]) -> str:
     """The likely numbers of switches, such as `1 (97%), 2 (3%); no switch: 1e-09`."""
     likely = sorted(k for k in np.argsort(-pmf, kind="stable")[:4].tolist() if pmf[k] >= 0.01)
-    parts = [f"{k} ({_percent(pmf[k])})" for k in likely]
+    parts = [f"{k} ({percent(pmf[k])})" for k in likely]
     beyond = 1 - pmf.sum()
     if beyond > 0.01:
-        parts.append(f"more than {len(pmf) - 1} ({_percent(beyond)})")
-    return ", ".join(parts) + ("" if 0 in likely else f"; no switch: {_percent(pmf[0])}")
+        parts.append(f"more than {len(pmf) - 1} ({percent(beyond)})")
+    return ", ".join(parts) + ("" if 0 in likely else f"; no switch: {percent(pmf[0])}")
 
 
 def _describe_switch(
     position: int, probability: float, begin: int, end: int, interval_probability: float
 ) -> str:
-    interval = f"; in {begin}..{end}, {_percent(interval_probability)}" if begin < end else ""
-    return f"at {position}, {_percent(probability)}{interval}"
+    interval = f"; in {begin}..{end}, {percent(interval_probability)}" if begin < end else ""
+    return f"at {position}, {percent(probability)}{interval}"
 
 
-def _percent(probability: float) -> str:
+def percent(probability: float) -> str:
+    """A probability in percent, or as a number where that would be 0% or 100%."""
     if 0.01 <= probability < 0.995:
         return f"{probability:.0%}"
     return f"{probability:.2g}" if probability < 0.01 else f"{probability:.4g}"

@@ -122,50 +122,82 @@ class Posterior(eqx.Module):
 
     def switch_within(self, begin: int, end: int) -> Float[Array, "*batch"]:
         """P(at least one switch at begin..end, both included | all of x)."""
+        return 1 - self.no_switch_within(begin, end)
+
+    def no_switch_within(self, begin: int, end: int) -> Float[Array, "*batch"]:
+        """P(no switch at begin..end, both included | all of x), exact where it is tiny."""
         time = self.map_switches.shape[-1]
         if not 0 <= begin <= end < time:
             raise ValueError(
                 f"begin and end must be from 0 to {time - 1} and in order, got {begin} and {end}"
             )
         window = (np.arange(time) >= begin) & (np.arange(time) <= end)
-        return 1 - self._partitions.without_switch(jnp.asarray(window[None])).reshape(self._batch)
+        return self._without_switch(window[None]).reshape(self._batch)
 
-    def switch_intervals(self, level: float = 0.9) -> list[SwitchInterval]:
+    def switch_intervals(
+        self, level: float = 0.9, before: int | None = None
+    ) -> list[SwitchInterval]:
         """The switches of the most probable partition of one sequence, with their uncertainty.
 
         Each interval grows from its switch towards the likelier neighbour, but not beyond the
         adjacent switches, until it contains a switch with probability `level`. If that cannot be
-        reached, `interval_probability` is below `level`.
+        reached, `interval_probability` is below `level`. With `before`, only positions before it
+        count, such as those of a sequence that was filled up with missing observations.
         """
         if self._batch:
             raise ValueError(f"intervals are for one sequence, got a batch of {self._batch}")
         level = _checks.probability("level", level)
-        marginals = np.asarray(self.switch_smoothed, np.float64)
-        positions = np.flatnonzero(self.map_switches).tolist()
+        marginals = np.asarray(self.switch_smoothed, np.float64)[:before]
+        positions = np.flatnonzero(self.map_switches[:before]).tolist()
         bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
-        wanted = [
-            _grow_interval(marginals, at, low + 1, high - 1, share)
-            for at, (low, high) in zip(positions, bounds, strict=False)
-            for share in _SHARES * level
-        ]
-        if not wanted:
-            return []
-        times = np.arange(len(marginals))
-        windows = np.stack([(times >= begin) & (times <= end) for begin, end in wanted])
-        none = self._partitions.without_switch(jnp.asarray(windows))[0]
-        reached = 1 - np.asarray(none, np.float64)
-        intervals = []
-        for index, at in enumerate(positions):
-            own = range(index * len(_SHARES), (index + 1) * len(_SHARES))
-            best = next((i for i in own if reached[i] >= level), own[-1])
-            intervals.append(
-                SwitchInterval(at, float(marginals[at]), *wanted[best], float(reached[best]))
-            )
-        return intervals
+        times = np.arange(self.map_switches.shape[-1])
+        found: dict[int, SwitchInterval] = {}
+        pending, tried = list(range(len(positions))), 0
+        while pending:
+            # As many candidates of each as one program has room for; most need only the first.
+            shares = level * _SHARES[tried : tried + _room_for(len(pending)) // len(pending)]
+            tried += len(shares)
+            candidates = [
+                _grow_interval(marginals, positions[i], bounds[i][0] + 1, bounds[i][1] - 1, share)
+                for i in pending
+                for share in shares
+            ]
+            windows = np.stack([(times >= begin) & (times <= end) for begin, end in candidates])
+            reached = 1 - np.asarray(self._without_switch(windows)[0], np.float64)
+            for number, i in enumerate(pending):
+                own = range(number * len(shares), (number + 1) * len(shares))
+                best = next((each for each in own if reached[each] >= level), own[-1])
+                chance = float(marginals[positions[i]])
+                found[i] = SwitchInterval(
+                    positions[i], chance, *candidates[best], float(reached[best])
+                )
+            short = [i for i in pending if found[i].interval_probability < level]
+            pending = short if tried < len(_SHARES) else []
+        return [found[i] for i in range(len(positions))]
+
+    def _without_switch(
+        self, windows: Bool[np.ndarray, "windows time"]
+    ) -> Float[Array, "flat windows"]:
+        """P(no switch inside the window | x), for each window.
+
+        For one sequence their number is rounded up, so that few programs serve all numbers.
+        """
+        count = len(windows)
+        if not self._batch:
+            windows = np.pad(windows, ((0, _room_for(count) - count), (0, 0)))
+        return self._partitions.without_switch(jnp.asarray(windows))[:, :count]
 
 
 # Expected numbers of switches relative to `level`; an interval may contain more than one.
 _SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
+
+
+def _room_for(windows: int) -> int:
+    """A round number of windows: 16, 64, 256 and so on."""
+    room = 16
+    while room < windows:
+        room *= 4
+    return room
 
 
 def _grow_interval(

@@ -24,6 +24,10 @@ from switchpoint.segments.base import Statistics
 _BLOCK = 32  # times
 _MANY = 64  # sequences
 
+PIECE_WORK = 2**22
+"""The number of (time, start) pairs from which pieces save more time than their compilation takes,
+over several calls."""
+
 
 class Sequences(NamedTuple):
     """A flat batch of sequences."""
@@ -220,9 +224,9 @@ def next_statistics(
     return jax.tree.map(lambda leaf, own: layout.put_block(leaf, own, index), merged, block.last)
 
 
-def pieces(count: int, block: int, work: int) -> list[tuple[int, int]]:
-    """Ranges of blocks, each compiled for the starts up to its end."""
-    parts = max(1, min(8, count * block // 64)) if work >= 2**22 else 1
+def pieces(count: int, block: int, work: int, min_work: int = PIECE_WORK) -> list[tuple[int, int]]:
+    """Ranges of blocks, each compiled for the starts up to its end, if there is enough work."""
+    parts = max(1, min(8, count * block // 64)) if work >= min_work else 1
     return list(itertools.pairwise(count * part // parts for part in range(parts + 1)))
 
 
@@ -233,7 +237,11 @@ class _Carry(NamedTuple):
 
 
 def filter_blocks(
-    prior: Prior, segment: Segment, sequences: Sequences, with_probs: bool = False
+    prior: Prior,
+    segment: Segment,
+    sequences: Sequences,
+    with_probs: bool = False,
+    min_work: int = PIECE_WORK,
 ) -> Filtered:
     """The recursion over whole sequences."""
     flat, time = sequences.values.shape[:2]
@@ -262,7 +270,7 @@ def filter_blocks(
         jnp.zeros(flat),
     )
     parts = []
-    for first, last in pieces(count, block, flat * time**2):
+    for first, last in pieces(count, block, flat * time**2, min_work):
         more = (
             layout.fresh_hypotheses(fresh, last - first, block),
             layout.fresh_hypotheses(jnp.full(flat, -jnp.inf), last - first, block),

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from switchpoint._batching import in_chunks
 from switchpoint.exact.base import Posterior, make_posterior
 from switchpoint.exact.blocks import (
+    PIECE_WORK,
     Blocks,
     Layout,
     Sequences,
@@ -40,6 +41,7 @@ from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics
 
+_PIECE_WORK = 64 * PIECE_WORK  # a posterior takes long to compile, and is often computed once
 _LAYOUT = Layout(many=False)
 
 
@@ -63,7 +65,7 @@ def _fields(
     prior: Prior, segment: Segment, sequences: Sequences
 ) -> tuple[dict[str, Array], _FilterLogs]:
     def fields(sequences: Sequences) -> tuple[dict[str, Array], _FilterLogs]:
-        filtered = filter_blocks(prior, segment, sequences)
+        filtered = filter_blocks(prior, segment, sequences, min_work=_PIECE_WORK)
         logs = _FilterLogs(filtered.log_density, filtered.log_start)
         last_start = _FamilyLastStart.of(prior, segment, sequences, logs)
         best, best_log_prob = most_probable(last_start)
@@ -135,7 +137,7 @@ class _FamilyLastStart(LastStart):
         fresh = initial_statistics(segment, sequences.offset)
         fresh = fresh, jnp.zeros(flat)
         carry = _LAYOUT.fresh_hypotheses(fresh, 0, block)
-        for first, last in pieces(count, block, flat * time**2):
+        for first, last in pieces(count, block, flat * time**2, _PIECE_WORK):
             carry = _LAYOUT.append(carry, _LAYOUT.fresh_hypotheses(fresh, last - first, block))
             here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], (blocks, log_density))
             carry, part = lax.scan(body, carry, (jnp.arange(first, last, dtype=jnp.int32), *here))
@@ -175,7 +177,7 @@ class _FamilyLastStart(LastStart):
                 lambda carry, now: step(carry, *now), carry, (ends, scores, more), reverse=reverse
             )
 
-        ranges = pieces(count, block, len(self.log_start) * self.time**2)
+        ranges = pieces(count, block, len(self.log_start) * self.time**2, _PIECE_WORK)
         outputs = []
         for first, last in reversed(ranges) if reverse else ranges:
             indices = jnp.arange(first, last, dtype=jnp.int32)

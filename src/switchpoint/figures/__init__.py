@@ -2,5 +2,6 @@
 
 from switchpoint.figures.prediction import prediction_figure
 from switchpoint.figures.prior import prior_figure
+from switchpoint.figures.segmentation import segmentation_figure
 
-__all__ = ["prediction_figure", "prior_figure"]
+__all__ = ["prediction_figure", "prior_figure", "segmentation_figure"]

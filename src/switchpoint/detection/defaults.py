@@ -1,0 +1,81 @@
+"""The default source of `detect`: one setting for all series, on robustly standardised values."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from switchpoint.priors import Geometric
+from switchpoint.segments import Exponential, Independent, NormalGamma, Poisson, Segment, Trend
+from switchpoint.sources import Source
+
+SEGMENTS = ("trend", "level", "counts", "waiting-times")
+"""The names of the default segment models."""
+
+SENSITIVITY = 5.0
+"""The default expected number of switches per 1,000 observations."""
+
+# On standardised values. Levels differ by about twice the noise, and a trend moves as far within
+# 20 observations. The noise is known as if from 6 observations, with about 0.6 of the spread of the
+# series: without such a floor a smooth curve would fall apart into many short lines. Accuracy on
+# real series changes little from half to twice these values (docs/detect.md).
+_LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE = 2.0, 0.1, 3.0, 1.0
+
+_TAIL = 0.1
+_GAUSSIAN_RANGE = 2.5631031310892007  # between these quantiles, in standard deviations
+_ROUNDING = 1e-12  # relative variation that is none
+
+
+class Column(NamedTuple):
+    """A column as the default source sees it: (values - centre) / scale under `segment`."""
+
+    segment: Segment
+    centre: float
+    scale: float
+
+
+def default_source(columns: Sequence[Column], sensitivity: float) -> Source:
+    """Geometric lengths with common switches in all columns."""
+    segments = [column.segment for column in columns]
+    segment = segments[0] if len(segments) == 1 else Independent(*segments)
+    return Source(Geometric(sensitivity / 1000), segment)
+
+
+def default_column(kind: str, values: Float[np.ndarray, " time"]) -> Column:
+    """The default model of a column of this kind, which has at least one observation."""
+    seen = values[~np.isnan(values)]
+    if kind == "trend":
+        return Column(Trend(_LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE), *_centre_and_scale(seen))
+    if kind == "level":
+        segment = NormalGamma(0.0, _LEVEL_SCALE**-2, _SHAPE, _RATE)
+        return Column(segment, *_centre_and_scale(seen))
+    if kind not in SEGMENTS:
+        raise ValueError(f"segment must be {' or '.join(SEGMENTS)}, got {kind!r}")
+    _check_possible(Poisson() if kind == "counts" else Exponential(), values)
+    # The prior of the rate is exponential, the broadest of its kind, with the mean of the series.
+    mean = max(seen.mean(), 1 / len(seen))
+    rate = float(f"{1 / mean if kind == 'counts' else mean:.3g}")
+    return Column(Poisson(1.0, rate) if kind == "counts" else Exponential(1.0, rate), 0.0, 1.0)
+
+
+def _centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:
+    """The median, and the range of the central 80% in units of a Gaussian's standard deviation.
+
+    A few outliers move neither. The scale is the standard deviation where that range is a point,
+    and 1 for a constant.
+    """
+    largest = float(np.abs(seen).max()) or 1.0
+    shares = seen / largest  # whose squares do not overflow
+    low, middle, high = np.quantile(shares, [_TAIL, 0.5, 1 - _TAIL])
+    scales = ((high - low) / _GAUSSIAN_RANGE, shares.std())
+    scale = next((largest * float(scale) for scale in scales if scale > _ROUNDING), 1.0)
+    return largest * float(middle), scale
+
+
+def _check_possible(segment: Segment, values: Float[np.ndarray, " time"]) -> None:
+    impossible, wanted = segment.invalid(values)
+    impossible &= ~np.isnan(values)
+    if impossible.any():
+        at = int(np.argmax(impossible))
+        raise ValueError(f"values must be {wanted}, got {values[at]:.15g} at position {at}")

@@ -1,0 +1,60 @@
+"""What the observations of one segment look like: level, slope and noise in the data's own units.
+
+These describe the data of a segment alone. The prior of the default source decides where a segment
+begins, but it does not draw its level towards those of others.
+"""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from switchpoint.segments import Independent, Segment, Trend
+
+
+def columns_of(segment: Segment) -> tuple[Segment, ...]:
+    """The segment model of each column."""
+    return segment.columns if isinstance(segment, Independent) else (segment,)
+
+
+def describe(segment: Segment, values: Float[np.ndarray, " time"]) -> dict[str, float]:
+    """The description of one segment of one column; NaN where there are too few observations.
+
+    `level` is the mean level of the segment. For trends `slope` is the slope per observation of
+    the line of least squares, and `noise` the standard deviation from it; for other families
+    `noise` is the standard deviation. Symbols have their shares instead: `p0`, `p1` and so on.
+    """
+    at = np.flatnonzero(~np.isnan(values))
+    seen = values[at]
+    if segment.alphabet is not None:
+        return {f"p{k}": _mean(seen == k) for k in range(segment.alphabet)}
+    # Relative to the first value, so that those of a constant are exactly 0.
+    base = float(seen[0]) if len(seen) else math.nan
+    above = _mean(seen - base)
+    level, deviations = base + above, seen - base - above
+    if not isinstance(segment, Trend):
+        return {"level": level, "noise": _noise(deviations, 1)}
+    times = at - _mean(at)
+    slope = float(times @ deviations / (times @ times)) if len(at) > 1 else math.nan
+    middle = (len(values) - 1) / 2
+    return {
+        "level": level + slope * (middle - _mean(at)) if len(at) > 1 else level,
+        "slope": slope,
+        "noise": _noise(deviations - slope * times, 2),
+    }
+
+
+def fitted(description: dict[str, float], length: int) -> Float[np.ndarray, " time"]:
+    """The level at each position of a segment that is described in this way."""
+    slope = description.get("slope", 0.0)
+    slope = 0.0 if math.isnan(slope) else slope
+    return description.get("level", math.nan) + slope * (np.arange(length) - (length - 1) / 2)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _noise(deviations: Float[np.ndarray, " seen"], parameters: int) -> float:
+    freedom = len(deviations) - parameters
+    return math.hypot(*deviations) / math.sqrt(freedom) if freedom > 0 else math.nan

@@ -1,0 +1,195 @@
+"""The result of `detect`: change points with their uncertainty, and the segments between them."""
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from switchpoint._files import atomic_write
+from switchpoint.detection.description import columns_of, describe, fitted
+from switchpoint.detection.series import Series
+from switchpoint.sources import Source
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Segmentation:
+    """The most probable partition of a series into segments, with its uncertainty."""
+
+    changepoints: Int[np.ndarray, " switch"]
+    """The position of the first observation of each new segment, from 0."""
+    probability: Float[np.ndarray, " switch"]
+    """P(a switch at exactly this position | all values), for each change point."""
+    intervals: Int[np.ndarray, "switch 2"]
+    """The first and the last position of the interval of each change point, both included."""
+    interval_probability: Float[np.ndarray, " switch"]
+    """P(at least one switch in the interval | all values).
+
+    At least `coverage`, unless the interval reaches the neighbouring change points before."""
+    switch_probability: Float[np.ndarray, " time"]
+    """P(a switch at t | all values), for each position t."""
+    no_switch_probability: float
+    """P(no switch at all | all values)."""
+    log_evidence: float
+    """ln p(values), in the units of the data."""
+    coverage: float
+    source: Source
+    """The source that was used; the default one sees standardised values."""
+    series: Series
+
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        """The segments as slices: start, and the position after their last observation."""
+        return list(pairwise([0, *self.changepoints.tolist(), len(self.series.values)]))
+
+    @cached_property
+    def segments(self) -> "DataFrame":
+        """A row for each segment, which is `values[start:end]`.
+
+        `observations` are those that are not missing. `first_time` and `last_time` are the labels
+        of the first and the last of `values[start:end]`, where times were given. `level`, `slope`
+        (per observation, for trends) and `noise` describe the values of the segment by least
+        squares, with the name of the column where there are several. `probability` and
+        `interval_begin`, `interval_end`, `interval_probability` are those of the switch at `start`.
+        """
+        import pandas as pd
+
+        rows = []
+        for number, (start, end) in enumerate(self.bounds):
+            values = self.series.values[start:end]
+            row: dict[str, Any] = {"start": start, "end": end}
+            if self.series.times is not None:
+                labels = self.series.times.labels
+                row |= {"first_time": labels[start], "last_time": labels[end - 1]}
+            row["observations"] = int((~np.isnan(values)).any(1).sum())
+            for name, description in zip(
+                self.series.names, self._descriptions[number], strict=True
+            ):
+                suffix = f"_{name}" if len(self.series.names) > 1 else ""
+                row |= {f"{key}{suffix}": value for key, value in description.items()}
+            row |= self._switch(number - 1)
+            rows.append(row)
+        whole = ("interval_begin", "interval_end")
+        return pd.DataFrame(rows).astype(dict.fromkeys(whole, "Int64"))
+
+    def plot(self) -> "Figure":
+        """The series, the segments with bands of two standard deviations, and P(switch at t)."""
+        from switchpoint.figures import segmentation_figure  # imports Matplotlib
+
+        series = self.series
+        levels = np.full_like(series.values, np.nan)
+        noise = np.full_like(series.values, np.nan)
+        for (start, end), descriptions in zip(self.bounds, self._descriptions, strict=True):
+            for column, description in enumerate(descriptions):
+                levels[start:end, column] = fitted(description, end - start)
+                noise[start:end, column] = description.get("noise", math.nan)
+        return segmentation_figure(
+            values=series.values,
+            names=[name or "value" for name in series.names],
+            levels=levels,
+            noise=noise,
+            switch_probability=self.switch_probability,
+            changepoints=self.changepoints,
+            intervals=self.intervals,
+            coverage=self.coverage,
+            times=None if series.times is None else series.times.coordinates,
+        )
+
+    def to_csv(self, path: Path | str | None = None) -> str:
+        """The table of segments as CSV; also written to `path`, if there is one."""
+        return _write(self.segments.to_csv(index=False, lineterminator="\n"), path)
+
+    def to_json(self, path: Path | str | None = None) -> str:
+        """Everything as JSON: summary, change points, segments and the probability of a switch."""
+        segments = self.segments.astype(object).where(self.segments.notna(), None)
+        content = {
+            "summary": self.summary,
+            "changepoints": self._changepoint_rows(),
+            "segments": segments.to_dict("records"),
+            "switch_probability": self.switch_probability.tolist(),
+        }
+        lines = ",\n".join(
+            f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}"
+            for key, value in content.items()
+        )
+        return _write(f"{{{lines}}}\n", path)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What describes the whole series, ready for JSON."""
+        return {
+            "observations": len(self.series.values),
+            "missing": int(np.isnan(self.series.values).sum()),
+            "columns": list(self.series.names),
+            "source": repr(self.source),
+            "log_evidence": self.log_evidence,
+            "expected_switches": float(self.switch_probability.sum()),
+            "no_switch_probability": self.no_switch_probability,
+            "coverage": self.coverage,
+        }
+
+    def __repr__(self) -> str:
+        found = self.changepoints.tolist()
+        several = f"{len(found)} change points" if len(found) != 1 else "1 change point"
+        at = f" at {', '.join(map(str, found[:10]))}{', ...' if len(found) > 10 else ''}"
+        return (
+            f"Segmentation({len(self.series.values)} observations, {several}{at if found else ''})"
+        )
+
+    def _changepoint_rows(self) -> list[dict[str, Any]]:
+        rows = []
+        for number, position in enumerate(self.changepoints.tolist()):
+            row = {"position": position, **self._switch(number)}
+            if self.series.times is not None:
+                labels = self.series.times.labels
+                row |= {
+                    "time": labels[position],
+                    "interval_begin_time": labels[row["interval_begin"]],
+                    "interval_end_time": labels[row["interval_end"]],
+                }
+            rows.append(row)
+        return rows
+
+    def _switch(self, number: int) -> dict[str, Any]:
+        """The certainty of a change point; nothing for the start of the series, -1."""
+        if number < 0:
+            return dict.fromkeys(
+                ("probability", "interval_begin", "interval_end", "interval_probability")
+            )
+        begin, end = self.intervals[number].tolist()
+        return {
+            "probability": float(self.probability[number]),
+            "interval_begin": begin,
+            "interval_end": end,
+            "interval_probability": float(self.interval_probability[number]),
+        }
+
+    @cached_property
+    def _descriptions(self) -> list[list[dict[str, float]]]:
+        """Of each segment, the description of each column."""
+        families = columns_of(self.source.segment)
+        return [
+            [
+                describe(family, self.series.values[start:end, column])
+                for column, family in enumerate(families)
+            ]
+            for start, end in self.bounds
+        ]
+
+
+def _write(text: str, path: Path | str | None) -> str:
+    if path is not None:
+        with atomic_write(Path(path), "path") as file:
+            file.write(text.encode())
+    return text

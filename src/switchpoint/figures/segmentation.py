@@ -1,0 +1,131 @@
+"""A series, its segments, and the probability of a switch at each position."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from switchpoint.figures.style import BLUE, GREY, INK, ORANGE, legend_above, new_figure, styled
+
+_WIDTH = 10.0
+_ALONE, _SHARING, _SWITCHES = 3.4, 2.3, 1.6  # the heights of the panels
+_MARKERS_UP_TO = 400  # observations, which are then told apart
+_BAND = 2.0  # standard deviations
+
+
+def segmentation_figure(
+    values: Float[np.ndarray, "time columns"],
+    names: Sequence[str],
+    levels: Float[np.ndarray, "time columns"],
+    noise: Float[np.ndarray, "time columns"],
+    switch_probability: Float[np.ndarray, " time"],
+    changepoints: Int[np.ndarray, " switch"],
+    intervals: Int[np.ndarray, "switch 2"],
+    coverage: float,
+    times: Shaped[np.ndarray, " time"] | None = None,
+) -> Figure:
+    """Each column with the levels of its segments and their bands, above P(switch at t).
+
+    `times` are the coordinates of the observations on the axis: numbers or dates, or else their
+    positions. `levels` and `noise` are NaN where there is none.
+    """
+    count, columns = values.shape
+    at: Any = np.arange(count) if times is None else times
+    edges = _edges(at)
+    heights = [_ALONE if columns == 1 else _SHARING] * columns + [_SWITCHES]
+    with styled():
+        figure = new_figure(_WIDTH, sum(heights))
+        grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
+        panels: list[Axes] = list(grid[:, 0])
+        bounds = list(pairwise([0, *changepoints.tolist(), count]))
+        for index, axes in enumerate(panels[:-1]):
+            _series(axes, at, values[:, index])
+            _segments(axes, at, edges, levels[:, index], noise[:, index], bounds)
+            _show_all(axes, values[:, index], levels[:, index])
+            axes.set_ylabel(names[index] if columns == 1 else f"column {names[index]}")
+            for number, position in enumerate(changepoints.tolist()):
+                label = "change point" if number == 0 else None
+                axes.axvline(edges[position], color=INK, linestyle=(0, (4, 3)), linewidth=0.9,
+                             zorder=0.9, label=label)  # fmt: skip
+        legend_above(panels[0], columns=4)
+        _switches(panels[-1], at, switch_probability)
+        for number, (begin, end) in enumerate(intervals.tolist()):
+            label = f"{coverage:.0%} interval" if number == 0 else None
+            panels[-1].axvspan(edges[begin], edges[end + 1], color=BLUE, alpha=0.13, linewidth=0,
+                               label=label)  # fmt: skip
+        if len(intervals):
+            legend_above(panels[-1], columns=1)
+        _time_axis(panels[-1], at, edges, times is None)
+    return figure
+
+
+def _edges(at: Any) -> Any:
+    """The boundaries between neighbouring observations, and one at either end."""
+    if len(at) == 1:
+        half = np.timedelta64(12, "h") if at.dtype.kind == "M" else 0.5
+        return np.array([at[0] - half, at[0] + half])
+    middles = at[:-1] + (at[1:] - at[:-1]) / 2
+    first, last = at[0] - (middles[0] - at[0]), at[-1] + (at[-1] - middles[-1])
+    return np.concatenate([[first], middles, [last]])
+
+
+def _series(axes: Axes, at: Any, values: Float[np.ndarray, " time"]) -> None:
+    marked = len(values) <= _MARKERS_UP_TO
+    style: dict[str, Any] = {"marker": "o", "markersize": 2.6} if marked else {}
+    axes.plot(at, values, color=GREY, linewidth=0.6 if marked else 0.7, label="data", **style)
+
+
+def _segments(
+    axes: Axes,
+    at: Any,
+    edges: Any,
+    levels: Float[np.ndarray, " time"],
+    noise: Float[np.ndarray, " time"],
+    bounds: Sequence[tuple[int, int]],
+) -> None:
+    for number, (start, end) in enumerate(bounds):
+        inside = slice(start, end)
+        # To the edges, so that a segment of one observation is seen too.
+        where = np.concatenate([edges[start : start + 1], at[inside], edges[end : end + 1]])
+        level, width = (np.pad(each[inside], 1, "edge") for each in (levels, _BAND * noise))
+        first = number == 0
+        axes.plot(where, level, color=ORANGE, linewidth=1.8, label="level" if first else None)
+        label = "level ± 2 noise" if first else None
+        axes.fill_between(where, level - width, level + width, color=ORANGE, alpha=0.15,
+                          linewidth=0, label=label)  # fmt: skip
+
+
+def _switches(axes: Axes, at: Any, probability: Float[np.ndarray, " time"]) -> None:
+    width = float(np.clip(500 / len(at), 0.8, 2.4))
+    axes.vlines(at, 0, probability, color=BLUE, linewidth=width)
+    highest = float(probability.max())
+    axes.set_ylim(0, 1.02 if highest > 0.45 else max(0.05, 1.3 * highest))
+    if highest > 0.45:
+        axes.set_yticks([0, 0.5, 1])
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
+    axes.set_ylabel("P(switch at t)")
+
+
+def _show_all(axes: Axes, *shown: Float[np.ndarray, " time"]) -> None:
+    """Limits by the data and the levels: the band of a short segment can be very wide."""
+    low, high = np.nanmin(shown), np.nanmax(shown)
+    margin = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+    axes.set_ylim(low - margin, high + margin)
+
+
+def _time_axis(axes: Axes, at: Any, edges: Any, positions: bool) -> None:
+    axes.set_xlim(edges[0], edges[-1])
+    if at.dtype.kind == "M":
+        locator = AutoDateLocator()
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    elif positions:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    axes.set_xlabel("position t" if positions else "time")
