@@ -226,10 +226,10 @@ def _predictor(name: str, member: Any, draw: Draw, source: Source) -> Predictor[
         member = member(draw)
     if not isinstance(member, Predictor):
         raise ValueError(f"predictor {name!r} must make a Predictor, got {member!r}")
-    alphabet = getattr(member, "alphabet", None)  # exact predictors of real values have none
-    if alphabet != source.segment.alphabet:
+    # What is for real values has none.
+    alphabet, expected = (getattr(each, "alphabet", None) for each in (member, source.segment))
+    if alphabet != expected:
         raise ValueError(
-            f"predictor {name!r} must have the alphabet of the source, "
-            f"{source.segment.alphabet}, got {alphabet}"
+            f"predictor {name!r} must have the alphabet of the source, {expected}, got {alphabet}"
         )
     return member

@@ -45,7 +45,7 @@ class CustomConfig(TrainConfig):
         replaced = (_OF_SOURCES if sources else set()) | (_OF_NETWORKS if network else set())
         settings = {name: value for name, value in config.given.items() if name not in replaced}
         if sources:
-            (alphabet,) = {each.segment.alphabet for each in sources.values()}
+            (alphabet,) = {_alphabet(each) for each in sources.values()}
             settings |= {"prior": "lin", "alphabet": alphabet or 2}  # LIN has no parameter
         if network is not None:
             settings["model"] = CUSTOM
@@ -90,13 +90,17 @@ def _sources(given: Any, length: int) -> dict[str, Source]:
                 f"name, got {f'{label!r}: ' if source is not given else ''}{source!r}"
             )
         source.prior.check_length(length)
-    alphabets = {label: source.segment.alphabet for label, source in sources.items()}
+    alphabets = {label: _alphabet(source) for label, source in sources.items()}
     if len(set(alphabets.values())) != 1:
         raise ValueError(f"source must hold sources of one alphabet, got {alphabets}")
     events = {label: source.segment.event for label, source in sources.items()}
     if len(set(events.values())) != 1:
         raise ValueError(f"source must hold sources of one number of columns, got {events}")
     return sources
+
+
+def _alphabet(source: Source) -> int | None:
+    return source.segment.alphabet if source.segment.finite else None
 
 
 def _value_spec(sources: Mapping[str, Source], length: int) -> ValueSpec:
