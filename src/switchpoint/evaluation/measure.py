@@ -63,7 +63,7 @@ def over_members(
 
 def predictions(predictor: Any, draw: Draw) -> Float[Array, "batch time *alphabet"]:
     """The log probabilities of all symbols; where there is no alphabet, the log densities."""
-    if draw.symbols is None:
+    if draw.symbol_probs is None:
         return predictor.log_density(draw.values)
     return predictor.log_probs(draw.symbols)
 
@@ -77,11 +77,11 @@ def over_networks(
     """
 
     def of_one(network: Network) -> Any:
-        if draw.symbols is None:
+        if draw.symbol_probs is None:
             return metric(network.log_density_unchecked(draw.values))
         return metric(network.log_probs_unchecked(draw.symbols))
 
-    size = draw.switches.size if draw.probs is None else draw.probs.size
+    size = draw.switches.size if draw.symbol_probs is None else draw.probs.size
     return over_members(of_one, networks, batch_size=max(1, _VALUES_AT_ONCE // size))
 
 
@@ -136,13 +136,13 @@ def measure(
         made = [_predictor(*each, draw, source) for each in members]
         for indices, networks in groups:
             if networks is None:
-                predictor, symbols = made[indices[0]], draw.symbols
-                if symbols is None:
+                predictor: Any = made[indices[0]]
+                if draw.symbol_probs is None:
                     found = predictor.log_density(draw.values)
-                elif (cores := _useful_cores(predictor, symbols)) > 1:
-                    found = _log_probs_on_cores(cores, predictor, symbols)
+                elif (cores := _useful_cores(predictor, draw.symbols)) > 1:
+                    found = _log_probs_on_cores(cores, predictor, draw.symbols)
                 else:
-                    found = predictor.log_probs(symbols)
+                    found = predictor.log_probs(draw.symbols)
                 bits = tuple(leaf[None] for leaf in _bits(draw, found))
             else:
                 bits = _bits_of_networks(networks, draw)
@@ -208,7 +208,7 @@ def _log_probs_on(mesh: Mesh, network: Network, symbols: Int[Array, "batch time"
 
 @eqx.filter_jit
 def _bits(draw: Draw, found: Float[Array, "batch time *alphabet"]) -> tuple[Array, Array]:
-    if draw.symbols is None:
+    if draw.symbol_probs is None:
         return regret(draw, found), -found * BITS_PER_NAT
     return regret(draw, found), code_length(draw.symbols, found)
 

@@ -18,7 +18,7 @@ def regret(draw: Draw, log_probs: Float[Array, "..."]) -> Float[Array, "*batch t
     there is no alphabet, `log_probs` are the log densities of the values, and the regret is the
     realised one: the true log density minus the predicted one.
     """
-    if draw.probs is None:
+    if draw.symbol_probs is None:
         _same_shape("log densities", log_probs, draw.switches.shape)
         return (draw.log_density - log_probs) * BITS_PER_NAT
     _same_shape("log_probs", log_probs, draw.probs.shape)
@@ -41,7 +41,7 @@ def excess_regret(
 
     In one difference, so that it is accurate where both regrets are nearly the same.
     """
-    if draw.probs is None:
+    if draw.symbol_probs is None:
         _same_shape("log densities", log_probs, draw.switches.shape)
         return (reference - log_probs) * BITS_PER_NAT
     _same_shape("log_probs", log_probs, draw.probs.shape)
