@@ -15,7 +15,7 @@ import switchpoint as sp
 
 
 def line(segment, values):
-    """The design matrix, the prior's mean and covariance of the coefficients, of a line's family."""
+    """The design matrix of a line, and the prior mean and covariance of its coefficients."""
     times = np.arange(len(values))
     match segment:
         case sp.Gaussian(mean=mean, mean_scale=mean_scale, scale=scale):

@@ -19,6 +19,7 @@ from switchpoint.cli.loaded_predictor import EXACT_NAMES, Ensemble, load_ensembl
 from switchpoint.evaluation.evaluate import Entry
 from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
+from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 
 _OPTIMUM = "optimum"
@@ -79,7 +80,7 @@ def evaluate(
     source = Source(priors[on], segment)
     predictors: dict[str, Entry] = {
         "oracle": KTOracle,
-        "kt": KT(segment),
+        "kt": KT(as_dirichlet(segment)),
         _OPTIMUM: bayes_optimal(source),
         **{name: bayes_optimal(Source(prior, segment)) for name, prior in priors.items()},
         **{label: ensemble.networks for label, ensemble in ensembles.items()},

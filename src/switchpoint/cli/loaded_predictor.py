@@ -19,6 +19,7 @@ from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.predictor import Predictor
 from switchpoint.priors import PRIOR_NAMES, Geometric, Prior, prior_from_name
 from switchpoint.segments import Segment
+from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 from switchpoint.zoo import NAMES, near_names, path_of
 
@@ -61,7 +62,7 @@ def fitted_optimum(segment: Segment, symbols: Int[np.ndarray, " time"]) -> Loade
     prior = Geometric(float(f"{hazard:.2g}"))  # the data determine no more than two digits
     rivals = {name: prior_from_name(name, time) for name in ("lin", "uniform", "ptw")}
     lengths = {name: bits_of(each) for name, each in {"geometric": prior, **rivals}.items()}
-    lengths["kt"] = bits(KT(segment))
+    lengths["kt"] = bits(KT(as_dirichlet(segment)))
     optimum = optimum_of(Source(prior, segment))
     by_prior = dict(sorted(lengths.items(), key=lambda item: item[1]))
     about = {

@@ -233,10 +233,6 @@ class ExactPredictor(Predictor[State]):
 
     @property
     def alphabet(self) -> int:
-        if self.segment.alphabet is None:
-            raise AttributeError(
-                f"{self.segment!r} has no alphabet: use log_density, not log_probs"
-            )
         return self.segment.alphabet
 
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:

@@ -275,8 +275,8 @@ def filter_blocks(
             layout.fresh_hypotheses(fresh, last - first, block),
             layout.fresh_hypotheses(jnp.full(flat, -jnp.inf), last - first, block),
         )
-        hypotheses = layout.append((carry.statistics, carry.log_weights), more)
-        carry = _Carry(*hypotheses, carry.log_start)
+        statistics, log_weights = layout.append((carry.statistics, carry.log_weights), more)
+        carry = _Carry(statistics, log_weights, carry.log_start)
         indices = jnp.arange(first, last, dtype=jnp.int32)
         here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], blocks)
         carry, part = lax.scan(body, carry, (indices, here))

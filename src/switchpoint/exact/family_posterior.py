@@ -230,7 +230,7 @@ class Levels(NamedTuple):
 
 def level_of(segment: Segment, statistics: Statistics) -> tuple[Array, Array | None]:
     """The mean and the covariance of the level; probabilities have no covariance."""
-    covariance = segment.level_covariance(statistics) if segment.alphabet is None else None
+    covariance = None if segment.finite else segment.level_covariance(statistics)
     return segment.level_mean(statistics), covariance
 
 
@@ -240,7 +240,7 @@ def add_level(levels: Levels, weight: Array, mean: Array, covariance: Array | No
     share = (weight / jnp.where(total > 0, total, 1.0))[..., None, None]
     gap = mean - levels.mean
     merged = None
-    if covariance is not None:
+    if covariance is not None and levels.covariance is not None:
         between = gap[..., :, None, :] * gap[..., None, :, :]
         more = share[..., None]
         merged = levels.covariance + more * (covariance - levels.covariance + (1 - more) * between)

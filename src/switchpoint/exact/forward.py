@@ -30,6 +30,7 @@ from switchpoint.predictor import check_capacity
 from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Dirichlet, Segment
 from switchpoint.segments.base import Statistics
+from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 
 _INITIAL_CAPACITY = 64
@@ -338,7 +339,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         )
 
     def _symbol_posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        return changepoint_posterior(self.prior, self.segment, symbols)
+        return changepoint_posterior(self.prior, as_dirichlet(self.segment), symbols)
 
     def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
         return family_posterior(self.prior, self.segment, sequences, batch)

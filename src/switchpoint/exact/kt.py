@@ -11,7 +11,8 @@ from switchpoint import _checks
 from switchpoint._prefix_sums import sum_before
 from switchpoint.exact.counting import count_symbol
 from switchpoint.predictor import Predictor, check_state
-from switchpoint.segments import Bernoulli, Dirichlet
+from switchpoint.segments import Bernoulli, Dirichlet, Segment
+from switchpoint.segments.dirichlet import as_dirichlet
 
 
 class KTState(eqx.Module):
@@ -23,7 +24,7 @@ class KTState(eqx.Module):
 class KT(Predictor[KTState]):
     """The Krichevsky-Trofimov estimator: the optimum for a single segment."""
 
-    segment: Dirichlet = Bernoulli()
+    segment: Dirichlet = eqx.field(default=Bernoulli(), converter=as_dirichlet)
 
     @property
     def alphabet(self) -> int:
@@ -69,9 +70,9 @@ class KTOracle(Predictor[KTOracleState]):
     switches: Bool[Array, "*batch time"]
     segment: Dirichlet
 
-    def __init__(self, switches: Any, segment: Dirichlet | None = None) -> None:
+    def __init__(self, switches: Any, segment: Segment | None = None) -> None:
         self.switches = jnp.asarray(switches, bool)
-        self.segment = Bernoulli() if segment is None else segment
+        self.segment = Bernoulli() if segment is None else as_dirichlet(segment)
 
     @property
     def alphabet(self) -> int:

@@ -12,6 +12,7 @@ from scipy.special import digamma, gammaln
 from switchpoint import _checks
 from switchpoint.priors import statistics
 from switchpoint.segments import Segment
+from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 
 _MOST_WINDOWS = 2**17
@@ -49,7 +50,7 @@ def markov_bound(source: Source, length: int, order: int) -> Float[np.ndarray, "
 
 def _mean_entropy(segment: Segment) -> float:
     """The entropy in bits of a symbol whose distribution is known, averaged over segments."""
-    pseudo = np.asarray(segment.pseudo_counts)
+    pseudo = np.asarray(as_dirichlet(segment).pseudo_counts)
     total = pseudo.sum()
     nats = digamma(total + 1) - (pseudo / total) @ digamma(pseudo + 1)
     return float(nats / np.log(2))
@@ -57,7 +58,7 @@ def _mean_entropy(segment: Segment) -> float:
 
 def _marginals(segment: Segment, size: int) -> Float[np.ndarray, "start end window"]:
     """P(symbols start..end-1 of a window) within one segment, for every window of `size`."""
-    pseudo = np.asarray(segment.pseudo_counts)
+    pseudo = np.asarray(as_dirichlet(segment).pseudo_counts)
     windows = np.array(list(itertools.product(range(segment.alphabet), repeat=size)))
     hot = windows[..., None] == np.arange(segment.alphabet)
     before = np.concatenate([np.zeros_like(hot[:, :1], int), hot.cumsum(1)], axis=1)

@@ -27,6 +27,7 @@ from switchpoint.exact.tree_posterior import family_tree_posterior, symbol_tree_
 from switchpoint.priors import PTW
 from switchpoint.segments import Dirichlet, Segment
 from switchpoint.segments.base import Statistics
+from switchpoint.segments.dirichlet import as_dirichlet
 
 
 class PTWState(eqx.Module):
@@ -104,7 +105,8 @@ class PTWPredictor(ExactPredictor[PTWState]):
                 return jnp.log(root.probs()[:, : rows.shape[1]])
             values = Sequences(rows.astype(float), jnp.zeros(len(rows)))
             *_, top = family_levels(self.prior, self.segment, values, with_probs=True)
-            return jnp.log(top.probs[:, : rows.shape[1]])
+            probs: Any = top.probs
+            return jnp.log(probs[:, : rows.shape[1]])
 
         return in_chunks(log_probs, rows).reshape(*batch, symbols.shape[-1], self.alphabet)
 
@@ -118,7 +120,7 @@ class PTWPredictor(ExactPredictor[PTWState]):
         return in_chunks(log_density, sequences)
 
     def _symbol_posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        return symbol_tree_posterior(self.prior, self.segment, symbols)
+        return symbol_tree_posterior(self.prior, as_dirichlet(self.segment), symbols)
 
     def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
         return family_tree_posterior(self.prior, self.segment, sequences, batch)

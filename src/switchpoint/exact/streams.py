@@ -36,7 +36,7 @@ def anchor(offset: Float[Array, "*event"]) -> Float[Array, "*event"]:
 def check_statistics(segment: Segment, statistics: Statistics, count: int) -> None:
     """Raise a `ValueError` if statistics of `count` hypotheses are of another family."""
     expected = jax.eval_shape(segment.initial)
-    if jax.tree.structure(expected) != jax.tree.structure(statistics):
+    if str(jax.tree.structure(expected)) != str(jax.tree.structure(statistics)):
         raise ValueError(
             "state must be one that this predictor's init() or update() returned: its statistics "
             "are of another family"
@@ -81,7 +81,7 @@ def mixture(
     """ln P(x = k) of the next observation, or its distribution where there is no alphabet."""
     log_weights = log_weights - jax.nn.logsumexp(log_weights)  # they sum to 1 but for rounding
     components: Any = jax.vmap(segment.predictive)(statistics)
-    if segment.alphabet is None:
+    if not segment.finite:
         return Mixture(log_weights, components, anchor(offset))
     probs = jnp.exp(log_weights) @ components.probs
     return jnp.log(probs / probs.sum())

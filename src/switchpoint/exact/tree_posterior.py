@@ -114,7 +114,8 @@ class SymbolTreePartitions(TreePartitions):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.rows.shape
+        flat, time = self.rows.shape
+        return flat, time
 
     def levels(self) -> list[TreeLevel]:
         return list(symbol_levels(self.prior, self.segment, self.rows))
@@ -129,7 +130,8 @@ class FamilyTreePartitions(TreePartitions):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.sequences.values.shape[:2]
+        flat, time = self.sequences.values.shape[:2]
+        return flat, time
 
     def levels(self) -> list[TreeLevel]:
         return list(family_levels(self.prior, self.segment, self.sequences))
@@ -249,7 +251,7 @@ def _level_smoothed(
     """The posterior of the level at t: a mixture over the nodes that contain it."""
     fresh = initial_statistics(segment, sequences.offset)
     time = sequences.values.shape[1]
-    total = None
+    total: Levels | None = None
     for level, chances in _segment_probs(levels):
         width = 1 << level.height
 
@@ -278,6 +280,7 @@ def _level_smoothed(
             total = Levels(weight, mean, covariance)
         else:
             total = add_level(total, weight, mean, covariance)
+    assert total is not None  # there is at least the level of height 0
     mean, covariance = total.mean[:, :time, 0], total.covariance
     variance = None if covariance is None else covariance[:, :time, 0, 0]
     return level_fields(segment, mean, variance, sequences.offset)

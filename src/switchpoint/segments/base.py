@@ -126,9 +126,14 @@ class Segment(eqx.Module):
         return jnp.ones(1)
 
     @property
-    def alphabet(self) -> int | None:
-        """The number of symbols, which are 0..alphabet-1; None for other kinds of data."""
-        return None
+    def finite(self) -> bool:
+        """Whether observations are symbols of a finite alphabet."""
+        return False
+
+    @property
+    def alphabet(self) -> int:
+        """The number of symbols, which are 0..alphabet-1."""
+        raise AttributeError(f"{self!r} has no alphabet: use log_density, not log_probs")
 
     @property
     def event(self) -> tuple[int, ...]:
@@ -150,7 +155,7 @@ class Segment(eqx.Module):
 
     def invalid(self, values: Float[np.ndarray, "*event"]) -> tuple[Bool[np.ndarray, "..."], str]:
         """Which values cannot occur, and what they should be; elementwise."""
-        if self.alphabet is None:
+        if not self.finite:
             return np.zeros(np.shape(values), bool), ""
         outside = (values < 0) | (values >= self.alphabet) | (values != np.floor(values))
         return outside, f"whole numbers from 0 to {self.alphabet - 1}"

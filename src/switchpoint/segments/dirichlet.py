@@ -42,6 +42,10 @@ class Dirichlet(Segment):
         """The Dirichlet parameters, one per symbol, each above 0."""
 
     @property
+    def finite(self) -> bool:
+        return True
+
+    @property
     def alphabet(self) -> int:
         return len(self.pseudo_counts)
 
@@ -135,6 +139,16 @@ class Categorical(Dirichlet):
     def pseudo_counts(self) -> Float[np.ndarray | Array, " alphabet"]:
         known = isinstance(self.concentration, float)
         return (np if known else jnp).full(self.size, self.concentration)
+
+
+def as_dirichlet(segment: Segment) -> Dirichlet:
+    """The segment model, if it is one of independent symbols."""
+    if not isinstance(segment, Dirichlet):
+        raise ValueError(
+            "segment must be a model of independent symbols, such as switchpoint.Bernoulli(), "
+            f"got {segment!r}"
+        )
+    return segment
 
 
 def make_segment(

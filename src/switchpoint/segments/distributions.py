@@ -5,16 +5,19 @@ All are elementwise: parameters, and the points where a function is evaluated, b
 
 import math
 from abc import abstractmethod
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from switchpoint._random import uniform
 from switchpoint.segments._special import half_step, log1p, stirling_error
+
+Parameter: TypeAlias = float | Float[Array, "..."]
 
 _WIDEST = 60.0  # quantiles are sought within sinh(60) = 6e25 scales of the centre
 
@@ -76,8 +79,8 @@ class Distribution(eqx.Module):
 class Normal(Distribution):
     """The normal distribution."""
 
-    loc: Float[ArrayLike, "..."]
-    squared_scale: Float[ArrayLike, "..."]
+    loc: Parameter
+    squared_scale: Parameter
 
     whole = False
 
@@ -108,16 +111,16 @@ class Normal(Distribution):
 class StudentT(Distribution):
     """Student's t distribution with `df` degrees of freedom."""
 
-    df: Float[ArrayLike, "..."]
-    loc: Float[ArrayLike, "..."]
-    squared_scale: Float[ArrayLike, "..."]
+    df: Parameter
+    loc: Parameter
+    squared_scale: Parameter
 
     whole = False
 
     def log_density(self, x: Any) -> Float[Array, "..."]:
         inverse = 1 / (self.df * self.squared_scale)
         factor, rest = half_step(jnp.asarray(0.5 * self.df))
-        tail = (self.df + 1) * log1p((x - self.loc) ** 2 * inverse)
+        tail = (self.df + 1) * log1p(jnp.asarray((x - self.loc) ** 2 * inverse, float))
         return 0.5 * (jnp.log(factor * inverse * (1 / math.pi)) - tail) + rest
 
     def cdf(self, x: Any) -> Float[Array, "..."]:
@@ -154,8 +157,8 @@ class StudentT(Distribution):
 class NegativeBinomial(Distribution):
     """Poisson counts whose rate is drawn from Gamma(shape, rate)."""
 
-    shape: Float[ArrayLike, "..."]
-    rate: Float[ArrayLike, "..."]
+    shape: Parameter
+    rate: Parameter
 
     whole = True
 
@@ -206,7 +209,7 @@ class NegativeBinomial(Distribution):
 class PoissonCounts(Distribution):
     """The Poisson distribution."""
 
-    rate: Float[ArrayLike, "..."]
+    rate: Parameter
 
     whole = True
 
@@ -249,8 +252,8 @@ class PoissonCounts(Distribution):
 class Lomax(Distribution):
     """Exponential waiting times whose rate is drawn from Gamma(shape, rate)."""
 
-    shape: Float[ArrayLike, "..."]
-    rate: Float[ArrayLike, "..."]
+    shape: Parameter
+    rate: Parameter
 
     whole = False
 
@@ -286,7 +289,7 @@ class Lomax(Distribution):
 class WaitingTime(Distribution):
     """The exponential distribution."""
 
-    rate: Float[ArrayLike, "..."]
+    rate: Parameter
 
     whole = False
 
@@ -363,9 +366,11 @@ class Product(Distribution):
 
     def log_density(self, x: Any) -> Float[Array, "..."]:
         x = jnp.asarray(x, float)
-        return sum(
-            jnp.where(jnp.isnan(x[..., i]), 0.0, column.log_density(jnp.nan_to_num(x[..., i])))
-            for i, column in enumerate(self.columns)
+        return jnp.asarray(
+            sum(
+                jnp.where(jnp.isnan(x[..., i]), 0.0, column.log_density(jnp.nan_to_num(x[..., i])))
+                for i, column in enumerate(self.columns)
+            )
         )
 
     def cdf(self, x: Any) -> Float[Array, "... columns"]:
@@ -410,7 +415,7 @@ class Mixture(Distribution):
     whole = False  # `quantile` asks the components
 
     def log_density(self, x: Any) -> Float[Array, "..."]:
-        x = jnp.asarray(x - self.offset, float)
+        x = self._relative(x)
         points = x.reshape(-1, *self.offset.shape)
         logs = jax.vmap(
             lambda point: jax.nn.logsumexp(self.log_weights + self.components.log_density(point))
@@ -418,7 +423,7 @@ class Mixture(Distribution):
         return logs.reshape(x.shape[: x.ndim - self.offset.ndim])
 
     def cdf(self, x: Any) -> Float[Array, "..."]:
-        x = jnp.asarray(x - self.offset, float)
+        x = self._relative(x)
         points = x.reshape(-1, *self.offset.shape)
         return jax.vmap(lambda point: self._mean(self.components.cdf(point)))(points).reshape(
             x.shape
@@ -454,6 +459,13 @@ class Mixture(Distribution):
         which = jax.random.categorical(key_component, self.log_weights)
         component = jax.tree.map(lambda leaf: leaf[which], self.components)
         return self.offset + component.sample(key_value)
+
+    def _relative(self, x: Any) -> Float[Array, "..."]:
+        """x minus the offset, subtracted in double precision unless traced."""
+        if not any(isinstance(each, jax.core.Tracer) for each in (x, self.offset)):
+            x = np.asarray(x, np.float64) - np.asarray(self.offset, np.float64)
+            return jnp.asarray(x, float)
+        return jnp.asarray(x - self.offset, float)
 
     def _mean(self, of_components: Float[Array, "components ..."]) -> Float[Array, "..."]:
         """The mean over the components; those of weight 0 may be infinite."""

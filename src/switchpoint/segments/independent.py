@@ -62,7 +62,7 @@ class Independent(Segment):
         self, statistics: tuple[Any, ...], x: Float[Array, " columns"]
     ) -> Float[Array, ""]:
         parts = enumerate(zip(self.columns, statistics, strict=True))
-        return sum(column.log_density(each, x[i]) for i, (column, each) in parts)
+        return jnp.asarray(sum(column.log_density(each, x[i]) for i, (column, each) in parts))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[Any, ...]:
         keys = jax.random.split(key, len(self.columns))
@@ -86,7 +86,7 @@ class Independent(Segment):
     ) -> Float[Array, "features features columns"]:
         parts = []
         for column, each in zip(self.columns, statistics, strict=True):
-            if column.alphabet is None:
+            if not column.finite:
                 parts.append(column.level_covariance(each)[..., 0])
             else:
                 features = len(column.level_mean(each))
@@ -115,6 +115,6 @@ def _of_one_output(
     column: Segment, mean: Float[Array, "features outputs"]
 ) -> Float[Array, "features 1"]:
     """The level of a column in one number: for symbols, their mean."""
-    if column.alphabet is None:
+    if not column.finite:
         return mean
     return (mean @ jnp.arange(column.alphabet, dtype=float))[:, None]

@@ -51,6 +51,10 @@ class MarkovChain(Segment):
         self.concentration = pseudo_count("concentration", concentration)
 
     @property
+    def finite(self) -> bool:
+        return True
+
+    @property
     def alphabet(self) -> int:
         return self.size
 

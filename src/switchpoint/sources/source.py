@@ -19,30 +19,36 @@ from switchpoint.segments import Bernoulli, Dirichlet, Discrete, Segment
 class Draw(eqx.Module):
     """Sequences drawn from a source, with the ground truth that is hidden from predictors."""
 
-    symbols: Int[Array, "*batch time"] | None
-    """The symbols, 0..alphabet-1; None where there is no alphabet."""
+    values: Shaped[Array, "*batch_time_columns"]
+    """The observations: real values, or symbols 0..alphabet-1."""
 
-    probs: Float[Array, "*batch time alphabet"] | None
-    """The distribution each symbol was drawn from; None where there is no alphabet."""
+    symbol_probs: Float[Array, "*batch time alphabet"] | None
+    """`probs`, or None where there is no alphabet."""
 
     switches: Bool[Array, "*batch time"]
     """True where a new segment starts; False at 0."""
 
-    real_values: Float[Array, "*batch_time_columns"] | None = None
-    """The values, where there is no alphabet."""
-
     true_log_density: Float[Array, "*batch time"] | None = None
-    """ln p(x_t | the parameters of its segment), where there is no alphabet."""
+    """`log_density` where there is no alphabet."""
 
     @property
-    def values(self) -> Shaped[Array, "*batch_time_columns"]:
-        """The observations: real values, or symbols where there is an alphabet."""
-        return self.symbols if self.real_values is None else self.real_values
+    def symbols(self) -> Int[Array, "*batch time"]:
+        """The symbols, 0..alphabet-1."""
+        if self.symbol_probs is None:
+            raise AttributeError("these draws have no alphabet: use `values`, not `symbols`")
+        return self.values
+
+    @property
+    def probs(self) -> Float[Array, "*batch time alphabet"]:
+        """The distribution each symbol was drawn from."""
+        if self.symbol_probs is None:
+            raise AttributeError("these draws have no alphabet: use `log_density`, not `probs`")
+        return self.symbol_probs
 
     @property
     def log_density(self) -> Float[Array, "*batch time"]:
-        """ln p(x_t | the parameters of its segment): what nobody can predict better than."""
-        if self.probs is None:
+        """ln p(x_t | the parameters of its segment): the limit of all prediction."""
+        if self.true_log_density is not None:
             return self.true_log_density
         at = self.symbols[..., None]
         return jnp.log(jnp.take_along_axis(self.probs, at, axis=-1)[..., 0])
@@ -115,6 +121,6 @@ def _observe(
     now = (jnp.arange(length), starts.T, jax.random.split(key, length))
     _, drawn = lax.scan(step, first, now)
     values, probs, logs = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), drawn)
-    if segment.alphabet is not None:
+    if segment.finite:
         return Draw(values.astype(jnp.int32), probs, switches_at(starts))
-    return Draw(None, None, switches_at(starts), values, logs)
+    return Draw(values, None, switches_at(starts), logs)

@@ -12,6 +12,7 @@ from switchpoint.evaluation.evaluate import Entry
 from switchpoint.evaluation.measure import Member
 from switchpoint.exact import KT, KTOracle, bayes_optimal
 from switchpoint.neural import Network
+from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 from switchpoint.studies.base import Measurement, Study, main_run
 from switchpoint.studies.networks import Networks
@@ -107,5 +108,5 @@ def exact_predictor(name: str, scale: Scale, source: Source, length: int) -> Mem
     if name == "oracle":
         return KTOracle
     if name == "kt":
-        return KT(source.segment)
+        return KT(as_dirichlet(source.segment))
     return bayes_optimal(source if name == "optimum" else scale.source(name, length))

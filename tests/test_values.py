@@ -1,0 +1,383 @@
+"""Values of any family: streams, distributions, draws, numerical safety, pruning, bad input."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from reference import name
+from test_families import FAMILIES, example
+
+import switchpoint as sp
+from switchpoint.segments import Lomax, Mixture, NegativeBinomial, Normal, StudentT
+from switchpoint.segments._special import half_step, log1p, stirling_error
+
+LENGTH = 20
+families = pytest.mark.parametrize("segment", FAMILIES, ids=name)
+
+
+@pytest.mark.slow
+@families
+@pytest.mark.parametrize("options", [{}, {"max_hypotheses": 21}], ids=["tree", "pruned"])
+def test_streams_inside_jit_are_whole_sequences(segment, options):
+    """All values minus an offset: the whole sequence has another one than the stream."""
+    predictor = sp.bayes_optimal(sp.Source(sp.PTW(5, 0.3), segment), **options)
+    values = example(segment, LENGTH)
+
+    @jax.jit
+    def stream(row):
+        def step(state, x):
+            prediction = predictor.predict(state)
+            if not segment.finite:
+                logs = prediction.log_density(x)
+            else:
+                logs = prediction[jnp.nan_to_num(x).astype(int)]
+            seen = jnp.where(jnp.isnan(x).any(), 0.0, logs)
+            return predictor.update(state, x), seen
+
+        return jax.lax.scan(step, predictor.init(length=LENGTH), row)[1]
+
+    whole = np.asarray(predictor.log_density(values))
+    for row, logs in zip(values, whole, strict=True):
+        seen = ~np.isnan(row.reshape(LENGTH, -1)).any(-1)
+        np.testing.assert_allclose(
+            np.asarray(stream(jnp.asarray(row)))[seen], logs[seen], atol=1e-4
+        )
+    traced = jax.jit(predictor.log_density)(jnp.asarray(values))
+    np.testing.assert_allclose(traced, whole, atol=1e-4)
+
+
+@pytest.mark.parametrize("prior", [sp.PTW(5), sp.Geometric(0.1)], ids=name)
+def test_a_stream_of_large_values_keeps_its_digits(prior):
+    predictor = sp.bayes_optimal(sp.Source(prior, sp.NormalGamma(mean=1e6)))
+    values = 1e6 + np.random.default_rng(0).normal(size=12)
+    values[3] = np.nan
+    state, logs = predictor.init(), []
+    for value in values:
+        logs.append(float(predictor.predict(state).log_density(value)))
+        state = predictor.update(state, value)
+    seen = ~np.isnan(values)
+    np.testing.assert_allclose(np.array(logs)[seen], predictor.log_density(values)[seen], atol=1e-4)
+    prediction = predictor.predict(state)
+    assert float(prediction.mean) == pytest.approx(1e6, abs=3)
+    low, high = prediction.quantile(np.array([0.1, 0.9]))
+    assert 0.5 < float(high - low) < 10
+
+
+LAWS = [
+    (Normal(0.5, 4.0), scipy.stats.norm(0.5, 2)),
+    (StudentT(3.0, -1.0, 0.25), scipy.stats.t(3, -1, 0.5)),
+    (StudentT(40.0, 2.0, 9.0), scipy.stats.t(40, 2, 3)),
+    (NegativeBinomial(2.5, 0.5), scipy.stats.nbinom(2.5, 0.5 / 1.5)),
+    (Lomax(2.5, 3.0), scipy.stats.lomax(2.5, scale=3.0)),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), LAWS, ids=lambda law: type(law).__name__)
+def test_distributions_are_those_of_scipy(ours, theirs):
+    whole = isinstance(ours, NegativeBinomial)
+    points = np.array([0.0, 1, 3, 12]) if whole else np.array([0.01, 0.5, 3, 40])
+    logs = theirs.logpmf(points) if whole else theirs.logpdf(points)
+    np.testing.assert_allclose(ours.log_density(points), logs, atol=2e-5, rtol=1e-5)
+    np.testing.assert_allclose(ours.cdf(points), theirs.cdf(points), atol=1e-5)
+    np.testing.assert_allclose(ours.mean, theirs.mean(), rtol=1e-5)
+    np.testing.assert_allclose(ours.variance, theirs.var(), rtol=1e-5)
+    shares = np.array([0.001, 0.1, 0.5, 0.9, 0.999])
+    np.testing.assert_allclose(ours.quantile(shares), theirs.ppf(shares), rtol=2e-3, atol=1e-4)
+    draws = jax.vmap(ours.sample)(jax.random.split(jax.random.key(0), 3000))
+    if whole:
+        mean, error = np.mean(draws), theirs.std() / 3000**0.5
+        assert abs(mean - theirs.mean()) < 4 * error
+    else:
+        assert scipy.stats.kstest(np.asarray(draws), theirs.cdf).pvalue > 1e-3
+
+
+def test_a_mixture_is_the_sum_of_its_components():
+    weights = np.array([0.25, 0.75])
+    mixture = Mixture(
+        jnp.log(weights), Normal(jnp.array([-2.0, 3.0]), jnp.array([1.0, 4.0])), jnp.array(10.0)
+    )
+    points = np.array([5.0, 8.0, 13.0])
+    parts = [scipy.stats.norm(8, 1), scipy.stats.norm(13, 2)]
+    density = sum(w * law.pdf(points) for w, law in zip(weights, parts, strict=True))
+    np.testing.assert_allclose(np.exp(mixture.log_density(points)), density, rtol=1e-4)
+    shares = np.array([0.01, 0.3, 0.99])
+    np.testing.assert_allclose(mixture.cdf(mixture.quantile(shares)), shares, atol=1e-5)
+    mean = float(weights @ [8, 13])
+    assert float(mixture.mean) == pytest.approx(mean)
+    squares = weights @ [1 + 8**2, 4 + 13**2]
+    assert float(mixture.variance) == pytest.approx(squares - mean**2, rel=1e-4)
+    draws = np.asarray(jax.vmap(mixture.sample)(jax.random.split(jax.random.key(1), 4000)))
+    assert abs(draws.mean() - mean) < 4 * draws.std() / 4000**0.5
+
+
+def test_special_functions_keep_their_digits():
+    large = np.array([0.1, 0.5, 1.0, 2.5, 30.0, 1e4, 1e6])
+    with jax.enable_x64(True):
+        exact = [
+            np.asarray(f)
+            for f in (*half_step(jnp.asarray(large)), stirling_error(jnp.asarray(large)))
+        ]
+    factor, rest = half_step(jnp.asarray(large, jnp.float32))
+    np.testing.assert_allclose(
+        0.5 * np.log(factor) + rest, 0.5 * np.log(exact[0]) + exact[1], atol=2e-6
+    )
+    truth = scipy.special.gammaln(large + 0.5) - scipy.special.gammaln(large)
+    np.testing.assert_allclose(0.5 * np.log(exact[0]) + exact[1], truth, atol=1e-8)
+    np.testing.assert_allclose(stirling_error(jnp.asarray(large, jnp.float32)), exact[2], atol=2e-6)
+    small = np.array([0, 1e-12, 1e-7, 3e-4, 0.9, 7.0, 1e12])
+    np.testing.assert_allclose(log1p(jnp.asarray(small, jnp.float32)), np.log1p(small), rtol=3e-7)
+
+
+@pytest.mark.slow
+@families
+def test_draws_have_the_law_that_is_predicted(segment):
+    """The probability integral transform of the last observation of a segment is uniform."""
+    draw = sp.Source(sp.RegularPeriodic(4), segment).sample(jax.random.key(5), 4000, 8)
+    values = jnp.asarray(draw.values, float)[:, 4:]
+
+    def transform(row):
+        statistics = segment.initial()
+        for x in row[:-1]:
+            statistics = segment.observe(statistics, x)
+        law = segment.predictive(statistics)
+        columns = law.columns if segment.event else (law,)
+        last = row[-1] if segment.event else row[-1:]
+        return [
+            (each.cdf(last[i] - 1) if each.whole else each.cdf(last[i]), each.cdf(last[i]))
+            for i, each in enumerate(columns)
+        ]
+
+    coins = np.random.default_rng(0).uniform(size=len(values))
+    for low, high in jax.jit(jax.vmap(transform))(values):
+        below, up_to = np.asarray(low, np.float64), np.asarray(high, np.float64)
+        ranks = below + coins * (up_to - below)
+        assert scipy.stats.kstest(ranks, "uniform").pvalue > 1e-3
+    exact = sp.bayes_optimal(sp.Source(sp.RegularPeriodic(4), segment)).log_density(draw.values)
+    excess = np.asarray(draw.log_density - exact).sum(-1)
+    assert excess.mean() > -4 * excess.std() / len(excess) ** 0.5  # told more, one does better
+
+
+def safe_series(length):
+    rng = np.random.default_rng(0)
+    usual = rng.normal(size=length)
+    usual[length // 2 :] += 3
+    outlier, first = usual.copy(), usual.copy()
+    outlier[length // 3] = first[0] = 1e8
+    return {
+        "mean 1e6": usual + 1e6,
+        "constant": np.full(length, 0.1),
+        "constant 1e6": np.full(length, 1e6 + 0.3),
+        "outlier": outlier,
+        "outlier first": first,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "segment",
+    [sp.Gaussian(), sp.NormalGamma(), sp.NormalGamma(mean=1e6), sp.Trend(level=1e6)],
+    ids=name,
+)
+@pytest.mark.parametrize("prior", [sp.Geometric(0.01), sp.PTW(10)], ids=name)
+def test_single_precision_has_the_answers_of_double(segment, prior):
+    predictor = sp.bayes_optimal(sp.Source(prior, segment))
+    values = np.stack(list(safe_series(1024).values()))
+    single = np.asarray(predictor.log_density(values))
+    with jax.enable_x64(True):
+        double = np.asarray(predictor.log_density(values))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, double, atol=1e-3, rtol=2e-4)
+    if not isinstance(segment, sp.Gaussian):  # whose log density of an outlier is -10^16
+        np.testing.assert_allclose(single, double, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_observations_in_single_precision():
+    predictor = sp.bayes_optimal(sp.Source(sp.PTW(17), sp.NormalGamma(mean=1e6)))
+    values = safe_series(100_000)["mean 1e6"]
+    values[1000] = 1e6 + 1e8
+    single = np.asarray(predictor.log_density(values))
+    with jax.enable_x64(True):
+        double = np.asarray(predictor.log_density(values))
+    assert np.abs(single - double).max() < 1e-3
+
+
+def test_posterior_of_constant_and_of_missing_values_is_finite():
+    values = np.stack([np.full(40, 7.5), np.full(40, np.nan)])
+    for prior in (sp.Geometric(0.05), sp.PTW(6)):
+        predictor = sp.bayes_optimal(sp.Source(prior, sp.Trend()))
+        posterior = predictor.posterior(values)
+        for leaf in (posterior.level_mean, posterior.level_std, posterior.switch_smoothed):
+            assert np.all(np.isfinite(leaf))
+        assert np.all(np.asarray(posterior.level_std) > 0)
+        assert abs(float(posterior.log_marginal[1])) < 1e-4
+
+
+def test_the_family_of_the_docstring_runs():
+    text = sp.Segment.__doc__
+    code = "\n".join(line[8:] for line in text.splitlines() if line.startswith(" " * 8))
+    names = {}
+    exec(code, names)
+    segment = names["Volatility"](shape=2.0)
+    draw = sp.Source(sp.Geometric(0.1), segment).sample(jax.random.key(0), 2, 12)
+    values = np.asarray(draw.values)
+    for prior in (sp.Geometric(0.1), sp.PTW(4)):
+        predictor = sp.bayes_optimal(sp.Source(prior, segment))
+        logs = predictor.log_density(values)
+        state = predictor.init()
+        for value, expected in zip(values[0], logs[0], strict=True):
+            seen = predictor.predict(state).log_density(value)
+            assert float(seen) == pytest.approx(float(expected), abs=1e-4)
+            state = predictor.update(state, value)
+        assert np.all(np.isfinite(predictor.posterior(values).level_mean))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: sp.Source(sp.Geometric(p), sp.NormalGamma(p, p, p, p)),
+        lambda p: sp.Source(sp.PTW(4, p), sp.Trend(p, p, p, p)),
+    ],
+)
+def test_another_hyperparameter_does_not_compile(make, compilations):
+    values = np.random.default_rng(0).normal(size=12)
+
+    def use(p):
+        source = make(p)
+        predictor = sp.bayes_optimal(source)
+        predictor.log_density(values)
+        predictor.update(predictor.init(), 1.5)
+        source.sample(jax.random.key(0), 2, 12)
+
+    use(0.3)
+    with compilations() as compiled:
+        use(0.4)
+    assert not compiled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("segment", [sp.Bernoulli(), sp.MarkovChain(2)], ids=name)
+def test_the_pruning_bound_holds_in_the_mean(segment):
+    source = sp.Source(sp.Geometric(0.05), segment)
+    symbols = source.sample(jax.random.key(1), 300, 100).symbols
+    exact = np.exp(sp.bayes_optimal(source).log_probs(symbols))
+    bounds = []
+    for most in (2, 4, 101):
+        kept = sp.bayes_optimal(source, max_hypotheses=most)
+        variation = 0.5 * np.abs(np.exp(kept.log_probs(symbols)) - exact).sum(-1)
+        bound = np.asarray(kept.pruning_bounds(symbols))
+        gap = bound - variation
+        assert np.all(gap.mean(0) > -4 * gap.std(0) / len(gap) ** 0.5 - 1e-5)
+        bounds.append(bound.mean())
+    assert bounds[0] > bounds[1] > 1e-3
+    assert bounds[2] == 0
+
+
+@functools.cache
+def fitted():
+    source = sp.Source(sp.Geometric(0.05), sp.Gaussian(0.0, 3.0, 0.5))
+    values = np.asarray(source.sample(jax.random.key(2), 6, 200).values)
+    start = sp.Source(sp.Geometric(0.2), sp.Gaussian(0.0, 3.0, 1.0))
+    return source, start, values, sp.fit(start, values, ["hazard", "segment.scale"], starts=2)
+
+
+@pytest.mark.slow
+def test_fit_recovers_hazard_and_noise():
+    source, start, values, fit = fitted()
+    assert fit.source.prior.hazard == pytest.approx(0.05, rel=0.35)  # about 60 switches
+    assert fit.source.segment.scale == pytest.approx(0.5, rel=0.08)
+    assert fit.source.segment.mean_scale == 3.0
+    chosen = sp.compare({"start": start, "truth": source, "fit": fit.source}, values)
+    assert chosen.best == "fit"
+    assert chosen.log_evidence["fit"] == pytest.approx(fit.log_evidence, abs=1e-2)
+    assert chosen.odds("fit", "truth") >= 1
+    assert sum(chosen.probability.values()) == pytest.approx(1)
+    assert np.all(np.diff(fit.history, axis=0) >= 0)
+    assert "probability" in str(chosen)
+
+
+@pytest.mark.slow
+def test_fit_never_ends_below_its_start():
+    _, _, values, fit = fitted()
+    again = sp.fit(fit.source, values, ["hazard", "segment.scale"], starts=2, steps=1)
+    assert again.log_evidence >= fit.log_evidence
+
+
+def use(segment, values):
+    return sp.bayes_optimal(sp.Source(sp.Geometric(0.1), segment)).log_density(values)
+
+
+def stream(segment, value):
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), segment))
+    return predictor.update(predictor.init(), value)
+
+
+BAD = {
+    "finite.*got inf at position 2$": lambda: use(sp.Gaussian(), [0, 1, np.inf]),
+    "got -inf at position 0 of sequence 1": lambda: use(sp.Gaussian(), [[0, 1], [-np.inf, 0]]),
+    "from 0, got -1 at position 1": lambda: use(sp.Poisson(), [0, -1]),
+    "whole numbers from 0, got 0.5 at position 1": lambda: use(sp.Poisson(), [0, 0.5]),
+    "at least 0, got -2": lambda: use(sp.Exponential(), [-2.0]),
+    "from 0 to 2, got 3 at position 1": lambda: use(sp.MarkovChain(3), [0, 3]),
+    "column 1": lambda: use(sp.Independent(sp.Gaussian(), sp.Poisson()), [[0.5, 1], [0.5, -1]]),
+    r"time, 2\).*got \(3,\)": lambda: use(sp.Independent(sp.Gaussian(), sp.Poisson()), [0, 1, 2]),
+    r"one observation, got \(0,\)": lambda: use(sp.Gaussian(), []),
+    "numbers, got 'a'": lambda: use(sp.Gaussian(), ["a", "b"]),
+    "at most 1e[+]15": lambda: use(sp.Gaussian(), [1e20]),
+    "value must be one number": lambda: stream(sp.Gaussian(), [1.0, 2.0]),
+    "value must be finite.*got inf": lambda: stream(sp.Gaussian(), np.inf),
+    "scale must be a finite number above 0, got 0.0": lambda: sp.Gaussian(scale=0),
+    "mean must be a finite number, got nan": lambda: sp.Gaussian(mean=np.nan),
+    "rate must be .* above 0, got -1.0": lambda: sp.Poisson(rate=-1),
+    "order must be .* at least 1, got 0": lambda: sp.MarkovChain(3, 0),
+    "at most 65536 contexts, got 10.9": lambda: sp.MarkovChain(10, 9),
+    "columns must be": lambda: sp.Independent(),
+    "single values.*got Independent": lambda: sp.Independent(sp.Independent(sp.Gaussian())),
+    "parameters must be among prior.hazard, .*got 'rate'": lambda: sp.fit(
+        sp.Source(sp.Geometric(0.1), sp.Gaussian()), [0.0, 1.0], ["rate"]
+    ),
+    "nothing to fit": lambda: sp.fit(sp.Source(sp.LIN(), Plain()), [0.0, 1.0]),
+    "use pruning_bound": lambda: sp.bayes_optimal(
+        sp.Source(sp.LIN(), sp.Gaussian()), 2
+    ).pruning_errors([0.0, 1.0]),
+}
+
+
+class Plain(sp.Segment):
+    def statistic(self, x):
+        return x
+
+    def predictive(self, statistics):
+        return Normal(0.0 * statistics, 1.0)
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_values(message):
+    with pytest.raises(ValueError, match=message) as caught:
+        BAD[message]()
+    assert "\n" not in str(caught.value)
+
+
+def test_real_values_have_no_alphabet():
+    predictor = sp.bayes_optimal(sp.Source(sp.PTW(3), sp.Gaussian()))
+    with pytest.raises(AttributeError, match="use log_density"):
+        predictor.log_probs([0, 1])
+    with pytest.raises(TypeError, match="Dirichlet"):
+        type("Mine", (sp.Segment,), {"pseudo_counts": (1.0, 1.0), "__annotations__": {}})
+
+
+def test_log_density_of_symbols_is_their_log_probability():
+    symbols = np.array([[0, 1, 1, 0, 1, 1], [1, 1, 1, 1, 1, 0]])
+    for segment in (sp.Bernoulli(), sp.MarkovChain(2)):
+        for prior in (sp.PTW(3), sp.LIN()):
+            predictor = sp.bayes_optimal(sp.Source(prior, segment))
+            logs = np.take_along_axis(
+                np.asarray(predictor.log_probs(symbols)), symbols[..., None], axis=-1
+            )[..., 0]
+            np.testing.assert_allclose(predictor.log_density(symbols), logs, atol=1e-5)
+            gap = symbols.astype(float)
+            gap[:, 2] = np.nan
+            assert np.all(np.asarray(predictor.log_density(gap))[:, 2] == 0)
