@@ -115,7 +115,7 @@ def _filled_up(
     the same before them.
     """
     length = len(values)
-    if type(source.prior) is not Geometric or source.segment.alphabet is not None:
+    if type(source.prior) is not Geometric or source.segment.finite:
         return values
     room = next((size for size in (256, 1024) if size >= length), 2048)
     while room < length:
