@@ -208,7 +208,7 @@ def test_a_hundred_thousand_observations_in_single_precision():
     single = np.asarray(predictor.log_density(values))
     with jax.enable_x64(True):
         double = np.asarray(predictor.log_density(values))
-    assert np.abs(single - double).max() < 1e-4
+    assert np.abs(single - double).max() < 1e-3
 
 
 def test_posterior_of_constant_and_of_missing_values_is_finite():
