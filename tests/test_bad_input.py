@@ -74,7 +74,7 @@ BAD = {
     "from 0 to 1, got nan at position 1": lambda: predict([0.0, np.nan]),
     "from 0 to 1, got 0.5 at position 1": lambda: predict([0.0, 0.5]),
     "symbols must be whole numbers, got '0' (dtype <U1)": lambda: predict(["0", "1"]),
-    "real values are not supported": lambda: predict([0.0, 0.25]),
+    "switchpoint.NormalGamma": lambda: predict([0.0, 0.25]),
     "switchpoint.Categorical(8)": lambda: predict([0, 1, 7, 1]),
     "got the str '0110'": lambda: predict("0110"),
     "got the bytes b'01'": lambda: predict(b"01"),

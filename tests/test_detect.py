@@ -518,6 +518,14 @@ def test_a_file_is_all_that_is_needed(run):
         assert part in out
 
 
+def test_the_document_shows_what_is_printed(run):
+    document = (ROOT / "docs" / "detect.md").read_text()
+    lines = [line.rstrip() for line in document.splitlines() if line.startswith((" 18", " from"))]
+    assert len(lines) == 6
+    printed = run(NILE_FILE)[1] + run(COAL_FILE, "--segment", "counts")[1]
+    assert set(lines) <= {line.rstrip() for line in printed.splitlines()}
+
+
 def test_json_from_standard_input(run):
     text = json.dumps([{"flow": flow} for flow in NILE["flow"].tolist()])
     status, out, err = run("-", "--format", "json", stdin=text)

@@ -19,7 +19,7 @@ families = pytest.mark.parametrize("segment", FAMILIES, ids=name)
 
 
 @pytest.mark.slow
-@families
+@pytest.mark.parametrize("segment", [FAMILIES[i] for i in (0, 2, 6, 7)], ids=name)
 @pytest.mark.parametrize("options", [{}, {"max_hypotheses": 21}], ids=["tree", "pruned"])
 def test_streams_inside_jit_are_whole_sequences(segment, options):
     """All values minus an offset: the whole sequence has another one than the stream."""
@@ -128,7 +128,9 @@ def test_special_functions_keep_their_digits():
     np.testing.assert_allclose(0.5 * np.log(exact[0]) + exact[1], truth, atol=1e-8)
     np.testing.assert_allclose(stirling_error(jnp.asarray(large, jnp.float32)), exact[2], atol=2e-6)
     small = np.array([0, 1e-12, 1e-7, 3e-4, 0.9, 7.0, 1e12])
-    np.testing.assert_allclose(log1p(jnp.asarray(small, jnp.float32)), np.log1p(small), rtol=3e-7)
+    small = np.concatenate([small, np.random.default_rng(0).uniform(0, 0.01, 500)])
+    compiled = jax.jit(log1p)(jnp.asarray(small, jnp.float32))  # XLA must not cancel its digits
+    np.testing.assert_allclose(compiled, np.log1p(np.float64(np.float32(small))), rtol=3e-7)
 
 
 @pytest.mark.slow
@@ -177,14 +179,18 @@ def safe_series(length):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "segment",
-    [sp.Gaussian(), sp.NormalGamma(), sp.NormalGamma(mean=1e6), sp.Trend(level=1e6)],
+    ("prior", "segment"),
+    [
+        (sp.Geometric(0.01), sp.Gaussian()),
+        (sp.Geometric(0.01), sp.NormalGamma(mean=1e6)),
+        (sp.PTW(9), sp.NormalGamma()),
+        (sp.PTW(9), sp.Trend(level=1e6)),
+    ],
     ids=name,
 )
-@pytest.mark.parametrize("prior", [sp.Geometric(0.01), sp.PTW(10)], ids=name)
-def test_single_precision_has_the_answers_of_double(segment, prior):
+def test_single_precision_has_the_answers_of_double(prior, segment):
     predictor = sp.bayes_optimal(sp.Source(prior, segment))
-    values = np.stack(list(safe_series(1024).values()))
+    values = np.stack(list(safe_series(512).values()))
     single = np.asarray(predictor.log_density(values))
     with jax.enable_x64(True):
         double = np.asarray(predictor.log_density(values))

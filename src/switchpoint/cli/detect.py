@@ -1,5 +1,6 @@
 """`switchpoint detect`: the change points of a series of numbers."""
 
+import math
 import sys
 import warnings
 from pathlib import Path
@@ -18,6 +19,7 @@ from switchpoint.cli.table_io import SeriesTable, read_series
 from switchpoint.detection import Segmentation
 from switchpoint.detection import detect as detect_changes
 from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY
+from switchpoint.detection.description import columns_of
 
 _KINDS = " or ".join([", ".join(SEGMENTS[:-1]), SEGMENTS[-1]])
 _SHOWN_SEGMENTS = 60
@@ -113,10 +115,11 @@ def _report(found: Segmentation, table: SeriesTable, messages: list[str]) -> Any
     missing = f", {summary['missing']} missing" if summary["missing"] else ""
     expected = f"; expected number {summary['expected_switches']:.2g}, "
     none = f"probability of none {percent(summary['no_switch_probability'])}"
+    families = [" ".join(repr(each).split()) for each in columns_of(found.source.segment)]
     lines: list[tuple[str, str | Text]] = [
         ("series", f"{', '.join(table.names)}: {summary['observations']} observations{missing}"),
         ("source", repr(found.source.prior)),
-        ("", repr(found.source.segment)),
+        *(("", family) for family in dict.fromkeys(families)),
         (
             "found",
             Text.assemble((f"{count} change point{'s' * (count != 1)}", "bold"), expected, none),
@@ -126,26 +129,45 @@ def _report(found: Segmentation, table: SeriesTable, messages: list[str]) -> Any
         lines.insert(1, ("time", table.time_name))
     lines += [("warning", Text(message, "yellow")) for message in messages]
     parts: list[Any] = [output.panel("switchpoint detect", lines), _segments(found)]
-    if len(found.segments) > _SHOWN_SEGMENTS:
-        parts.append(f"and {len(found.segments) - _SHOWN_SEGMENTS} more segments")
+    if len(found.bounds) > _SHOWN_SEGMENTS:
+        parts.append(f"and {len(found.bounds) - _SHOWN_SEGMENTS} more segments")
     return Group(*parts)
 
 
 def _segments(found: Segmentation) -> Table:
-    frame, times = found.segments, found.series.times
+    """A row for each segment, or for each of its columns."""
+    names, several = found.series.names, len(found.series.names) > 1
+    times = found.series.times
     labels = times.labels if times is not None else range(len(found.series.values))
-    numbers = list(frame.columns[frame.columns.get_loc("observations") + 1 : -4])
+    numbers = list(dict.fromkeys(key for row in found.descriptions[0] for key in row))
     shown = output.table(
-        "Segments", "from", "to", *(name.replace("_", " ") for name in numbers),
-        "probability", f"{found.coverage:.0%} interval", texts=2,
+        "Segments", "from", "to", *(["column"] if several else []), *numbers,
+        "switch", f"{found.coverage:.0%} interval", texts=3 if several else 2,
     )  # fmt: skip
-    for row in frame.head(_SHOWN_SEGMENTS).to_dict("records"):
-        switch = ["", ""]
-        if row["start"] > 0:
-            begin, end = labels[row["interval_begin"]], labels[row["interval_end"]]
-            reached = row["interval_probability"]
-            doubt = "" if reached >= found.coverage else f" ({percent(reached)})"
-            switch = [percent(row["probability"]), f"{begin} to {end}{doubt}"]
-        cells = [f"{row[name]:.4g}" if row[name] == row[name] else "" for name in numbers]
-        shown.add_row(str(labels[row["start"]]), str(labels[row["end"] - 1]), *cells, *switch)
+    for number, (start, end) in enumerate(found.bounds[:_SHOWN_SEGMENTS]):
+        where, switch = [str(labels[start]), str(labels[end - 1])], ["", ""]
+        if number > 0:
+            first, last = (labels[each] for each in found.intervals[number - 1].tolist())
+            reached = found.interval_probability[number - 1]
+            doubt = "" if reached >= found.coverage else f" ({_chance(reached)})"
+            interval = f"{first} to {last}" if first != last else f"{first}"
+            switch = [_chance(found.probability[number - 1]), f"{interval}{doubt}"]
+        for name, description in zip(names, found.descriptions[number], strict=True):
+            cells = [_number(description.get(key, math.nan)) for key in numbers]
+            shown.add_row(*where, *([name] if several else []), *cells, *switch)
+            where, switch = ["", ""], ["", ""]
     return shown
+
+
+def _chance(probability: float) -> str:
+    return (
+        ">99%" if probability >= 0.995 else "<1%" if probability < 0.005 else f"{probability:.0%}"
+    )
+
+
+def _number(value: float) -> str:
+    """Four digits, three below 1, and all before the decimal point where there are more."""
+    if math.isnan(value):
+        return ""
+    size = abs(value)
+    return f"{value:.0f}" if 1e3 <= size < 1e9 else f"{value:.{3 if size < 1 else 4}g}"

@@ -7,7 +7,13 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint import _checks
-from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY, default_column, default_source
+from switchpoint.detection.defaults import (
+    SEGMENTS,
+    SENSITIVITY,
+    default_column,
+    default_source,
+    fitted_parameters,
+)
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import parse_series
 from switchpoint.exact import bayes_optimal
@@ -38,8 +44,9 @@ def detect(
     their units do not matter. A `source` of your own takes the place of both, and sees the values
     as they are.
 
-    With `fit`, the hyperparameters of the source are those of highest evidence. `coverage` is the
-    probability with which the interval of a change point contains a switch.
+    With `fit`, the sensitivity and the scales of the default source, or all hyperparameters of your
+    own, are those of highest evidence. `coverage` is the probability with which the interval of a
+    change point contains a switch.
     """
     series = parse_series(values, times)
     coverage = _checks.probability("coverage", coverage, below_one=True)
@@ -60,6 +67,7 @@ def detect(
             for kind, column in zip(_kinds(segment, count), series.values.T, strict=True)
         ]
         source = default_source(columns, given)
+        parameters = fitted_parameters(source)
         centres = np.array([column.centre for column in columns])
         scales = np.array([column.scale for column in columns])
     else:
@@ -72,13 +80,14 @@ def detect(
                 f"segment, got {source.segment!r}"
             )
         centres, scales = np.zeros(count), np.ones(count)
+        parameters = None
     length = len(series.values)
     standard = _filled_up((series.values - centres) / scales, source)
     data = standard if source.segment.event else standard[:, 0]
     if fit:
         from switchpoint.exact.fitting import fit as fit_source
 
-        source = fit_source(source, data).source
+        source = fit_source(source, data, parameters).source
     posterior = bayes_optimal(source).posterior(data)
     intervals = posterior.switch_intervals(coverage, before=length)
     logs_of_scale = np.log(scales) * (~np.isnan(series.values)).sum(0)
@@ -106,7 +115,7 @@ def _filled_up(
     the same before them.
     """
     length = len(values)
-    if type(source.prior) is not Geometric or source.segment.alphabet is not None:
+    if type(source.prior) is not Geometric or source.segment.finite:
         return values
     room = next((size for size in (256, 1024) if size >= length), 2048)
     while room < length:

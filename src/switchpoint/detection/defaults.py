@@ -22,6 +22,10 @@ SENSITIVITY = 5.0
 # real series changes little from half to twice these values (docs/detect.md).
 _LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE = 2.0, 0.1, 3.0, 1.0
 
+# What `fit` varies. A single series says too little about how much the noise of segments differs,
+# and would drive `shape` to infinity.
+_FITTED = ("level_scale", "slope_scale", "strength", "rate")
+
 _TAIL = 0.1
 _GAUSSIAN_RANGE = 2.5631031310892007  # between these quantiles, in standard deviations
 _ROUNDING = 1e-12  # relative variation that is none
@@ -40,6 +44,12 @@ def default_source(columns: Sequence[Column], sensitivity: float) -> Source:
     segments = [column.segment for column in columns]
     segment = segments[0] if len(segments) == 1 else Independent(*segments)
     return Source(Geometric(sensitivity / 1000), segment)
+
+
+def fitted_parameters(source: Source) -> list[str]:
+    """The hyperparameters of a default source that can be chosen by the evidence of one series."""
+    columns = getattr(source.segment, "columns", (source.segment,))
+    return ["hazard", *(name for name in _FITTED if any(hasattr(each, name) for each in columns))]
 
 
 def default_column(kind: str, values: Float[np.ndarray, " time"]) -> Column:

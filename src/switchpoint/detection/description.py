@@ -26,7 +26,7 @@ def describe(segment: Segment, values: Float[np.ndarray, " time"]) -> dict[str, 
     """
     at = np.flatnonzero(~np.isnan(values))
     seen = values[at]
-    if segment.alphabet is not None:
+    if segment.finite:
         return {f"p{k}": _mean(seen == k) for k in range(segment.alphabet)}
     # Relative to the first value, so that those of a constant are exactly 0.
     base = float(seen[0]) if len(seen) else math.nan

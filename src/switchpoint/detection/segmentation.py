@@ -73,9 +73,7 @@ class Segmentation:
                 labels = self.series.times.labels
                 row |= {"first_time": labels[start], "last_time": labels[end - 1]}
             row["observations"] = int((~np.isnan(values)).any(1).sum())
-            for name, description in zip(
-                self.series.names, self._descriptions[number], strict=True
-            ):
+            for name, description in zip(self.series.names, self.descriptions[number], strict=True):
                 suffix = f"_{name}" if len(self.series.names) > 1 else ""
                 row |= {f"{key}{suffix}": value for key, value in description.items()}
             row |= self._switch(number - 1)
@@ -90,7 +88,7 @@ class Segmentation:
         series = self.series
         levels = np.full_like(series.values, np.nan)
         noise = np.full_like(series.values, np.nan)
-        for (start, end), descriptions in zip(self.bounds, self._descriptions, strict=True):
+        for (start, end), descriptions in zip(self.bounds, self.descriptions, strict=True):
             for column, description in enumerate(descriptions):
                 levels[start:end, column] = fitted(description, end - start)
                 noise[start:end, column] = description.get("noise", math.nan)
@@ -176,8 +174,8 @@ class Segmentation:
         }
 
     @cached_property
-    def _descriptions(self) -> list[list[dict[str, float]]]:
-        """Of each segment, the description of each column."""
+    def descriptions(self) -> list[list[dict[str, float]]]:
+        """Of each segment, the description of each column: level, slope and noise by name."""
         families = columns_of(self.source.segment)
         return [
             [

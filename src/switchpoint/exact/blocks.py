@@ -44,8 +44,8 @@ class Filtered(NamedTuple):
     """ln p(x_t | x_<t)."""
     log_start: Float[Array, "flat time"]
     """ln P(a segment starts at t | x_<t)."""
-    run_length_mean: Float[Array, "flat time"]
-    """E[observations in the current segment, x_t included | x_<=t]."""
+    run_length_mean: Float[Array, "flat time"] | None
+    """E[observations in the current segment, x_t included | x_<=t], if asked for."""
     probs: Float[Array, "flat time alphabet"] | None
     """P(x_t = k | x_<t), for symbols if asked for."""
 
@@ -241,6 +241,7 @@ def filter_blocks(
     segment: Segment,
     sequences: Sequences,
     with_probs: bool = False,
+    with_runs: bool = False,
     min_work: int = PIECE_WORK,
 ) -> Filtered:
     """The recursion over whole sequences."""
@@ -257,7 +258,7 @@ def filter_blocks(
         probs = None
         if with_probs:
             probs = _pair_probs(segment, layout, carry.statistics, here, index)
-        step = functools.partial(_step, prior, layout, index)
+        step = functools.partial(_step, prior, layout, index, with_runs)
         weights = carry.log_weights, carry.log_start
         lanes = jnp.arange(block, dtype=jnp.int32)
         weights, filtered = lax.scan(step, weights, (lanes, logs, probs))
@@ -293,6 +294,7 @@ def _step(
     prior: Prior,
     layout: Layout,
     index: Int[Array, ""],
+    with_runs: bool,
     carry: tuple[Array, Array],
     now: tuple[Array, Array, Array | None],
 ) -> tuple[tuple[Array, Array], Filtered]:
@@ -307,7 +309,8 @@ def _step(
     joint = log_weights + logs
     highest = layout.maximum(joint)
     parts = jnp.exp(joint - layout.spread(highest))
-    total, hazard, length = layout.sums(parts, (1.0, prior.hazard_after(starts, run), run))
+    factors = (1.0, prior.hazard_after(starts, run), *([run] if with_runs else []))
+    total, hazard, *length = layout.sums(parts, factors)
     evidence = highest + jnp.log(total)
     survival = layout.spread_starts(prior.log_survival_after(starts, run))
     after = joint - layout.spread(evidence) + survival, safe_log(hazard / total)
@@ -315,7 +318,8 @@ def _step(
     if probs is not None:
         mixed = jnp.sum(jnp.exp(log_weights)[..., None] * probs, layout.axes)
         mixed = mixed / mixed.sum(-1, keepdims=True)
-    return after, Filtered(evidence, log_start, length / total, mixed)
+    runs = length[0] / total if with_runs else None
+    return after, Filtered(evidence, log_start, runs, mixed)
 
 
 def _pair_probs(

@@ -65,7 +65,7 @@ def _fields(
     prior: Prior, segment: Segment, sequences: Sequences
 ) -> tuple[dict[str, Array], _FilterLogs]:
     def fields(sequences: Sequences) -> tuple[dict[str, Array], _FilterLogs]:
-        filtered = filter_blocks(prior, segment, sequences, min_work=_PIECE_WORK)
+        filtered = filter_blocks(prior, segment, sequences, with_runs=True, min_work=_PIECE_WORK)
         logs = _FilterLogs(filtered.log_density, filtered.log_start)
         last_start = _FamilyLastStart.of(prior, segment, sequences, logs)
         best, best_log_prob = most_probable(last_start)
@@ -74,11 +74,12 @@ def _fields(
         )
         started = jnp.exp(filtered.log_start + fresh - filtered.log_density)
         smoothed, levels = _smoothed(last_start, sequences)
+        runs: Any = filtered.run_length_mean
         return {
             "log_marginal": filtered.log_density.sum(-1),
             "switch_filtered": started.at[:, 0].set(0),
             "switch_smoothed": smoothed,
-            "run_length_mean": filtered.run_length_mean,
+            "run_length_mean": runs,
             "map_switches": best,
             "map_log_prob": best_log_prob,
             **levels,

@@ -48,7 +48,7 @@ def segmentation_figure(
             _series(axes, at, values[:, index])
             _segments(axes, at, edges, levels[:, index], noise[:, index], bounds)
             _show_all(axes, values[:, index], levels[:, index])
-            axes.set_ylabel(names[index] if columns == 1 else f"column {names[index]}")
+            axes.set_ylabel(f"column {names[index]}" if names[index].isdigit() else names[index])
             for number, position in enumerate(changepoints.tolist()):
                 label = "change point" if number == 0 else None
                 axes.axvline(edges[position], color=INK, linestyle=(0, (4, 3)), linewidth=0.9,

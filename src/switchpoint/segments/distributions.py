@@ -113,12 +113,30 @@ class StudentT(Distribution):
 
     df: Parameter
     loc: Parameter
-    squared_scale: Parameter
+    inverse_spread: Parameter
+    """1 / (df squared_scale): what a density needs, often known without a division."""
 
     whole = False
 
+    def __init__(
+        self,
+        df: Parameter,
+        loc: Parameter,
+        squared_scale: Parameter | None = None,
+        *,
+        inverse_spread: Parameter | None = None,
+    ) -> None:
+        self.df, self.loc = df, loc
+        if inverse_spread is None:
+            inverse_spread = 1 / (df * jnp.asarray(squared_scale, float))
+        self.inverse_spread = inverse_spread
+
+    @property
+    def squared_scale(self) -> Float[Array, "..."]:
+        return 1 / jnp.asarray(self.df * self.inverse_spread, float)
+
     def log_density(self, x: Any) -> Float[Array, "..."]:
-        inverse = 1 / (self.df * self.squared_scale)
+        inverse = self.inverse_spread
         factor, rest = half_step(jnp.asarray(0.5 * self.df))
         tail = (self.df + 1) * log1p(jnp.asarray((x - self.loc) ** 2 * inverse, float))
         return 0.5 * (jnp.log(factor * inverse * (1 / math.pi)) - tail) + rest
@@ -149,7 +167,7 @@ class StudentT(Distribution):
         return jnp.asarray(self.loc), jnp.sqrt(self.squared_scale)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
-        shape = jnp.broadcast_shapes(*map(jnp.shape, (self.df, self.loc, self.squared_scale)))
+        shape = jnp.broadcast_shapes(*map(jnp.shape, (self.df, self.loc, self.inverse_spread)))
         draw = jax.random.t(key, jnp.broadcast_to(jnp.asarray(self.df, float), shape), shape)
         return self.loc + jnp.sqrt(self.squared_scale) * draw
 

@@ -66,7 +66,7 @@ class NormalGamma(Segment):
 
     def predictive(self, statistics: NormalGammaRun) -> StudentT:
         weight, mean, shape, rate = statistics
-        return StudentT(2 * shape, mean, rate * (weight + 1) / (shape * weight))
+        return StudentT(2 * shape, mean, inverse_spread=0.5 * weight / (rate * (weight + 1)))
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...]

@@ -113,7 +113,7 @@ class Trend(Segment):
         return StudentT(
             2 * statistics.shape,
             statistics.level + statistics.slope * ahead,
-            statistics.rate / statistics.shape * factor,
+            inverse_spread=0.5 / (statistics.rate * factor),
         )
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:

@@ -39,11 +39,12 @@ def checked_value(segment: Segment, value: Any) -> Float[np.ndarray | Array, "*e
     """One observation of a stream."""
     if isinstance(value, jax.core.Tracer):
         return value.astype(float)
-    array = _checks.numbers(value, "value", len(segment.event))
+    name = "symbol" if segment.finite else "value"
+    array = _checks.numbers(value, name, len(segment.event))
     if array.shape != segment.event:
         what = f"an observation of {segment.event[0]} columns" if segment.event else "one number"
-        raise ValueError(f"value must be {what}, got shape {array.shape}")
-    _check_each(segment, array[None], "value", position=False)
+        raise ValueError(f"{name} must be {what}, got shape {array.shape}")
+    _check_each(segment, array[None], name, position=False)
     return array
 
 
