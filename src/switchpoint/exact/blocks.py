@@ -58,8 +58,10 @@ class Blocks(NamedTuple):
     """Of the block before each of its times: (blocks, block, flat)."""
     totals: Statistics
     """Of the whole block: (blocks, flat)."""
+    own_logs: Float[Array, "blocks block starts flat"]
+    """ln p(x_t) under segments that start in it."""
     own: Statistics
-    """Of segments that start in it, before each of its times: (blocks, block, starts, flat)."""
+    """Of segments that start in it, before each of its times, if asked for; as `own_logs`."""
     last: Statistics
     """Of segments that start in it, at its end: (blocks, starts, flat)."""
 
@@ -69,7 +71,7 @@ def initial_statistics(segment: Segment, offset: Float[Array, "flat *event"]) ->
     return jax.vmap(lambda by: segment.translate(segment.initial(), by))(offset)
 
 
-def cut_into_blocks(segment: Segment, sequences: Sequences) -> Blocks:
+def cut_into_blocks(segment: Segment, sequences: Sequences, with_own: bool = False) -> Blocks:
     """The blocks of sequences; the last is filled up with missing observations."""
     flat, time, *event = sequences.values.shape
     block = min(_BLOCK, time)
@@ -81,6 +83,7 @@ def cut_into_blocks(segment: Segment, sequences: Sequences) -> Blocks:
     steps = jnp.moveaxis(values, 1, 0)
     observe = jax.vmap(jax.vmap(segment.observe))  # over blocks and sequences
     observe_own = jax.vmap(jax.vmap(jax.vmap(segment.observe)), in_axes=(1, None), out_axes=1)
+    density_own = jax.vmap(jax.vmap(jax.vmap(segment.log_density)), in_axes=(1, None), out_axes=1)
 
     def like(statistics: Statistics, shape: tuple[int, ...]) -> Statistics:
         return jax.tree.map(
@@ -102,11 +105,15 @@ def cut_into_blocks(segment: Segment, sequences: Sequences) -> Blocks:
             observe_own(own, x),
             own,
         )
-        return (observe(runs, x), seen), (runs, own)
+        return (observe(runs, x), seen), (runs, density_own(own, x), own if with_own else None)
 
-    (totals, last), (before, own) = lax.scan(step, (runs, fresh), (jnp.arange(block), steps))
+    (totals, last), (before, own_logs, own) = lax.scan(
+        step, (runs, fresh), (jnp.arange(block), steps)
+    )
     blocks_first = functools.partial(jax.tree.map, lambda leaf: jnp.moveaxis(leaf, 0, 1))
-    return Blocks(values, blocks_first(before), totals, blocks_first(own), last)
+    return Blocks(
+        values, blocks_first(before), totals, jnp.moveaxis(own_logs, 0, 1), blocks_first(own), last
+    )
 
 
 def _where_start(condition: Array, new: Array, old: Array) -> Array:
@@ -210,10 +217,7 @@ def pair_log_density(
         return segment.log_density(segment.merge(statistics, before), x)
 
     logs = layout.by_pair(of_pair)(statistics, block.before, block.values)
-    own = jax.vmap(jax.vmap(jax.vmap(segment.log_density)), in_axes=(1, None), out_axes=1)(
-        block.own, block.values
-    )
-    return layout.put_block(logs, own, index, leading=1)
+    return layout.put_block(logs, block.own_logs, index, leading=1)
 
 
 def next_statistics(
@@ -247,7 +251,7 @@ def filter_blocks(
     """The recursion over whole sequences."""
     flat, time = sequences.values.shape[:2]
     layout = Layout(many=flat >= _MANY)
-    blocks = cut_into_blocks(segment, sequences)
+    blocks = cut_into_blocks(segment, sequences, with_own=with_probs)
     count, block = blocks.values.shape[:2]
     fresh = initial_statistics(segment, sequences.offset)
 

@@ -120,7 +120,7 @@ class _FamilyLastStart(LastStart):
         cls, prior: Prior, segment: Segment, sequences: Sequences, logs: _FilterLogs
     ) -> "_FamilyLastStart":
         flat, time = logs.log_density.shape
-        blocks = cut_into_blocks(segment, sequences)
+        blocks = cut_into_blocks(segment, sequences, with_own=True)
         count, block = blocks.values.shape[:2]
         padding = ((0, 0), (0, count * block - time))
         log_density = jnp.pad(logs.log_density, padding).reshape(flat, count, block)
