@@ -22,8 +22,8 @@ SENSITIVITY = 5.0
 # real series changes little from half to twice these values (docs/detect.md).
 _LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE = 2.0, 0.1, 3.0, 1.0
 
-# What `fit` varies. A single series says too little about how much the noise of segments differs,
-# and would drive `shape` to infinity.
+# What `fit` varies: a single series says too little about how much the noise of segments differs,
+# which is what `shape` means.
 _FITTED = ("level_scale", "slope_scale", "strength", "rate")
 
 _TAIL = 0.1

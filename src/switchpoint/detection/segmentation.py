@@ -130,7 +130,7 @@ class Segmentation:
             "observations": len(self.series.values),
             "missing": int(np.isnan(self.series.values).sum()),
             "columns": list(self.series.names),
-            "source": repr(self.source),
+            "source": " ".join(repr(self.source).split()),
             "log_evidence": self.log_evidence,
             "expected_switches": float(self.switch_probability.sum()),
             "no_switch_probability": self.no_switch_probability,
