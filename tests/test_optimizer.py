@@ -226,7 +226,7 @@ def test_networks_of_few_units_have_adam_alone():
     network = config.network(jax.random.key(0))
     assert config.optimizer == "muon"
     optimizer, gradient = optimizer_of(config), gradient_of(network, 1)
-    ways, _ = optimizer.update(gradient, optimizer.init(network))
+    ways, _ = optimizer.update(gradient, optimizer.init(network), network)
     for way, slope in zip(jax.tree.leaves(ways), jax.tree.leaves(gradient), strict=True):
         np.testing.assert_allclose(way, np.sign(slope), atol=1e-3)  # Adam's first step
 
