@@ -518,10 +518,10 @@ def test_a_file_is_all_that_is_needed(run):
         assert part in out
 
 
-def test_the_document_shows_what_is_printed(run):
-    document = (ROOT / "docs" / "detect.md").read_text()
-    lines = [line.rstrip() for line in document.splitlines() if line.startswith((" 18", " from"))]
-    assert len(lines) == 6
+def test_the_documents_show_what_is_printed(run):
+    documents = (ROOT / "docs" / "detect.md").read_text() + (ROOT / "README.md").read_text()
+    lines = [line.rstrip() for line in documents.splitlines() if line.startswith((" 18", " from"))]
+    assert len(lines) == 9
     printed = run(NILE_FILE)[1] + run(COAL_FILE, "--segment", "counts")[1]
     assert set(lines) <= {line.rstrip() for line in printed.splitlines()}
 

@@ -67,7 +67,7 @@ def detect(
     Prints the segments of the most probable partition: where each begins, the probability of a
     switch at exactly that place, an interval that contains a switch with probability 90%, and the
     level, slope and noise of its values. Segments are straight lines with noise of unknown size;
-    nothing needs to be set. Of several settings of --sensitivity the higher one finds more.
+    nothing needs to be set. A higher --sensitivity expects more switches.
 
     For example:
 

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from switchpoint.priors import Geometric
 from switchpoint.segments import Exponential, Independent, NormalGamma, Poisson, Segment, Trend
+from switchpoint.segments.values import checked_values
 from switchpoint.sources import Source
 
 SEGMENTS = ("trend", "level", "counts", "waiting-times")
@@ -62,7 +63,7 @@ def default_column(kind: str, values: Float[np.ndarray, " time"]) -> Column:
         return Column(segment, *_centre_and_scale(seen))
     if kind not in SEGMENTS:
         raise ValueError(f"segment must be {' or '.join(SEGMENTS)}, got {kind!r}")
-    _check_possible(Poisson() if kind == "counts" else Exponential(), values)
+    checked_values(Poisson() if kind == "counts" else Exponential(), values)
     # The prior of the rate is exponential, the broadest of its kind, with the mean of the series.
     mean = max(seen.mean(), 1 / len(seen))
     rate = float(f"{1 / mean if kind == 'counts' else mean:.3g}")
@@ -81,11 +82,3 @@ def _centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:
     scales = ((high - low) / _GAUSSIAN_RANGE, shares.std())
     scale = next((largest * float(scale) for scale in scales if scale > _ROUNDING), 1.0)
     return largest * float(middle), scale
-
-
-def _check_possible(segment: Segment, values: Float[np.ndarray, " time"]) -> None:
-    impossible, wanted = segment.invalid(values)
-    impossible &= ~np.isnan(values)
-    if impossible.any():
-        at = int(np.argmax(impossible))
-        raise ValueError(f"values must be {wanted}, got {values[at]:.15g} at position {at}")
