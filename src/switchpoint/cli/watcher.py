@@ -20,13 +20,13 @@ from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments import Independent, Segment
 from switchpoint.sources import Source
 from switchpoint.streams import Stream
-from switchpoint.streams.storage import load_with_notes, save_stream
 
 KINDS = (*SEGMENTS, "symbols")
 """What segments of a stream can look like."""
 
 _PRIOR_DEFAULTS = {"geometric": {"hazard": SENSITIVITY / 1000}, "ptw": {"depth": 40}}
 _DIGITS = 6
+_NOTES = "watch"  # the name of what is saved with the stream
 
 
 @dataclass
@@ -159,15 +159,17 @@ def save_watcher(path: Path, watcher: Watcher, place: Mapping[str, Any] | None) 
         "armed": watcher.armed,
         "place": place,
     }
-    save_stream(path, watcher.stream, notes)
+    watcher.stream.notes = {_NOTES: notes}
+    watcher.stream.save(path)
 
 
 def load_watcher(path: Path, settings: Mapping[str, Any]) -> Watcher:
     """The watcher that was saved, which must have been made with these settings."""
-    stream, notes = load_with_notes(path)
+    stream = Stream.load(path)
     try:
-        lines, armed, place = LineFormat.from_json(notes["lines"]), notes["armed"], notes["place"]
-        saved = notes["settings"]
+        notes = stream.notes[_NOTES]
+        lines, saved = LineFormat.from_json(notes["lines"]), notes["settings"]
+        armed, place = notes["armed"], notes["place"]
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{name_of(path)} is a saved stream, but not one of switchpoint watch"

@@ -48,9 +48,13 @@ _SEGMENTS: tuple[type[Segment], ...] = (
 
 
 def save_state(
-    path: Path, predictor: Predictor[Any], columns: tuple[str, ...] | None, engine: Engine
+    path: Path,
+    predictor: Predictor[Any],
+    columns: tuple[str, ...] | None,
+    engine: Engine,
+    notes: Mapping[str, Any],
 ) -> None:
-    """Write a predictor and the state of a stream to `path`, atomically."""
+    """Write a predictor, the state of a stream and its notes to `path`, atomically."""
     about, weights = describe_predictor(predictor)
     card = {
         "kind": _KIND,
@@ -60,6 +64,7 @@ def save_state(
         "position": engine.position,
         "log_evidence": engine.log_evidence,
         "columns": None if columns is None else list(columns),
+        "notes": notes,
         "switchpoint": version("switchpoint"),
     }
     arrays = {f"state.{name}": array for name, array in engine.arrays().items()}
@@ -68,8 +73,8 @@ def save_state(
 
 def load_state(
     path: Path, predictor: Predictor[Any] | None
-) -> tuple[Predictor[Any], tuple[str, ...] | None, Engine]:
-    """The predictor, the columns and the engine of the stream that was saved to `path`."""
+) -> tuple[Predictor[Any], tuple[str, ...] | None, Engine, dict[str, Any]]:
+    """The predictor, the columns, the engine and the notes of a stream that was saved."""
     if not path.is_file():
         raise ValueError(f"there is no file {path} to load a stream from")
     try:
@@ -89,7 +94,7 @@ def load_state(
         raise ValueError(f"{path} {_FAULT}: {error}") from error
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} {_FAULT}: its card is not complete ({error})") from error
-    return predictor, columns, engine
+    return predictor, columns, engine, dict(card.get("notes", {}))
 
 
 def describe_predictor(

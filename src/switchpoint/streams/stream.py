@@ -48,6 +48,8 @@ class Stream:
             )
         self.predictor = predictor
         self.columns = None if columns is None else tuple(columns)
+        self.notes: dict[str, Any] = {}
+        """What is to be saved with the stream, as JSON has it; nothing else depends on it."""
         self._engine = make_engine(predictor, self.columns)
 
     def predict(self) -> Any:
@@ -104,7 +106,7 @@ class Stream:
         """Write the predictor and the state to a file, atomically."""
         from switchpoint.streams.storage import save_state  # imported late: the zoo is slow
 
-        save_state(Path(path), self.predictor, self.columns, self._engine)
+        save_state(Path(path), self.predictor, self.columns, self._engine, self.notes)
 
     @classmethod
     def load(
@@ -117,7 +119,8 @@ class Stream:
         from switchpoint.streams.storage import load_state
 
         stream = cls.__new__(cls)
-        stream.predictor, stream.columns, stream._engine = load_state(Path(path), predictor)
+        loaded = load_state(Path(path), predictor)
+        stream.predictor, stream.columns, stream._engine, stream.notes = loaded
         return stream
 
     def __repr__(self) -> str:
