@@ -31,12 +31,14 @@ class JsonLines:
         if self._descriptor is None:
             sys.stdout.write(self._pending.decode())
             self._pending.clear()
-        while self._pending and self._is_ready(patience):
-            assert self._descriptor is not None
+            return
+        while self._pending and _is_ready(self._descriptor, patience):
             del self._pending[: os.write(self._descriptor, self._pending[:_PIECE])]
 
-    def _is_ready(self, patience: float | None) -> bool:
-        try:
-            return bool(select.select([], [self._descriptor], [], patience)[1])
-        except OSError:  # Windows selects sockets only
-            return True
+
+def _is_ready(descriptor: int, patience: float | None) -> bool:
+    """Whether the next piece can be written without waiting."""
+    try:
+        return bool(select.select([], [descriptor], [], patience)[1])
+    except OSError:  # Windows selects sockets only
+        return True

@@ -77,7 +77,10 @@ class LineFormat:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "LineFormat":
         """The format with these fields."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+        made: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
+        }
+        return cls(**made)
 
     def _value(self, cell: str) -> float:
         if cell in self.labels:

@@ -3,7 +3,7 @@
 import base64
 import bz2
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -95,7 +95,7 @@ def _layout(text: str, tokens: Sequence[str]) -> dict[str, Any]:
 
 def _join(tokens: Sequence[str], layout: Mapping[str, Any]) -> str:
     kinds, count = layout["between"], len(tokens) - 1
-    which = repeat(0, count)
+    which: Iterable[int] = repeat(0, count)
     if len(kinds) > 1:
         packed = base64.b64decode(layout["which"])
         which = bz2.BZ2Decompressor().decompress(packed, max_length=count)

@@ -24,7 +24,10 @@ from switchpoint.streams import Stream
 KINDS = (*SEGMENTS, "symbols")
 """What segments of a stream can look like."""
 
-_PRIOR_DEFAULTS = {"geometric": {"hazard": SENSITIVITY / 1000}, "ptw": {"depth": 40}}
+_PRIOR_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "geometric": {"hazard": SENSITIVITY / 1000},
+    "ptw": {"depth": 40},
+}
 _DIGITS = 6
 _NOTES = "watch"  # the name of what is saved with the stream
 
@@ -139,9 +142,8 @@ def _segment(
         with suppress(ValueError):  # which names its line when it is observed
             values[row] = lines.parse(text).values
     segments = []
-    for kind, name, column in zip(
-        kinds * len(lines.columns) if len(kinds) == 1 else kinds, lines.names, values.T, strict=True
-    ):
+    each = list(kinds) * (len(lines.columns) if len(kinds) == 1 else 1)
+    for kind, name, column in zip(each, lines.names, values.T, strict=True):
         if np.isnan(column).all():
             raise ValueError(
                 f"{name} has no value in the first {len(first)} lines, by which it is scaled; "
