@@ -27,7 +27,13 @@ _SAVE_SECONDS = 10.0
 _PATIENCE = 1.0  # seconds for which a reader may take nothing when the command is interrupted
 
 
-@options.with_options(*options.PRIOR, *options.SEGMENT, alphabet="The number of symbols.")
+@options.with_options(
+    *options.PRIOR,
+    *options.SEGMENT,
+    alphabet="The number of symbols.",
+    depth="ptw: the depth of its tree; 40 if not given.",
+    longest="uniform: the longest segment.",
+)
 def watch(
     file: Path = typer.Argument(
         STDIN,
@@ -90,8 +96,8 @@ def watch(
 
     Writes a line of JSON for each observation, or with --alarm for each alarm: position, time,
     value, the probability of a switch within the last observations, the length of the current
-    segment and the code length so far. With --state nothing is counted twice or lost between two
-    runs, however they end.
+    segment and the code length so far. With --state the next run continues where this one ended:
+    no line of a file is lost or counted twice, even if the process was killed.
 
     For example:
 
@@ -117,7 +123,7 @@ def watch(
     if state is not None:
         check_writable(state, "state")
         watcher = load_watcher(state, settings) if state.exists() else None
-    lines, shown = JsonLines(), None
+    lines, shown, writes = JsonLines(), None, not (view and sys.stdout.isatty())
     with ExitStack() as stack:
         place = None if watcher is None else watcher.place
         reader = stack.enter_context(LineReader(file, follow, place))
@@ -138,10 +144,10 @@ def watch(
             for batch in batches:
                 with SIGNALS.deferred():  # an observation is never half absorbed
                     for line in batch:
-                        record = watcher.observe(line, reader.name)
-                        if (alarm is None or record["alarm"]) and not (view and _is_terminal()):
+                        record = watcher.observe(line, reader.name, alarm is None or view)
+                        if record is not None and record.get("alarm", True) and writes:
                             lines.add(record)
-                        if shown is not None:
+                        if record is not None and shown is not None:
                             shown.add(record)
                 if shown is not None:
                     shown.refresh()
@@ -167,10 +173,6 @@ def _first_lines(batches: Iterator[list[Line]], count: int) -> list[Line]:
         if len(first) >= count:
             break
     return first
-
-
-def _is_terminal() -> bool:
-    return sys.stdout.isatty()
 
 
 def _farewell(watcher: Watcher, state: Path | None) -> str:

@@ -44,6 +44,8 @@ class WatchView:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Show one more observation."""
+        if self._last is None:
+            self._times.append((time.monotonic(), record["position"] - 1))
         self._last = record
         self._values.append(record["value"])
         self._probabilities.append(record["switch_probability"])

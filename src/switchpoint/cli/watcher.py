@@ -52,8 +52,8 @@ class Watcher:
     place: Mapping[str, Any] | None = None
     """Where the lines go on in their file, if the watcher was loaded."""
 
-    def observe(self, line: Line, name: str) -> dict[str, Any]:
-        """Absorb a line of the file called `name`, and report on it.
+    def observe(self, line: Line, name: str, report: bool = True) -> dict[str, Any] | None:
+        """Absorb a line of the file called `name`, and report on it if asked, or at an alarm.
 
         A line that is refused leaves everything as it was.
         """
@@ -65,10 +65,12 @@ class Watcher:
             raise ValueError(f"{name}, line {line.number}: {error}") from error
         self.line, self.offset = line.number, line.end
         probability = self.stream.change_probability(last=self.within)
-        run, time = self.stream.run_length, observation.time
         raised = self.alarm is not None and self.armed and probability >= self.alarm
         if self.alarm is not None:
             self.armed = not raised and (self.armed or probability < self.alarm / 2)
+        if not (report or raised):
+            return None
+        run, time = self.stream.run_length, observation.time
         return {
             "position": self.stream.position - 1,
             "time": datetime.now(UTC).isoformat(timespec="milliseconds") if time is None else time,
