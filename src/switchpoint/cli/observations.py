@@ -16,11 +16,11 @@ from switchpoint.cli.sequence_io import (
     parse_number,
     table_lines,
 )
-from switchpoint.cli.table_io import MISSING
+from switchpoint.cli.table_io import MISSING, TIME_NAMES
 
-_TIME_NAMES = {"date", "datetime", "time", "timestamp"}
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T].*)?", re.ASCII)
 _MAX_SHOWN = 40  # characters of a cell in a message
+_LARGEST = 1e150  # whose square is finite
 
 
 class Observation(NamedTuple):
@@ -77,10 +77,8 @@ class LineFormat:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "LineFormat":
         """The format with these fields."""
-        made: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
-        }
-        return cls(**made)
+        lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        return cls(**(fields | lists))
 
     def _value(self, cell: str) -> float:
         if cell in self.labels:
@@ -88,17 +86,22 @@ class LineFormat:
         if cell.lower() in MISSING:
             return math.nan
         number = None if self.labels else parse_number(cell)
-        if number is None or (
-            self.alphabet and not (0 <= number < self.alphabet and number % 1 == 0)
-        ):
+        if number is None or not self._allows(number):
             raise ValueError(f"{shortened(cell, _MAX_SHOWN)!r} is {self._problem(number)}")
         return int(number) if self.alphabet else number
+
+    def _allows(self, number: float) -> bool:
+        if self.alphabet is None:
+            return abs(number) <= _LARGEST
+        return number in range(self.alphabet)
 
     def _problem(self, number: float | None) -> str:
         if self.labels:
             return f"not one of the labels {first_of(self.labels)}; list all with --labels"
         if number is None:
             return "not a finite number; leave a missing observation empty, or write NA"
+        if abs(number) > _LARGEST:
+            return f"larger than {_LARGEST:g}; write each observation into a line of its own"
         return (
             f"outside the alphabet 0..{int(self.alphabet or 0) - 1}; give --alphabet, or --segment "
             "level for real values"
@@ -185,7 +188,7 @@ def _time_column(
     """The column of the times, if not given the first one if it holds dates or is called so."""
     if time is not None:
         return _find(names, time)
-    dated = names[0].lower() in _TIME_NAMES or (
+    dated = names[0].lower() in TIME_NAMES or (
         bool(rows) and all(_ISO_DATE.fullmatch(row[0]) for row in rows)
     )
     return 0 if dated and len(names) > 1 and names[0] not in columns else None

@@ -19,7 +19,9 @@ from switchpoint.cli.sequence_io import first_of, is_header, parse_number, table
 MISSING = {"", "na", "n/a", "nan", "nat", "null", "none", "<na>"}
 """What stands for a missing observation, in lower case."""
 
-_TIME_NAMES = {"date", "datetime", "day", "hour", "month", "time", "timestamp", "week", "year"}
+TIME_NAMES = {"date", "datetime", "day", "hour", "month", "time", "timestamp", "week", "year"}
+"""Names of columns that hold times, in lower case."""
+
 _ISO_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([ T].*)?)?", re.ASCII)
 _MAX_SHOWN = 40  # characters of a cell in a message
 _PARQUET = b"PAR1"
@@ -175,7 +177,7 @@ def _find(table: _Table, column: str) -> str:
 def _time_column(table: _Table, chosen: Sequence[str]) -> str | None:
     first = next(iter(table.columns))
     cells = table.columns[first]
-    is_time = first.lower() in _TIME_NAMES or all(
+    is_time = first.lower() in TIME_NAMES or all(
         isinstance(cell, str) and _ISO_DATE.fullmatch(cell) for cell in cells
     )
     return first if is_time and first not in chosen and len(table.columns) > 1 else None

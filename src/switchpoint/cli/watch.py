@@ -136,7 +136,7 @@ def watch(
             first = _first_lines(batches, needed)
             if not first:
                 return
-            watcher, skipped = begin(reader.name, [line.text for line in first[:needed]], settings)
+            watcher, skipped = begin(reader.name, first[:needed], settings)
             batches = itertools.chain([first[skipped:]], batches)
         watcher.within, watcher.alarm = within, alarm
         saver = _Saver(watcher, reader, state, save_every)

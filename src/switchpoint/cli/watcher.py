@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,7 +83,7 @@ class Watcher:
         }
 
 
-def begin(name: str, first: Sequence[str], settings: Mapping[str, Any]) -> tuple[Watcher, int]:
+def begin(name: str, first: Sequence[Line], settings: Mapping[str, Any]) -> tuple[Watcher, int]:
     """The watcher of a file with these first lines, and how many of them are its header."""
     kinds = list(settings["segment"])
     odd = next((kind for kind in kinds if kind not in KINDS), None)
@@ -93,10 +92,11 @@ def begin(name: str, first: Sequence[str], settings: Mapping[str, Any]) -> tuple
     real = bool(kinds) and kinds != ["symbols"]
     given = {name: settings[name] for name in ("column", "time", "alphabet", "labels")}
     try:
-        lines, header = guess_format(first, real=real, **given)
+        texts = [line.text for line in first]
+        lines, header = guess_format(texts, real=real, **given)
         if kinds == ["symbols"] and lines.alphabet is None:
             raise ValueError("symbols other than 0 and 1 need --alphabet or --labels")
-        skipped = next(i for i, text in enumerate(first) if text.strip()) + 1 if header else 0
+        skipped = next(i for i, text in enumerate(texts) if text.strip()) + 1 if header else 0
         stream = make_stream(lines, first[skipped:], kinds if real else ["level"], settings)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
@@ -104,7 +104,7 @@ def begin(name: str, first: Sequence[str], settings: Mapping[str, Any]) -> tuple
 
 
 def make_stream(
-    lines: LineFormat, first: Sequence[str], kinds: Sequence[str], settings: Mapping[str, Any]
+    lines: LineFormat, first: Sequence[Line], kinds: Sequence[str], settings: Mapping[str, Any]
 ) -> Stream:
     """The stream of lines of this format, scaled by the first of them.
 
@@ -127,7 +127,7 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _segment(
-    lines: LineFormat, first: Sequence[str], kinds: Sequence[str], given: Mapping[str, Any]
+    lines: LineFormat, first: Sequence[Line], kinds: Sequence[str], given: Mapping[str, Any]
 ) -> Segment:
     if lines.alphabet is not None:
         return options.segment_model(given, lines.alphabet)
@@ -140,15 +140,19 @@ def _segment(
             f"{', '.join(kinds)}"
         )
     values = np.full((len(first), len(lines.columns)), np.nan)
-    for row, text in enumerate(first):
-        with suppress(ValueError):  # which names its line when it is observed
-            values[row] = lines.parse(text).values
+    problem = ""
+    for row, line in enumerate(first):
+        try:
+            values[row] = lines.parse(line.text).values
+        except ValueError as error:  # which is raised when the line is observed, if one is before
+            problem = problem or f"line {line.number}: {error}"
     segments = []
     each = list(kinds) * (len(lines.columns) if len(kinds) == 1 else 1)
     for kind, name, column in zip(each, lines.names, values.T, strict=True):
         if np.isnan(column).all():
             raise ValueError(
-                f"{name} has no value in the first {len(first)} lines, by which it is scaled; "
+                problem
+                or f"{name} has no value in the first {len(first)} lines, by which it is scaled; "
                 "raise --warm-up"
             )
         segments.append(in_own_units(default_column(kind, column)))
