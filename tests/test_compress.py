@@ -97,16 +97,18 @@ class Elsewhere:
         return self.stream.update(symbol)
 
 
-@pytest.mark.parametrize("number", [1, 2, 6])
-def test_machines_that_round_differently_decode_the_same(number):
+@pytest.mark.parametrize(("number", "precision"), [(1, 24), (2, 24), (2, 18), (6, 24)])
+def test_machines_that_round_differently_decode_the_same(number, precision):
     predictor = PREDICTORS[number]
     symbols = random_symbols(np.random.default_rng(5), predictor.alphabet, 2000)
-    code = coding.encode(sp.Stream(predictor), symbols)
+    code = coding.encode(sp.Stream(predictor), symbols, precision)
     # Differences of ln P of e change sums of probabilities by at most e.
-    found = coding.decode(Elsewhere(predictor, 0.9 * 2.0**-42), code, len(symbols))
+    elsewhere = Elsewhere(predictor, 0.9 * 2.0 ** -(precision + 18))
+    found = coding.decode(elsewhere, code, len(symbols), precision)
     np.testing.assert_array_equal(found, symbols)
     # Much more than the margin is too much, or else the test above would mean nothing.
-    found = coding.decode(Elsewhere(predictor, 2.0**-26), code, len(symbols))
+    elsewhere = Elsewhere(predictor, 2.0 ** -(precision + 2))
+    found = coding.decode(elsewhere, code, len(symbols), precision)
     assert (found != symbols).any()
 
 
@@ -114,14 +116,14 @@ def test_a_margin_is_found_for_simple_fractions():
     """KT predicts a quarter, two thirds and so on; rounding to nearest would be a toss-up."""
     sums = np.array([[0.0] * 3, [(2**24 - 2) * p for p in (0.25, 0.5, 0.75)]])
     symbols = np.zeros(3, int)
-    index, (low, high) = coding._best_offset(sums, symbols, 2)
+    index, (low, high) = coding._best_offset(sums, symbols, 2, 2**24)
     assert index == 0
     assert low.tolist() == [0, 0, 0]
     np.testing.assert_allclose(high / 2**24, [0.25, 0.5, 0.75], atol=2e-7)
     # One more symbol on the edge of the first offset: another is taken.
     edge = 5 - coding._offset(0)
     sums, symbols = np.array([[0.0] * 4, [*sums[1], edge]]), np.zeros(4, int)
-    assert coding._best_offset(sums, symbols, 2)[0] == 1
+    assert coding._best_offset(sums, symbols, 2, 2**24)[0] == 1
 
 
 @pytest.mark.parametrize("alphabet", [2, 3, 256])
@@ -200,7 +202,7 @@ def test_texts_that_cannot_be_restored_are_refused(content, kind, alphabet, prob
 # --- archives -------------------------------------------------------------------------------
 
 
-ARCHIVE = Archive({"type": "kt"}, {"kind": "bits"}, 5, "0123456789abcdef", b"\0code")
+ARCHIVE = Archive({"type": "kt"}, 24, {"kind": "bits"}, 5, "0123456789abcdef", b"\0code")
 
 
 def test_an_archive_is_unpacked_as_it_was_packed():
@@ -238,6 +240,7 @@ def test_an_archive_of_a_later_version_is_named():
         ({"length": -1}, "no valid length"),
         ({"length": "5"}, "no valid length"),
         ({"length": 2**60}, "no valid length"),
+        ({"precision": 25}, "no valid precision"),
         ({"symbols": None}, "no valid symbols"),
         (["length"], "cannot be read"),
         ({"digest": ...}, "cannot be read"),

@@ -16,7 +16,7 @@ from switchpoint.cli.archive_predictor import describe_exact, describe_network, 
 from switchpoint.cli.symbol_files import KINDS, kind_of, to_content, to_symbols
 from switchpoint.streams import Stream
 from switchpoint.streams.archive import Archive, unpack
-from switchpoint.streams.coding import decode, encode
+from switchpoint.streams.coding import NETWORK_PRECISION, PRECISION, decode, encode
 
 SUFFIX = ".spz"
 """The suffix of archives."""
@@ -96,11 +96,12 @@ def compress(
         about = describe_exact(prior or "ptw", hypotheses, given, sequence.alphabet, length)
     predictor = predictor_from(about, model)
     check_cost.check_network(predictor, length)
+    precision = NETWORK_PRECISION if model is not None else PRECISION
     stream = Stream(predictor)
     with output.progress_bar("compressing", length) as progress:
-        code = encode(stream, sequence.symbols, progress)
+        code = encode(stream, sequence.symbols, precision, progress)
     digest = hashlib.sha256(content).hexdigest()[:_DIGEST]
-    data = Archive(about, symbols, length, digest, code).pack()
+    data = Archive(about, precision, symbols, length, digest, code).pack()
     _write(target, data)
     screen = output.console(sys.stderr if target == STDIN else sys.stdout)
     screen.print(
@@ -150,7 +151,7 @@ def decompress(
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{name} is damaged: its predictor is unknown ({error!r})") from error
     with output.progress_bar("decompressing", archive.length) as progress:
-        symbols = decode(stream, archive.code, archive.length, progress)
+        symbols = decode(stream, archive.code, archive.length, archive.precision, progress)
     try:
         content = to_content(symbols, archive.symbols)
     except (KeyError, TypeError, IndexError, ValueError, OSError) as error:

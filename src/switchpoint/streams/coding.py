@@ -1,19 +1,20 @@
 """Lossless coding of symbols by the predictions of a stream, which other machines can decode.
 
-A symbol k is coded by the integers c(k) and c(k + 1) out of 2^24, where
+A symbol k is coded by the integers c(k) and c(k + 1) out of 2^b, where
 
-    c(k) = floor(P(x < k) * (2^24 - alphabet) + offset) + k,    c(0) = 0,  c(alphabet) = 2^24,
+    c(k) = floor(P(x < k) * (2^b - alphabet) + offset) + k,    c(0) = 0,  c(alphabet) = 2^b,
 
 so that every symbol has a share of at least one. The decoder computes the same probabilities from
 the symbols before, in double precision; on another machine exponentials, logarithms and sums may
 differ in their last digits. They must never change one of the two integers: the encoder takes, for
-each block of symbols, an offset for which all sums in front of `floor` keep a distance of `MARGIN`
+each block of symbols, an offset for which all sums in front of `floor` keep a distance of 2^-18
 from the next integer, and codes which one it took. A difference between the probabilities of the
-two machines of up to 2^-42 (2.3e-13) then changes nothing.
+two machines of up to 2^-(b + 18) then changes nothing. The precision b is 24 for exact predictors,
+whose probabilities may be extreme, and 18 for networks, which amplify rounding errors.
 
 The integers are coded by asymmetric numeral systems (the ANS coder of `constriction`), which are
-decoded in the order of the symbols and encoded in reverse. Its range coder, with probabilities out
-of 2^24, loses 1.1e-4 bits per symbol; this one next to nothing.
+decoded in the order of the symbols and encoded in reverse. Its range coder, with shares out of
+2^24, loses 1.1e-4 bits per symbol; this one next to nothing.
 """
 
 import math
@@ -29,30 +30,39 @@ BLOCK = 2**14
 """How many symbols share an offset."""
 
 MARGIN = 2.0**-18
-"""The distance from an integer that the encoder keeps, in units of a probability of 2^-24."""
+"""The distance from an integer that the encoder keeps."""
+
+PRECISION, NETWORK_PRECISION = 24, 18
+"""The precision b for exact predictors, and for networks."""
 
 Progress = Callable[[int, int], None] | None
 """Called with the number of symbols that are done and with that of all."""
 
-_TOTAL = 2**24  # fixed by constriction
+_TOTAL = 2**PRECISION  # fixed by constriction
 _OFFSETS = 8
 _OFFSET_CUTS = [0, *(_TOTAL - _TOTAL // 8**i for i in range(1, _OFFSETS)), _TOTAL]
 
 
-def encode(stream: Any, symbols: Int[np.ndarray, " time"], progress: Progress = None) -> bytes:
+def encode(
+    stream: Any,
+    symbols: Int[np.ndarray, " time"],
+    precision: int = PRECISION,
+    progress: Progress = None,
+) -> bytes:
     """The code of `symbols`, of which `stream` has seen none; it has seen all afterwards."""
     coder, model = _ans_coder(), _Model()
+    total = 2**precision
     lows, highs, chosen = array("I"), array("I"), []
     for begin in range(0, len(symbols), BLOCK):
         block = symbols[begin : begin + BLOCK]
         sums = np.empty((2, len(block)))
         for i, symbol in enumerate(block.tolist()):
-            scaled = _scaled_sums(stream.predict())
+            scaled = _scaled_sums(stream.predict(), total)
             sums[:, i] = scaled[symbol], scaled[symbol + 1]
             stream.update(symbol)
         if progress is not None:
             progress(begin + len(block), len(symbols))
-        index, (low, high) = _best_offset(sums, block, len(scaled) - 1)
+        index, (low, high) = _best_offset(sums, block, len(scaled) - 1, total)
         chosen.append(index)
         lows.frombytes(low.tobytes())
         highs.frombytes(high.tobytes())
@@ -66,7 +76,11 @@ def encode(stream: Any, symbols: Int[np.ndarray, " time"], progress: Progress = 
 
 
 def decode(
-    stream: Any, code: bytes, count: int, progress: Progress = None
+    stream: Any,
+    code: bytes,
+    count: int,
+    precision: int = PRECISION,
+    progress: Progress = None,
 ) -> Int[np.ndarray, " time"]:
     """The `count` symbols that `encode` turned into `code`, with a stream that has seen none.
 
@@ -74,20 +88,21 @@ def decode(
     """
     words = np.frombuffer(code + bytes(-len(code) % 4), "<u4").astype(np.uint32)
     coder, model = _ans_coder(words), _Model()
-    symbols, offset = np.empty(count, np.int32), 0.0
+    symbols, offset, total = np.empty(count, np.int32), 0.0, 2**precision
     for i in range(count):
         if i % BLOCK == 0:
             if progress is not None:
                 progress(i, count)
             offset = _offset(coder.decode(model(_OFFSET_CUTS)))
-        symbols[i] = symbol = coder.decode(model(_cuts(_scaled_sums(stream.predict()), offset)))
+        cuts = _cuts(_scaled_sums(stream.predict(), total), offset, total)
+        symbols[i] = symbol = coder.decode(model(cuts))
         stream.update(symbol)
     return symbols
 
 
-def _scaled_sums(log_probs: np.ndarray) -> Sequence[float] | np.ndarray:
-    """P(x < k) for k = 0..alphabet, times 2^24 - alphabet."""
-    scale = float(_TOTAL - len(log_probs))
+def _scaled_sums(log_probs: np.ndarray, total: int) -> Sequence[float] | np.ndarray:
+    """P(x < k) for k = 0..alphabet, times total - alphabet."""
+    scale = float(total - len(log_probs))
     if len(log_probs) == 2:  # several times as fast without NumPy
         first, second = map(math.exp, log_probs.tolist())
         return [0.0, scale * (first / (first + second)), scale]
@@ -96,17 +111,23 @@ def _scaled_sums(log_probs: np.ndarray) -> Sequence[float] | np.ndarray:
     return sums * (scale / sums[-1])
 
 
-def _cuts(sums: Sequence[float] | np.ndarray, offset: float) -> Sequence[int] | np.ndarray:
-    """The integers c(0), ..., c(alphabet)."""
+def _cuts(
+    sums: Sequence[float] | np.ndarray, offset: float, total: int
+) -> Sequence[int] | np.ndarray:
+    """The integers c(0), ..., c(alphabet), in units of the coder."""
+    unit = _TOTAL // total
     if len(sums) == 3:
-        return [0, math.floor(sums[1] + offset) + 1, _TOTAL]
-    cuts = np.floor(np.asarray(sums) + offset).astype(np.int64) + np.arange(len(sums))
+        return [0, unit * (math.floor(sums[1] + offset) + 1), _TOTAL]
+    cuts = unit * (np.floor(np.asarray(sums) + offset).astype(np.int64) + np.arange(len(sums)))
     cuts[0], cuts[-1] = 0, _TOTAL
     return cuts
 
 
 def _best_offset(
-    sums: Float[np.ndarray, "2 block"], symbols: Int[np.ndarray, " block"], alphabet: int
+    sums: Float[np.ndarray, "2 block"],
+    symbols: Int[np.ndarray, " block"],
+    alphabet: int,
+    total: int,
 ) -> tuple[int, UInt[np.ndarray, "2 block"]]:
     """The first offset that keeps the margin, or else the best, and c(k), c(k + 1) with it."""
     ends = np.stack([symbols, symbols + 1])
@@ -118,8 +139,8 @@ def _best_offset(
 
     index = next((i for i in range(_OFFSETS) if margin(i) >= MARGIN), None)
     index = max(range(_OFFSETS), key=margin) if index is None else index
-    cuts = np.where(fixed, np.where(ends == 0, 0, _TOTAL), np.floor(sums + _offset(index)) + ends)
-    return index, cuts.astype(np.uint32)
+    cuts = np.where(fixed, np.where(ends == 0, 0, total), np.floor(sums + _offset(index)) + ends)
+    return index, (_TOTAL // total * cuts).astype(np.uint32)
 
 
 def _offset(index: int) -> float:
