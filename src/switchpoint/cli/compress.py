@@ -85,6 +85,8 @@ def compress(
         alphabet = predictor_from(about, model).alphabet
     elif member is not None:
         raise ValueError(f"--member is for the networks of --model, got {member} without it")
+    elif alphabet is not None:
+        options.segment_model(given)  # refuses an alphabet that cannot be
     if kind is None:
         kind = "text" if labels is not None else kind_of(content, alphabet)
     try:

@@ -119,6 +119,9 @@ def watch(
     _checks.positive_int("--save-every", save_every)
     if alarm is not None:
         _checks.probability("--alarm", alarm)
+    screen = output.console(sys.stderr)
+    if view and not screen.is_terminal:
+        raise ValueError("--view draws on standard error, which must be a terminal")
     watcher = None
     if state is not None:
         check_writable(state, "state")
@@ -129,7 +132,7 @@ def watch(
         reader = stack.enter_context(LineReader(file, follow, place))
         batches = reader.batches(min(_BATCH, save_every))
         if view:
-            shown = stack.enter_context(WatchView(reader.name, within, output.console(sys.stderr)))
+            shown = stack.enter_context(WatchView(reader.name, within, screen))
         if watcher is None:
             known = (labels is not None or given["alphabet"] is not None) and not column
             needed = 1 if known else warm_up
