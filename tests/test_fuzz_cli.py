@@ -24,7 +24,8 @@ PATHS = ["none", "none/x.csv", ".", "..", "loop", "loop.csv", "loop.png", "folde
          "a" * 300 + ".csv", "new.csv", "new.npz", "new.nc",
          "new.png", "new.gif", "ü.json", "\x1b[31m.csv", os.devnull]  # fmt: skip
 # What a command needs before anything else can be wrong.
-USUAL = {"detect": ["numbers.csv"], "predict": ["bits.txt"], "prior": ["lin"],
+USUAL = {"detect": ["numbers.csv"], "watch": ["numbers.csv"], "predict": ["bits.txt"],
+         "compress": ["bits.txt"], "decompress": ["noise.npy"], "prior": ["lin"],
          "figure": ["memory"], "train": ["--out", "run"]}  # fmt: skip
 
 
@@ -35,9 +36,10 @@ def folder(tmp_path, monkeypatch):
     def enough(*_, **__):
         raise ValueError("the work would begin now")
 
-    for name in ("detect.detect_changes", "sample._draw", "predict.analyse",
-                 "evaluate.evaluation.evaluate", "zoo.check", "reproduce.run_studies",
-                 "train.training.train", "shards.all_runs", "shards.build"):  # fmt: skip
+    for name in ("detect.detect_changes", "watch._first_lines", "sample._draw", "predict.analyse",
+                 "compress.encode", "evaluate.evaluation.evaluate", "zoo.check",
+                 "reproduce.run_studies", "train.training.train", "shards.all_runs",
+                 "shards.build"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
     monkeypatch.setattr("switchpoint.cli.train.training.use_all_cores", lambda: None)
     monkeypatch.chdir(tmp_path)

@@ -92,27 +92,38 @@ def symbols(values: Any, alphabet: int, name: str = "symbols") -> Int[Array, "*b
     traced = isinstance(values, jax.core.Tracer)
     if traced and not jnp.issubdtype(values.dtype, jnp.integer):
         raise ValueError(f"{name} must be whole numbers, got dtype {values.dtype}")
-    array = values if traced else _as_array(values, name)
+    array = values if traced else as_array(values, name)
     if array.ndim == 0 or 0 in array.shape:
         raise ValueError(f"{name} must hold at least one symbol, got shape {tuple(array.shape)}")
-    return jnp.asarray(array if traced else _known_symbols(array, alphabet, name), jnp.int32)
+    return jnp.asarray(array if traced else known_symbols(array, alphabet, name), jnp.int32)
 
 
 def symbol(value: Any, alphabet: int) -> Int[ArrayLike, ""]:
     """`value` as one int32 symbol 0..alphabet-1; unchecked inside `jit`."""
     if isinstance(value, jax.core.Tracer):
         return value.astype(jnp.int32)
-    known = _as_array(value, "symbol")
+    known = as_array(value, "symbol")
     if known.ndim != 0:
         raise ValueError(f"symbol must be a single symbol, got shape {known.shape}")
-    return np.int32(_known_symbols(known, alphabet, "symbol"))
+    return np.int32(known_symbols(known, alphabet, "symbol"))
+
+
+def chunk(values: Any, alphabet: int) -> Int[Array, " time"]:
+    """`values` as a chunk of symbols of one stream."""
+    array = symbols(values, alphabet)
+    if array.ndim != 1:
+        raise ValueError(
+            f"symbols must be a chunk of one stream, got shape {tuple(array.shape)}: for a batch "
+            "of states, use jax.vmap(predictor.extend)"
+        )
+    return array
 
 
 def numbers(values: Any, name: str, columns: int = 0) -> np.ndarray:
     """`values` as an array of float64; with `columns`, a DataFrame may have several."""
     if columns and hasattr(values, "columns") and hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    array = _as_array(values, name)
+    array = as_array(values, name)
     if array.dtype == object:
         array = np.array([np.nan if each is None else each for each in array.ravel()]).reshape(
             array.shape
@@ -125,7 +136,7 @@ def numbers(values: Any, name: str, columns: int = 0) -> np.ndarray:
 
 def has_missing(values: Any) -> bool:
     """Whether there is a NaN among values."""
-    array = values if isinstance(values, np.ndarray | jax.Array) else _as_array(values, "values")
+    array = values if isinstance(values, np.ndarray | jax.Array) else as_array(values, "values")
     if array.dtype == object:
         return any(each is None or each != each for each in array.ravel())
     return array.dtype.kind == "f" and bool(np.isnan(np.asarray(array)).any())
@@ -145,7 +156,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _as_array(values: Any, name: str) -> np.ndarray:
+def as_array(values: Any, name: str) -> np.ndarray:
     """Numbers, lists, arrays, Series and single-column DataFrames as an array."""
     if isinstance(values, str | bytes | bytearray | dict | set | frozenset | Iterator):
         advice = {
@@ -178,7 +189,8 @@ def _as_array(values: Any, name: str) -> np.ndarray:
     return array
 
 
-def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
+def known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
+    """An array of symbols, if all of them are from 0 to alphabet-1."""
     if array.dtype.kind not in "biuf":
         odd = next(
             (each for each in array.ravel().tolist() if not isinstance(each, int | float)), ""

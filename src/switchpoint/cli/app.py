@@ -12,11 +12,13 @@ from typer.core import TyperCommand
 from switchpoint.cli.process import use_compilation_cache
 from switchpoint.cli.signals import SIGNALS
 
-COMMANDS = ("detect", "sample", "predict", "train", "evaluate", "prior", "reproduce", "figure",
-            "report", "zoo", "verify", "shard", "merge", "build-zoo")  # fmt: skip
+COMMANDS = ("detect", "watch", "sample", "predict", "compress", "decompress", "train", "evaluate",
+            "prior", "reproduce", "figure", "report", "zoo", "verify", "shard", "merge",
+            "build-zoo")  # fmt: skip
 """The commands in the order of the help."""
 
 _OWNERS = {  # the module of a command that is not called as it is
+    "decompress": "compress",
     "figure": "reproduce",
     "report": "reproduce",
     "verify": "zoo",

@@ -59,7 +59,7 @@ def read_symbols(
     """
     if alphabet is not None and alphabet < 2:
         raise ValueError(f"alphabet must be at least 2, got {alphabet}")
-    listed = None if labels is None else _parse_labels(labels)
+    listed = None if labels is None else parse_labels(labels)
     suffix = path.suffix.lower()
     content = read_bytes(path) if suffix in (".npy", ".npz") else read_text(path)
     try:
@@ -75,12 +75,19 @@ def read_symbols(
             tokens = _table_tokens(lines, column, row, listed or ()) if lines else []
         else:
             _pick_row(1, row)
-            tokens = _text_tokens(content, alphabet, listed)
-        if not tokens:
-            raise ValueError("the file holds no symbols")
+            return parse_text(content, alphabet, labels)[0]
         return _from_tokens(tokens, alphabet, listed)
     except ValueError as error:
         raise ValueError(f"{name_of(path)}: {error}") from error
+
+
+def parse_text(
+    text: str, alphabet: int | None = None, labels: str | None = None
+) -> tuple[SymbolSequence, list[str]]:
+    """The sequence in a text, as in `read_symbols`, and its symbols as the text has them."""
+    listed = None if labels is None else parse_labels(labels)
+    tokens = _text_tokens(text, alphabet, listed)
+    return _from_tokens(tokens, alphabet, listed), tokens
 
 
 def parse_number(token: str) -> float | None:
@@ -89,7 +96,7 @@ def parse_number(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _parse_labels(text: str) -> tuple[str, ...]:
+def parse_labels(text: str) -> tuple[str, ...]:
     """The labels in a list separated by commas; one that has a comma is quoted."""
     labels = [label.strip() for line in csv.reader([text]) for label in line]
     if len(labels) < 2 or len(set(labels)) < len(labels) or not all(map(_is_label, labels)):
@@ -111,6 +118,8 @@ def _from_tokens(
     tokens: Sequence[str], alphabet: int | None, listed: tuple[str, ...] | None
 ) -> SymbolSequence:
     """Tokens as symbols: numbers if all of them are, otherwise labels."""
+    if not tokens:
+        raise ValueError("the file holds no symbols")
     words = [token for token in dict.fromkeys(tokens) if listed or parse_number(token) is None]
     if not words:
         return _from_numbers(np.fromiter(map(float, tokens), float, len(tokens)), alphabet)

@@ -4,7 +4,8 @@
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 _DESCRIPTIONS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
@@ -19,6 +20,7 @@ class Signals:
 
     received: int | None = None
     unwinds = False
+    _deferred = False
 
     def listen(self) -> None:
         """Handle the signals from now on, except those that were ignored (nohup, background)."""
@@ -32,6 +34,18 @@ class Signals:
         for number in _DESCRIPTIONS:
             if signal.getsignal(number) == self._receive:
                 signal.signal(number, signal.SIG_IGN)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Work that must not be left half done: a signal interrupts the command after it."""
+        before = self.received
+        self._deferred = True
+        try:
+            yield
+        finally:
+            self._deferred = False
+            if self.received != before:
+                raise KeyboardInterrupt
 
     @property
     def status(self) -> int:
@@ -51,7 +65,8 @@ class Signals:
             with suppress(OSError):  # not `print`: the signal may have interrupted one
                 os.write(2, f"switchpoint: {self.description}\n".encode())
             os._exit(self.status)
-        raise KeyboardInterrupt
+        if not self._deferred:
+            raise KeyboardInterrupt
 
     def _unraisable(self, event: "sys.UnraisableHookArgs") -> None:
         """An interrupt inside a destructor is lost: raise it again a little later."""

@@ -16,8 +16,12 @@ from switchpoint._text import name_of, read_bytes
 from switchpoint.cli.output import shortened
 from switchpoint.cli.sequence_io import first_of, is_header, parse_number, table_lines
 
-_MISSING = {"", "na", "n/a", "nan", "nat", "null", "none", "<na>"}
-_TIME_NAMES = {"date", "datetime", "day", "hour", "month", "time", "timestamp", "week", "year"}
+MISSING = {"", "na", "n/a", "nan", "nat", "null", "none", "<na>"}
+"""What stands for a missing observation, in lower case."""
+
+TIME_NAMES = {"date", "datetime", "day", "hour", "month", "time", "timestamp", "week", "year"}
+"""Names of columns that hold times, in lower case."""
+
 _ISO_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([ T].*)?)?", re.ASCII)
 _MAX_SHOWN = 40  # characters of a cell in a message
 _PARQUET = b"PAR1"
@@ -93,7 +97,7 @@ def _read_csv(text: str, delimiters: str, wanted: Sequence[str]) -> _Table:
         if len(tokens) > 1 and all(map(_is_number, tokens)):
             return _Table({"0": tokens}, lambda i: f"number {i}")
     first, rest = lines[0][1], [cells for _, cells in lines[1:]]
-    missing = [cell for cell in first if cell and cell.lower() in _MISSING]  # these are no names
+    missing = [cell for cell in first if cell and cell.lower() in MISSING]  # these are no names
     header = any(is_header(first, rest, each, missing) for each in (None, *wanted))
     names = first if header else [str(index) for index in range(len(first))]
     rows = lines[1:] if header else lines
@@ -173,7 +177,7 @@ def _find(table: _Table, column: str) -> str:
 def _time_column(table: _Table, chosen: Sequence[str]) -> str | None:
     first = next(iter(table.columns))
     cells = table.columns[first]
-    is_time = first.lower() in _TIME_NAMES or all(
+    is_time = first.lower() in TIME_NAMES or all(
         isinstance(cell, str) and _ISO_DATE.fullmatch(cell) for cell in cells
     )
     return first if is_time and first not in chosen and len(table.columns) > 1 else None
@@ -196,14 +200,14 @@ def _only_numbers(table: _Table, time: str | None) -> str:
 
 
 def _is_number(cell: Cell) -> bool:
-    return not isinstance(cell, str) or cell.lower() in _MISSING or parse_number(cell) is not None
+    return not isinstance(cell, str) or cell.lower() in MISSING or parse_number(cell) is not None
 
 
 def _numbers(table: _Table, name: str) -> Float[np.ndarray, " time"]:
     values = np.empty(len(table.columns[name]))
     for index, cell in enumerate(table.columns[name]):
         number: float | None = cell if isinstance(cell, float) else math.nan
-        if isinstance(cell, str) and cell.lower() not in _MISSING:
+        if isinstance(cell, str) and cell.lower() not in MISSING:
             number = parse_number(cell)
         if number is None or math.isinf(number):
             shown = shortened(cell, _MAX_SHOWN) if isinstance(cell, str) else cell
@@ -219,7 +223,7 @@ def _labels(table: _Table, name: str) -> tuple[str, ...]:
     """The labels of time as text; a float that is whole is written as one."""
     labels = []
     for index, cell in enumerate(table.columns[name]):
-        if cell is None or (isinstance(cell, str) and cell.lower() in _MISSING):
+        if cell is None or (isinstance(cell, str) and cell.lower() in MISSING):
             raise ValueError(f"there is no time in column {name}, {table.place(index)}")
         labels.append(cell if isinstance(cell, str) else f"{cell:.15g}")
     return tuple(labels)

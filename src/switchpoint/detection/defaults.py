@@ -70,6 +70,20 @@ def default_column(kind: str, values: Float[np.ndarray, " time"]) -> Column:
     return Column(Poisson(1.0, rate) if kind == "counts" else Exponential(1.0, rate), 0.0, 1.0)
 
 
+def in_own_units(column: Column) -> Segment:
+    """The model of a column for its values as they are."""
+    match column.segment:
+        case NormalGamma() as segment:
+            own = {"mean": column.centre, "strength": segment.strength}
+        case Trend() as segment:
+            scales = {"level_scale": segment.level_scale, "slope_scale": segment.slope_scale}
+            own = {"level": column.centre, **scales}
+        case segment:
+            return segment
+    rate = float(segment.rate) * column.scale**2
+    return type(segment)(shape=segment.shape, rate=rate, **own)
+
+
 def _centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:
     """The median, and the range of the central 80% in units of a Gaussian's standard deviation.
 

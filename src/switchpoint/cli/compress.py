@@ -1,0 +1,199 @@
+"""`switchpoint compress` and `decompress`: lossless coding by the predictions of a model."""
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from switchpoint._files import atomic_write
+from switchpoint._text import STDIN, name_of, printable, read_bytes
+from switchpoint.cli import check_cost, output
+from switchpoint.cli import config_options as options
+from switchpoint.cli.archive_predictor import describe_exact, describe_network, predictor_from
+from switchpoint.cli.symbol_files import KINDS, kind_of, to_content, to_symbols
+from switchpoint.streams import Stream
+from switchpoint.streams.archive import Archive, unpack
+from switchpoint.streams.coding import NETWORK_PRECISION, PRECISION, decode, encode
+
+SUFFIX = ".spz"
+"""The suffix of archives."""
+
+_HYPOTHESES = 100
+_DIGEST = 16  # hexadecimal digits
+_MODEL_HELP = "a name that `switchpoint zoo` lists, the directory of a run or a .safetensors file."
+
+
+@options.with_options(*options.PRIOR, *options.SEGMENT, alphabet="The number of symbols.")
+def compress(
+    file: Path = typer.Argument(metavar="FILE", help="Any file; - is standard input."),
+    out: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        help=f"The archive; FILE{SUFFIX} if not given, and - is standard output.",
+    ),
+    kind: str | None = typer.Option(
+        None,
+        "--as",
+        metavar="|".join(KINDS),
+        help="What the symbols are: those that a text lists (numbers from 0, or labels), the bits "
+        "of the file, or its bytes. If not given, text for a file of the digits 0 and 1 or with "
+        "--alphabet or --labels, and otherwise bytes; with --model also bits.",
+    ),
+    labels: str | None = typer.Option(
+        None, metavar="LABEL,LABEL,...", help="The labels of a text of symbols."
+    ),
+    prior: str | None = typer.Option(
+        None, help=f"{options.PRIOR_HELP}; or kt, for a single segment. If not given, ptw."
+    ),
+    hypotheses: int = typer.Option(
+        _HYPOTHESES, help="How many starts of the current segment are kept; ptw needs no limit."
+    ),
+    model: str | None = typer.Option(
+        None,
+        "--model",
+        "--network",
+        metavar="NAME|PATH",
+        help=f"Predict with a trained network instead: {_MODEL_HELP}",
+    ),
+    member: int | None = typer.Option(
+        None, help="Which network of --model, from 0; the best if not given."
+    ),
+    **given: Any,
+) -> None:
+    """Compress a file without loss, by the predictions of the Bayes optimum or of a network.
+
+    Made for piecewise stationary sequences. The code is as long as the predictor's code length,
+    and `switchpoint decompress` restores the file byte for byte, on other machines too.
+
+    For example:
+
+        switchpoint compress bits.txt
+        switchpoint compress genome.txt --labels A,C,G,T --prior lin
+        switchpoint compress bits.txt --model lstm-ptw
+    """
+    target = _target(out, file, file.with_name(file.name + SUFFIX))
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"--as must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {kind!r}")
+    content = read_bytes(file)
+    about, alphabet = None, given["alphabet"]
+    if model is not None:
+        _refuse_with_model({"prior": prior, **given})
+        about = describe_network(model, member)
+        alphabet = predictor_from(about, model).alphabet
+    elif member is not None:
+        raise ValueError(f"--member is for the networks of --model, got {member} without it")
+    elif alphabet is not None:
+        options.segment_model(given)  # refuses an alphabet that cannot be
+    if kind is None:
+        kind = "text" if labels is not None else kind_of(content, alphabet)
+    try:
+        sequence, symbols = to_symbols(content, kind, alphabet, labels)
+    except ValueError as error:
+        raise ValueError(f"{name_of(file)}: {error}") from error
+    length = len(sequence.symbols)
+    if about is None:
+        about = describe_exact(prior or "ptw", hypotheses, given, sequence.alphabet, length)
+    predictor = predictor_from(about, model)
+    check_cost.check_network(predictor, length)
+    precision = NETWORK_PRECISION if model is not None else PRECISION
+    stream = Stream(predictor)
+    with output.progress_bar("compressing", length) as progress:
+        code = encode(stream, sequence.symbols, precision, progress)
+    digest = hashlib.sha256(content).hexdigest()[:_DIGEST]
+    data = Archive(about, precision, symbols, length, digest, code).pack()
+    _write(target, data)
+    screen = output.console(sys.stderr if target == STDIN else sys.stdout)
+    screen.print(
+        output.panel(
+            "switchpoint compress",
+            [
+                ("file", f"{name_of(file)}: {len(content):,} bytes"),
+                ("symbols", f"{length:,} of an alphabet of {sequence.alphabet} ({kind})"),
+                ("predictor", model or " ".join(repr(predictor).split())),
+                ("code", f"{8 * len(code):,} bits; code length {stream.code_length:,.1f} bits"),
+                ("archive", f"{name_of(target)}: {len(data):,} bytes"),
+            ],
+        )
+    )
+
+
+def decompress(
+    file: Path = typer.Argument(
+        metavar="FILE", help="An archive of `switchpoint compress`; - is standard input."
+    ),
+    out: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        help=f"The file to restore; FILE without {SUFFIX} if not given, and - is standard output.",
+    ),
+    model: str | None = typer.Option(
+        None,
+        "--model",
+        "--network",
+        metavar="NAME|PATH",
+        help=f"Where the network is that the archive was made with: {_MODEL_HELP}",
+    ),
+) -> None:
+    """Restore a file that `switchpoint compress` has compressed, byte for byte.
+
+    For example:
+
+        switchpoint decompress bits.txt.spz
+        switchpoint decompress bits.txt.spz --out - | switchpoint predict -
+    """
+    default = file.with_suffix("") if file.suffix == SUFFIX else None
+    target = _target(out, file, default)
+    name = name_of(file)
+    archive = unpack(read_bytes(file), name)
+    try:
+        stream = Stream(predictor_from(archive.predictor, model))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{name} is damaged: its predictor is unknown ({error!r})") from error
+    with output.progress_bar("decompressing", archive.length) as progress:
+        symbols = decode(stream, archive.code, archive.length, archive.precision, progress)
+    try:
+        content = to_content(symbols, archive.symbols)
+    except (KeyError, TypeError, IndexError, ValueError, OSError) as error:
+        raise ValueError(f"{name} is damaged: its symbols make no file ({error!r})") from error
+    if hashlib.sha256(content).hexdigest()[:_DIGEST] != archive.digest:
+        raise ValueError(
+            f"{name} is whole, but its symbols do not have its checksum: this machine or version "
+            "predicts them differently; decompress it where it was compressed"
+        )
+    _write(target, content)
+
+
+def _target(out: Path | None, file: Path, default: Path | None) -> Path:
+    """Where to write; a file that exists is replaced only if it is named."""
+    if out is not None:
+        output.check_output(None if out == STDIN else out, "out", ())
+        return out
+    if file == STDIN:
+        return STDIN
+    if default is None:
+        raise ValueError(f"{name_of(file)} does not end in {SUFFIX}: name the output with --out")
+    if default.exists():
+        raise ValueError(f"{printable(str(default))} exists: to replace it, name it with --out")
+    output.check_output(default, "out", ())
+    return default
+
+
+def _write(target: Path, data: bytes) -> None:
+    if target == STDIN:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    with atomic_write(target) as file:
+        file.write(data)
+
+
+def _refuse_with_model(given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} cannot be given with --model: a trained network has its own alphabet and "
+                f"takes no prior, got {value}"
+            )

@@ -1,0 +1,103 @@
+"""Files as sequences of symbols, and back byte for byte."""
+
+import base64
+import bz2
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from switchpoint.cli.sequence_io import SymbolSequence, parse_text
+
+KINDS = ("text", "bits", "bytes")
+"""What the symbols of a file can be: those that a text lists, its bits, or its bytes."""
+
+_TEXT_OF_BITS = re.compile(rb"[\s,;]*[01][01\s,;]*")
+_MAX_GAPS = 256
+_USE_BYTES = "compress the file with --as bytes"
+
+
+def kind_of(content: bytes, alphabet: int | None) -> str:
+    """The kind of a file: a text if it lists bits, otherwise bytes, or bits for an alphabet of 2.
+
+    For any other alphabet it is a text.
+    """
+    if alphabet == 256 or not _TEXT_OF_BITS.fullmatch(content):
+        return {None: "bytes", 256: "bytes", 2: "bits"}.get(alphabet, "text")
+    return "text"
+
+
+def to_symbols(
+    content: bytes, kind: str, alphabet: int | None = None, labels: str | None = None
+) -> tuple[SymbolSequence, dict[str, Any]]:
+    """The symbols of a file, and what `to_content` needs to know about it."""
+    if kind == "text":
+        return _text_symbols(content, alphabet, labels)
+    if labels is not None:
+        raise ValueError(f"labels are for a text of symbols, not for {kind}, got {labels!r}")
+    size, symbols = 256, np.frombuffer(content, np.uint8)
+    if kind == "bits":
+        size, symbols = 2, np.unpackbits(symbols)
+    if alphabet not in (None, size):
+        raise ValueError(f"alphabet must be {size} for {kind}, got {alphabet}")
+    return SymbolSequence(symbols.astype(np.int32), size), {"kind": kind}
+
+
+def to_content(symbols: Int[np.ndarray, " time"], about: Mapping[str, Any]) -> bytes:
+    """The content of the file with these symbols."""
+    if about["kind"] == "bytes":
+        return symbols.astype(np.uint8).tobytes()
+    if about["kind"] == "bits":
+        return np.packbits(symbols.astype(np.uint8)).tobytes()
+    names = about["names"]
+    tokens = [names[each] if names else str(each) for each in symbols.tolist()]
+    return _join(tokens, about).encode()
+
+
+def _text_symbols(
+    content: bytes, alphabet: int | None, labels: str | None
+) -> tuple[SymbolSequence, dict[str, Any]]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} is not UTF-8, so it is not a text") from error
+    sequence, tokens = parse_text(text, alphabet, labels)
+    about = {"kind": "text", "names": list(sequence.labels), **_layout(text, tokens)}
+    if to_content(sequence.symbols, about) != content:  # such as 01 for the symbol 1
+        raise ValueError(
+            f"its symbols are not all written in the same way, so it could not be restored; "
+            f"{_USE_BYTES}"
+        )
+    return sequence, about
+
+
+def _layout(text: str, tokens: Sequence[str]) -> dict[str, Any]:
+    """What stands before, between and behind the symbols of a text."""
+    at, gaps = 0, []
+    for token in tokens:
+        begin = text.index(token, at)
+        gaps.append(text[at:begin])
+        at = begin + len(token)
+    before, after = gaps.pop(0), text[at:]
+    kinds = list(dict.fromkeys(gaps))
+    if len(kinds) > _MAX_GAPS:
+        raise ValueError(f"its symbols are separated in too many ways; {_USE_BYTES}")
+    layout = {"before": before, "between": kinds, "after": after}
+    if len(kinds) > 1:
+        number = {gap: index for index, gap in enumerate(kinds)}
+        which = bz2.compress(bytes(number[gap] for gap in gaps))
+        layout["which"] = base64.b64encode(which).decode()
+    return layout
+
+
+def _join(tokens: Sequence[str], layout: Mapping[str, Any]) -> str:
+    kinds, count = layout["between"], len(tokens) - 1
+    which: Iterable[int] = repeat(0, count)
+    if len(kinds) > 1:
+        packed = base64.b64decode(layout["which"])
+        which = bz2.BZ2Decompressor().decompress(packed, max_length=count)
+    pairs = zip((kinds[index] for index in which), tokens[1:], strict=True)
+    return "".join([layout["before"], tokens[0], *chain.from_iterable(pairs), layout["after"]])

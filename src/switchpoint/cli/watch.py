@@ -1,0 +1,205 @@
+"""`switchpoint watch`: a stream as it comes, with alarms where it changes."""
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from switchpoint import _checks
+from switchpoint._files import check_writable
+from switchpoint._text import STDIN, name_of
+from switchpoint.cli import config_options as options
+from switchpoint.cli import output
+from switchpoint.cli.json_lines import JsonLines
+from switchpoint.cli.line_reader import Line, LineReader
+from switchpoint.cli.signals import SIGNALS
+from switchpoint.cli.watch_view import WatchView
+from switchpoint.cli.watcher import KINDS, Watcher, begin, load_watcher, save_watcher
+
+_KINDS = " or ".join([", ".join(KINDS[:-1]), KINDS[-1]])
+_BATCH = 1000  # lines, after which what they gave is written, and signals are heard
+_SAVE_SECONDS = 10.0
+_PATIENCE = 1.0  # seconds for which a reader may take nothing when the command is interrupted
+
+
+@options.with_options(
+    *options.PRIOR,
+    *options.SEGMENT,
+    alphabet="The number of symbols.",
+    depth="ptw: the depth of its tree; 40 if not given.",
+    longest="uniform: the longest segment.",
+)
+def watch(
+    file: Path = typer.Argument(
+        STDIN,
+        metavar="FILE",
+        help="A text with an observation in each line: a number, a symbol or a row of a table. An "
+        "empty line, NA or nan is a missing one. - is standard input.",
+    ),
+    follow: bool = typer.Option(
+        False, "--follow", help="Wait for more lines at the end of FILE, until interrupted."
+    ),
+    state: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="Save the state to this file, and continue from it if it exists; lines of FILE that "
+        "it counts are skipped.",
+    ),
+    save_every: int = typer.Option(
+        10_000,
+        help=f"Save it after this many observations; also after {_SAVE_SECONDS:g} seconds, and at "
+        "the end.",
+    ),
+    alarm: float | None = typer.Option(
+        None,
+        metavar="P",
+        help="Write only alarms: observations at which the probability of a recent switch "
+        "reaches P.",
+    ),
+    within: int = typer.Option(50, help="A switch is recent within so many observations."),
+    view: bool = typer.Option(
+        False, "--view", help="Show a live view; if standard output is a terminal, nothing else."
+    ),
+    segment: list[str] = typer.Option(
+        [],
+        help=f"What segments look like: {_KINDS}. If not given, symbols where the first "
+        "lines are 0 or 1, or words, and otherwise level. One for all columns, or again for each.",
+    ),
+    column: list[str] = typer.Option(
+        [],
+        help="The column of the values in a table, by its name or number from 0; again for several "
+        "with common switches.",
+    ),
+    time_column: str | None = typer.Option(
+        None, "--time", help="The column of the times; if not given, the first if it holds dates."
+    ),
+    labels: str | None = typer.Option(
+        None, metavar="LABEL,LABEL,...", help="The labels of the symbols 0, 1 and so on."
+    ),
+    warm_up: int = typer.Option(
+        50, help="How many first lines decide what the values are, and their scale."
+    ),
+    hypotheses: int = typer.Option(
+        100, help="How many starts of the current segment are kept; ptw needs no limit."
+    ),
+    prior: str | None = typer.Option(
+        None, help=f"{options.PRIOR_HELP}; if not given, geometric with hazard 0.005."
+    ),
+    **given: Any,
+) -> None:
+    """Watch a stream, and report each observation or each change at once.
+
+    Writes a line of JSON for each observation, or with --alarm for each alarm: position, time,
+    value, the probability of a switch within the last observations, the length of the current
+    segment and the code length so far. With --state the next run continues where this one ended:
+    no line of a file is lost or counted twice, even if the process was killed.
+
+    For example:
+
+        sensor | switchpoint watch --alarm 0.9
+        switchpoint watch --follow load.txt --state load.state --alarm 0.9
+        switchpoint watch log.csv --column latency --view
+    """
+    settings = {
+        "prior": prior,
+        "hypotheses": hypotheses,
+        "segment": segment,
+        "column": column,
+        "time": time_column,
+        "labels": labels,
+        **given,
+    }
+    _checks.positive_int("--within", within)
+    _checks.positive_int("--warm-up", warm_up)
+    _checks.positive_int("--save-every", save_every)
+    if alarm is not None:
+        _checks.probability("--alarm", alarm)
+    screen = output.console(sys.stderr)
+    if view and not screen.is_terminal:
+        raise ValueError("--view draws on standard error, which must be a terminal")
+    watcher = None
+    if state is not None:
+        check_writable(state, "state")
+        watcher = load_watcher(state, settings) if state.exists() else None
+    lines, shown, writes = JsonLines(), None, not (view and sys.stdout.isatty())
+    with ExitStack() as stack:
+        place = None if watcher is None else watcher.place
+        reader = stack.enter_context(LineReader(file, follow, place))
+        batches = reader.batches(min(_BATCH, save_every))
+        if view:
+            shown = stack.enter_context(WatchView(reader.name, within, screen))
+        if watcher is None:
+            known = (labels is not None or given["alphabet"] is not None) and not column
+            needed = 1 if known else warm_up
+            first = _first_lines(batches, needed)
+            if not first:
+                return
+            watcher, skipped = begin(reader.name, first[:needed], settings)
+            batches = itertools.chain([first[skipped:]], batches)
+        watcher.within, watcher.alarm = within, alarm
+        saver = _Saver(watcher, reader, state, save_every)
+        try:
+            for batch in batches:
+                with SIGNALS.deferred():  # an observation is never half absorbed
+                    for line in batch:
+                        record = watcher.observe(line, reader.name, alarm is None or view)
+                        if record is not None and record.get("alarm", True) and writes:
+                            lines.add(record)
+                        if record is not None and shown is not None:
+                            shown.add(record)
+                if shown is not None:
+                    shown.refresh()
+                lines.flush()
+                saver.save_if_due()
+        except (KeyboardInterrupt, ValueError, OSError) as stop:
+            if isinstance(stop, KeyboardInterrupt):
+                stop.add_note(_farewell(watcher, state))
+            try:
+                if not isinstance(stop, OSError):
+                    lines.flush(_PATIENCE)
+            finally:
+                saver.save()
+            raise
+        saver.save()
+
+
+def _first_lines(batches: Iterator[list[Line]], count: int) -> list[Line]:
+    """At least so many lines, unless there are fewer."""
+    first: list[Line] = []
+    for batch in batches:
+        first += batch
+        if len(first) >= count:
+            break
+    return first
+
+
+def _farewell(watcher: Watcher, state: Path | None) -> str:
+    saved = "" if state is None else f"; the state is in {name_of(state)}"
+    return f"{SIGNALS.description} after {watcher.stream.position} observations{saved}"
+
+
+class _Saver:
+    """Saves the state of a watcher from time to time."""
+
+    def __init__(self, watcher: Watcher, reader: LineReader, path: Path | None, every: int) -> None:
+        self._watcher, self._reader, self._path, self._every = watcher, reader, path, every
+        self._position, self._time = watcher.stream.position, time.monotonic()
+
+    def save_if_due(self) -> None:
+        """Save after enough observations, or enough time."""
+        late = time.monotonic() - self._time >= _SAVE_SECONDS
+        if late or self._watcher.stream.position - self._position >= self._every:
+            self.save()
+
+    def save(self) -> None:
+        """Save what has not been saved."""
+        self._time = time.monotonic()
+        if self._path is not None and self._watcher.stream.position > self._position:
+            place = self._reader.place_after(self._watcher.line, self._watcher.offset)
+            save_watcher(self._path, self._watcher, place)
+            self._position = self._watcher.stream.position

@@ -1,0 +1,195 @@
+"""A stream that is watched: its observations, its alarms, and how far it has come."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from switchpoint._text import name_of
+from switchpoint.cli import config_options as options
+from switchpoint.cli.line_reader import Line
+from switchpoint.cli.observations import LineFormat, guess_format
+from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY, default_column, in_own_units
+from switchpoint.exact import bayes_optimal
+from switchpoint.priors import PARAMETER_OWNERS
+from switchpoint.segments import Independent, Segment
+from switchpoint.sources import Source
+from switchpoint.streams import Stream
+
+KINDS = (*SEGMENTS, "symbols")
+"""What segments of a stream can look like."""
+
+_PRIOR_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "geometric": {"hazard": SENSITIVITY / 1000},
+    "ptw": {"depth": 40},
+}
+_DIGITS = 6
+_NOTES = "watch"  # the name of what is saved with the stream
+
+
+@dataclass
+class Watcher:
+    """A stream, and the line up to which it has been read."""
+
+    stream: Stream
+    lines: LineFormat
+    settings: Mapping[str, Any]
+    """The options that the stream was made with."""
+    within: int = 1
+    """How many observations back a switch is looked for."""
+    alarm: float | None = None
+    """The probability of such a switch from which on there is an alarm."""
+    armed: bool = True
+    """Whether there may be an alarm: not again before the probability has fallen to half."""
+    line: int = 0
+    offset: int = 0
+    """The last line, and the byte where it ends."""
+    place: Mapping[str, Any] | None = None
+    """Where the lines go on in their file, if the watcher was loaded."""
+
+    def observe(self, line: Line, name: str, report: bool = True) -> dict[str, Any] | None:
+        """Absorb a line of the file called `name`, and report on it if asked, or at an alarm.
+
+        A line that is refused leaves everything as it was.
+        """
+        try:
+            observation = self.lines.parse(line.text)
+            values = observation.values
+            log_density = self.stream.update(values[0] if len(values) == 1 else np.array(values))
+        except ValueError as error:
+            raise ValueError(f"{name}, line {line.number}: {error}") from error
+        self.line, self.offset = line.number, line.end
+        probability = self.stream.change_probability(last=self.within)
+        raised = self.alarm is not None and self.armed and probability >= self.alarm
+        if self.alarm is not None:
+            self.armed = not raised and (self.armed or probability < self.alarm / 2)
+        if not (report or raised):
+            return None
+        run, time = self.stream.run_length, observation.time
+        return {
+            "position": self.stream.position - 1,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds") if time is None else time,
+            "value": self.lines.shown(values),
+            "switch_probability": round(probability, _DIGITS),
+            "run_length": run.mode,
+            "run_length_mean": round(run.mean, 2),
+            "surprise": round(-log_density / math.log(2), 3),
+            "code_length": round(self.stream.code_length, 3),
+            **({} if self.alarm is None else {"alarm": raised}),
+        }
+
+
+def begin(name: str, first: Sequence[Line], settings: Mapping[str, Any]) -> tuple[Watcher, int]:
+    """The watcher of a file with these first lines, and how many of them are its header."""
+    kinds = list(settings["segment"])
+    odd = next((kind for kind in kinds if kind not in KINDS), None)
+    if odd is not None:
+        raise ValueError(f"segment must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {odd!r}")
+    real = bool(kinds) and kinds != ["symbols"]
+    given = {name: settings[name] for name in ("column", "time", "alphabet", "labels")}
+    try:
+        texts = [line.text for line in first]
+        lines, header = guess_format(texts, real=real, **given)
+        if kinds == ["symbols"] and lines.alphabet is None:
+            raise ValueError("symbols other than 0 and 1 need --alphabet or --labels")
+        skipped = next(i for i, text in enumerate(texts) if text.strip()) + 1 if header else 0
+        stream = make_stream(lines, first[skipped:], kinds if real else ["level"], settings)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    return Watcher(stream, lines, settings), skipped
+
+
+def make_stream(
+    lines: LineFormat, first: Sequence[Line], kinds: Sequence[str], settings: Mapping[str, Any]
+) -> Stream:
+    """The stream of lines of this format, scaled by the first of them.
+
+    `kinds` are those of the columns. Segment lengths are geometric unless the prior, or a parameter
+    of another one, is among the settings.
+    """
+    name = settings["prior"]
+    if name is None:
+        owners = [PARAMETER_OWNERS[each] for each in options.PRIOR if settings[each] is not None]
+        name = next(iter(owners), "geometric")
+    given = {**settings, **_PRIOR_DEFAULTS.get(name, {}), **_given(settings)}
+    if name == "uniform" and given["longest"] is None:
+        raise ValueError("prior 'uniform' needs longest for a stream: give --longest")
+    source = Source(options.make_prior(name, 1, given), _segment(lines, first, kinds, settings))
+    return Stream(bayes_optimal(source, None if name == "ptw" else settings["hypotheses"]))
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _segment(
+    lines: LineFormat, first: Sequence[Line], kinds: Sequence[str], given: Mapping[str, Any]
+) -> Segment:
+    if lines.alphabet is not None:
+        return options.segment_model(given, lines.alphabet)
+    odd = next((each for each in options.SEGMENT if given[each] is not None), None)
+    if odd is not None:
+        raise ValueError(f"{odd} is for symbols, got {given[odd]} for real values")
+    if len(kinds) not in (1, len(lines.columns)):
+        raise ValueError(
+            f"segment must be one, or one for each of {len(lines.columns)} columns, got "
+            f"{', '.join(kinds)}"
+        )
+    values = np.full((len(first), len(lines.columns)), np.nan)
+    problem = ""
+    for row, line in enumerate(first):
+        try:
+            values[row] = lines.parse(line.text).values
+        except ValueError as error:  # which is raised when the line is observed, if one is before
+            problem = problem or f"line {line.number}: {error}"
+    segments = []
+    each = list(kinds) * (len(lines.columns) if len(kinds) == 1 else 1)
+    for kind, name, column in zip(each, lines.names, values.T, strict=True):
+        if np.isnan(column).all():
+            raise ValueError(
+                problem
+                or f"{name} has no value in the first {len(first)} lines, by which it is scaled; "
+                "raise --warm-up"
+            )
+        segments.append(in_own_units(default_column(kind, column)))
+    return segments[0] if len(segments) == 1 else Independent(*segments)
+
+
+def save_watcher(path: Path, watcher: Watcher, place: Mapping[str, Any] | None) -> None:
+    """Write the state of a watcher to a file, atomically; `place` is where its lines go on."""
+    notes = {
+        "settings": _as_json(watcher.settings),
+        "lines": watcher.lines.to_json(),
+        "armed": watcher.armed,
+        "place": place,
+    }
+    watcher.stream.notes = {_NOTES: notes}
+    watcher.stream.save(path)
+
+
+def load_watcher(path: Path, settings: Mapping[str, Any]) -> Watcher:
+    """The watcher that was saved, which must have been made with these settings."""
+    stream = Stream.load(path)
+    try:
+        notes = stream.notes[_NOTES]
+        lines, saved = LineFormat.from_json(notes["lines"]), notes["settings"]
+        armed, place = notes["armed"], notes["place"]
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{name_of(path)} is a saved stream, but not one of switchpoint watch"
+        ) from error
+    for name, value in _as_json(settings).items():
+        if saved.get(name) != value:
+            raise ValueError(
+                f"{name_of(path)} was saved with {name} {saved.get(name)}, got {value}: give the "
+                "same options, or another --state"
+            )
+    return Watcher(stream, lines, settings, armed=armed, place=place)
+
+
+def _as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: str(v) if isinstance(v, Path) else v for name, v in settings.items()}

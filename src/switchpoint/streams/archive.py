@@ -1,0 +1,94 @@
+"""Archives of `switchpoint compress`: a header, the code of the symbols, and a checksum.
+
+The magic bytes and the number of the format, the header as JSON, deflated with `_PHRASES` as its
+dictionary, the code, and the CRC-32 of all that.
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from switchpoint._formats import FORMAT, Step, upgrade
+from switchpoint._text import LARGEST
+from switchpoint.streams.coding import PRECISION
+
+_MAGIC = b"\x89SPZ"
+_CHECKSUM = struct.Struct("<I")
+_STEPS: tuple[Step, ...] = ({},)
+_FIELDS = {"predictor": dict, "precision": int, "symbols": dict, "length": int, "digest": str}
+_MOST_SYMBOLS = 8 * LARGEST
+_LONGEST_HEADER = 2**26
+
+# What headers of format 1 usually contain; it can only change with the format.
+_PHRASES = (
+    b'{"class":"Renewal","pmf":[0.{"predictor":{"type":"file","name":"lstm-ptw","member":0,"sha256":"'
+    b'"},"precision":18,"symbols":{"kind":"bits"},"length":"segment":{"class":"Categorical","size":256,'
+    b'"concentration":0.5},"max_hypotheses":null},"precision":24,"symbols":{"kind":"bytes"},"length":'
+    b'["A","C","G","T"],"before":"","between":["","\\n"],"after":"\\n","which":"QlpoOTFBWSZTW'
+    b'{"predictor":{"type":"kt","segment":{"class":"Bernoulli","alpha":0.5,"beta":0.5}},'
+    b'"precision":24,{"predictor":{"type":"forward","prior":{"class":"LIN"},"segment":{"class":'
+    b'{"predictor":{"type":"forward","prior":{"class":"RandomUniform","max_length":'
+    b'{"predictor":{"type":"forward","prior":{"class":"RegularPeriodic","period":'
+    b'{"predictor":{"type":"forward","prior":{"class":"Geometric","hazard":0.0'
+    b'},"segment":{"class":"Bernoulli","alpha":0.5,"beta":0.5},"max_hypotheses":100},"precision":24,'
+    b'"symbols":{"predictor":{"type":"ptw","prior":{"class":"PTW","depth":1'
+    b',"split":0.5},"segment":{"class":"Bernoulli","alpha":0.5,"beta":0.5},"max_hypotheses":null},'
+    b'"precision":24,"symbols":{"kind":"text","names":[],"before":"","between":[""],"after":"\\n"},'
+    b'"length":10,"digest":"'
+)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What an archive holds."""
+
+    predictor: Mapping[str, Any]
+    """What made the predictions, with all its parameters."""
+    precision: int
+    """The number of bits to which probabilities are rounded."""
+    symbols: Mapping[str, Any]
+    """What the symbols are, and how they become the content of a file again."""
+    length: int
+    """The number of symbols."""
+    digest: str
+    """The beginning of the SHA-256 of the content."""
+    code: bytes
+    """The symbols, as `switchpoint.streams.coding` codes them."""
+
+    def pack(self) -> bytes:
+        """The archive as bytes."""
+        header = {name: getattr(self, name) for name in _FIELDS}
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        deflate = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=_PHRASES)
+        data = _MAGIC + bytes([len(_STEPS)]) + deflate.compress(text) + deflate.flush() + self.code
+        return data + _CHECKSUM.pack(zlib.crc32(data))
+
+
+def unpack(data: bytes, name: str) -> Archive:
+    """The archive that `pack` turned into bytes; `name` is what messages call the file."""
+    if not data.startswith(_MAGIC):
+        raise ValueError(f"{name} is not an archive of switchpoint compress")
+    content, checksum = data[: -_CHECKSUM.size], data[-_CHECKSUM.size :]
+    if len(content) <= len(_MAGIC) or _CHECKSUM.pack(zlib.crc32(content)) != checksum:
+        raise ValueError(f"{name} is truncated or damaged: it does not match its checksum")
+    number = content[len(_MAGIC)]
+    if number > len(_STEPS):
+        upgrade({FORMAT: number}, name, _STEPS)  # refused
+    try:
+        inflate = zlib.decompressobj(-15, zdict=_PHRASES)
+        header = json.loads(inflate.decompress(content[len(_MAGIC) + 1 :], _LONGEST_HEADER))
+        found = {key: header[key] for key in _FIELDS}
+    except (ValueError, KeyError, TypeError, RecursionError, zlib.error) as error:
+        raise ValueError(f"{name} is damaged: its header cannot be read") from error
+    found = upgrade({**found, FORMAT: number}, name, _STEPS)
+    del found[FORMAT]
+    odd = [key for key, kind in _FIELDS.items() if type(found[key]) is not kind]
+    if not odd:
+        ranges = {"length": (0, _MOST_SYMBOLS), "precision": (17, PRECISION)}
+        odd = [key for key, (low, high) in ranges.items() if not low <= found[key] <= high]
+    if odd:
+        raise ValueError(f"{name} is damaged: its header has no valid {odd[0]}")
+    return Archive(**found, code=inflate.unused_data)

@@ -1,0 +1,293 @@
+"""The forward recursion on the host: hypotheses about the start of the current segment.
+
+Arrays have a slot for every hypothesis, and are changed in place. For symbols, weights are
+probabilities, which take neither logarithms nor exponentials: sums, products and quotients alone,
+with NumPy's pairwise sums, whose order depends on the length alone. For values, weights are
+logarithms, since a single value can rule a hypothesis out by any factor.
+"""
+
+import math
+import weakref
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from switchpoint._tensors import DamagedError
+from switchpoint.exact import ForwardPredictor, PTWPredictor
+from switchpoint.streams.engine import Engine, SymbolEngine, ValueEngine, check_arrays
+from switchpoint.streams.families import Family, Joint, SymbolFamily, allocate
+from switchpoint.streams.laws import make_law
+from switchpoint.streams.predictive import Predictive
+
+Exact: TypeAlias = ForwardPredictor | PTWPredictor
+Slots: TypeAlias = Float[np.ndarray, " slots"]
+
+_FIRST_CAPACITY = 16
+_NONE = (2**62, 0.0, 0.0)  # no slot
+_SMALL = 1e-60  # a sum of weights below which they are rescaled
+_LEAST = 1e-200  # a sum of exponentials that has lost digits
+_LARGE = 100.0  # the logarithm of a sum of weights, likewise
+
+
+class Hypotheses(Engine):
+    """Slots for hypotheses: their starts, their weights, and the statistics since the start."""
+
+    nothing: float
+    """The weight of a slot that is not used."""
+
+    def __init__(self, predictor: Exact, family: Family) -> None:
+        self.prior = predictor.prior
+        self.law = make_law(predictor.prior)
+        self.family = family
+        self.first = family.initial()
+        most = getattr(predictor, "max_hypotheses", None)
+        bounds = [bound for bound in (most, predictor.prior.max_length) if bound is not None]
+        self.most = min(bounds, default=math.inf)
+        self.limit = predictor.prior.max_sequence or math.inf
+        self.starts = np.zeros(0)
+        self.weights = np.zeros(0)
+        self.table = allocate(family, 0)
+        self._grow()
+        self.used = 1
+        self.replaced = _NONE
+        """The slot that the last new segment took, and the start and weight that it had before."""
+
+    def _grow(self) -> None:
+        capacity = len(self.weights)
+        more = int(min(max(capacity, _FIRST_CAPACITY), self.most - capacity))
+        self.starts = np.append(self.starts, np.zeros(more))
+        self.weights = np.append(self.weights, np.full(more, self.nothing))
+        fresh = allocate(self.family, more)
+        self.table = [np.append(a, b, axis=-1) for a, b in zip(self.table, fresh, strict=True)]
+        self.cells = list(zip(self.table, self.first, strict=True))
+
+    def _enter(self, weight: float) -> float:
+        """Find a slot for a segment that starts now: the weight that is dropped for want of one.
+
+        That of the lightest hypothesis, or its own; none if a slot is free, or can be added.
+        """
+        self.replaced = _NONE
+        if weight <= self.nothing:
+            return self.nothing
+        weights = self.weights
+        slot, dropped = self.used, self.nothing
+        if slot < len(weights):
+            self.used += 1
+        else:
+            slot = weights.argmin()
+            dropped = weights.item(slot)
+            if dropped > self.nothing and len(weights) < self.most:
+                slot, dropped = len(weights), self.nothing
+                self._grow()
+                self.used += 1
+                weights = self.weights
+        if weight <= dropped:
+            return weight
+        self.replaced = (slot, self.starts.item(slot), dropped)
+        weights[slot] = weight
+        self.starts[slot] = self.position
+        for array, first in self.cells:
+            if array.ndim == 1:  # half as long as with an ellipsis
+                array[slot] = first
+            else:
+                array[..., slot] = first
+        return dropped
+
+    def _check_length(self) -> None:
+        if self.position >= self.limit:
+            self.prior.check_length(self.position + 1)
+
+    def runs(self) -> tuple[Slots, Slots]:
+        starts, joint = self._given_all()
+        return self.position - starts, joint / math.fsum(joint)
+
+    def _given_all(self) -> tuple[Slots, Slots]:
+        """The starts before the last one was entered, and their weights given all observations."""
+        joint = self.joint.copy()
+        starts = self.starts[: len(joint)].copy()
+        slot, start, weight = self.replaced
+        if slot < len(joint):
+            starts[slot] = start
+            if self.joint is self.weights:
+                joint[slot] = weight
+        return starts, joint
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        last_starts, joint = self._given_all()
+        return {
+            "starts": self.starts[: self.used],
+            "weights": self.weights[: self.used],
+            "last_starts": last_starts[: self.used],
+            "joint": joint[: self.used],
+            **{
+                f"statistics_{i}": array[..., : self.used].astype(np.float64)
+                for i, array in enumerate(self.table)
+            },
+        }
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        shapes: dict[str, tuple[int | None, ...]] = {
+            f"statistics_{i}": (*first.shape, None) for i, first in enumerate(self.first)
+        }
+        own = dict.fromkeys(("starts", "weights", "last_starts", "joint"), (None,))
+        check_arrays(arrays, {**own, **shapes})
+        count = len(arrays["weights"])
+        sizes = {array.shape[-1] for name, array in arrays.items() if name in shapes}
+        if sizes != {count} or len(arrays["starts"]) != count or not 0 < count <= self.most:
+            raise DamagedError(f"its arrays are of {sizes} hypotheses, not of {count}")
+        while len(self.weights) < count:
+            self._grow()
+        self.used = count
+        self.starts[:count], self.weights[:count] = arrays["starts"], arrays["weights"]
+        for i, array in enumerate(self.table):
+            array[..., :count] = arrays[f"statistics_{i}"]
+        # At most one slot was taken since: the one whose start differs.
+        self.joint, last = arrays["joint"].copy(), arrays["last_starts"]
+        changed = np.flatnonzero(last != self.starts[: len(last)])
+        self.replaced = _NONE
+        if len(changed):
+            self.replaced = (int(changed[0]), float(last[changed[0]]), 0.0)
+
+
+class SymbolHypotheses(Hypotheses, SymbolEngine):
+    """The recursion over symbols, whose weights are proportional to probabilities."""
+
+    name = "symbols"
+    nothing = 0.0
+
+    def __init__(self, predictor: Exact, family: SymbolFamily) -> None:
+        SymbolEngine.__init__(self, predictor.alphabet)
+        Hypotheses.__init__(self, predictor, family)
+        self.symbol_family = family
+        self.weights[0] = 1.0
+        self.joint = self.weights.copy()
+        self._sums: list[float] = []  # of the joint probabilities, once computed
+
+    def _grow(self) -> None:
+        super()._grow()
+        # Two, since `joint` is a row of the one that was used last.
+        self._next, self._last = (Joint(self.alphabet, len(self.weights)) for _ in range(2))
+
+    def _mix(self) -> list[float]:
+        """P(the next symbol is k) for each k, but for a common factor."""
+        self._next, self._last = self._last, self._next
+        self.symbol_family.joint(self.table, self.weights, self._next)
+        self._sums = sums = np.add.reduce(self._next.array, 1).tolist()
+        return sums
+
+    def predict(self) -> Float[np.ndarray, " alphabet"]:
+        sums = self._sums or self._mix()
+        total = math.fsum(sums)
+        if len(sums) > 8:
+            return np.log(np.array(sums) / total)
+        return np.array([math.log(each / total) for each in sums])
+
+    def step(self, symbol: int) -> float:
+        if self.position >= self.limit:
+            self._check_length()
+        if symbol < 0:
+            log_prob, joint, norm = 0.0, self.weights.copy(), float(np.add.reduce(self.weights))
+            self.family.skip(self.table)
+        else:
+            sums = self._sums or self._mix()
+            joint, norm = self._next.rows[symbol], sums[symbol]
+            log_prob = math.log(norm / math.fsum(sums))
+            if norm < _SMALL:
+                np.multiply(joint, np.array(1 / norm), joint)
+                norm = 1.0
+            self.symbol_family.count(self.table, symbol)
+        self._sums = []
+        self.joint = joint
+        self.position = time = self.position + 1
+        ends, stays = self.law(time, self.starts)
+        if isinstance(ends, float):
+            self.weights = joint
+            self._enter(norm * ends / stays)  # instead of all others times `stays`
+        else:
+            np.multiply(joint, ends, ends)
+            self.weights = np.subtract(joint, ends) if stays is None else joint * stays
+            self._enter(np.add.reduce(ends).item())
+        return log_prob
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        super().restore(arrays)
+        self._sums = []
+
+
+class ValueHypotheses(Hypotheses, ValueEngine):
+    """The recursion over values, whose weights are logarithms."""
+
+    name = "values"
+    nothing = -math.inf
+
+    def __init__(self, predictor: Exact, family: Family, columns: tuple[str, ...] | None) -> None:
+        ValueEngine.__init__(self, predictor.segment, columns)
+        Hypotheses.__init__(self, predictor, family)
+        self.weights[0] = 0.0
+        self.joint = np.exp(self.weights)
+        self.norm = 0.0
+        """The logarithm of the sum of the weights."""
+        self._predicted: weakref.ref[Predictive] | None = None
+
+    def predict(self) -> Predictive:
+        predictive = Predictive(self.family, self.weights, self.table)
+        self._predicted = weakref.ref(predictive)
+        return predictive
+
+    def step(self, x: Any) -> float:
+        if self.position >= self.limit:
+            self._check_length()
+        if self._predicted is not None:
+            predictive = self._predicted()
+            if predictive is not None:
+                predictive.detach()  # it is still in use, and the arrays are about to change
+            self._predicted = None
+        weights = self.weights
+        missing = np.isnan(x).all() if self.segment.event else x != x
+        if missing:
+            self.family.skip(self.table)
+        else:
+            np.add(weights, self.family.absorb(self.table, x), weights)
+        top = self.norm
+        joint = np.subtract(weights, np.array(top))
+        np.exp(joint, joint)
+        total = np.add.reduce(joint).item()
+        if not _LEAST < total < 1 / _LEAST:  # an improbable value, or weights far apart
+            top = weights.item(weights.argmax())
+            joint = np.exp(weights - top)
+            total = np.add.reduce(joint).item()
+        evidence = top + math.log(total)
+        log_density = 0.0 if missing else evidence - self.norm
+        self.joint = joint
+        self.position = time = self.position + 1
+        ends, stays = self.law(time, self.starts)
+        if isinstance(ends, float):
+            # All hypotheses survive with one probability, which the new one is divided by.
+            dropped = self._enter(evidence + math.log(ends / stays))
+            self.norm = evidence - math.log(stays)
+        else:
+            with np.errstate(divide="ignore"):
+                weights += np.log1p(-ends) if stays is None else np.log(stays)
+            dropped = self._enter(_log(np.add.reduce(joint * ends).item()) + top)
+            self.norm = evidence
+        if dropped > self.nothing:
+            self.norm += math.log1p(-math.exp(dropped - self.norm))
+        if abs(self.norm) > _LARGE:
+            self.weights -= self.norm
+            self.norm = 0.0
+        return log_density
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {**super().arrays(), "norm": np.array(self.norm)}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        rest = dict(arrays)
+        check_arrays({"norm": rest.pop("norm", np.zeros(1))}, {"norm": ()})
+        super().restore(rest)
+        self.norm = float(arrays["norm"])
+
+
+def _log(probability: float) -> float:
+    return math.log(probability) if probability > 0 else -math.inf

@@ -1,0 +1,364 @@
+"""`switchpoint watch`: lines in, lines of JSON out, and a state that survives."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import switchpoint as sp
+from switchpoint.cli import main
+from switchpoint.cli.line_reader import LineReader
+from switchpoint.cli.observations import guess_format
+from switchpoint.cli.signals import SIGNALS
+from switchpoint.cli.watch_view import WatchView
+from switchpoint.detection.defaults import default_column, in_own_units
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
+RNG = np.random.default_rng(18)
+VALUES = [f"{x:.3f}" for x in RNG.normal(np.repeat([0.0, 5.0, -3.0], 80), 1.0)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(VALUES)
+    return tmp_path
+
+
+def write(lines, name="x.txt"):
+    Path(name).write_text("".join(f"{line}\n" for line in lines))
+
+
+def watch(capsys, *arguments):
+    """What a successful command writes."""
+    status = main(["watch", *arguments])
+    printed = capsys.readouterr()
+    assert (status, printed.err) == (0, "")
+    return [json.loads(line) for line in printed.out.splitlines()]
+
+
+def without_time(records):
+    return [{key: value for key, value in each.items() if key != "time"} for each in records]
+
+
+# --- what is written ------------------------------------------------------------------------
+
+
+def test_every_observation_is_what_the_stream_says(capsys):
+    records = watch(capsys, "x.txt", "--hazard", "0.01", "--within", "7")
+    segment = in_own_units(default_column("level", np.array(VALUES[:50], float)))
+    stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.Geometric(0.01), segment), 100))
+    assert len(records) == len(VALUES)
+    for position, (record, value) in enumerate(zip(records, VALUES, strict=True)):
+        surprise = -stream.update(float(value)) / np.log(2)
+        assert record["position"] == position
+        assert record["value"] == float(value)
+        assert record["switch_probability"] == pytest.approx(stream.change_probability(7), abs=1e-6)
+        assert record["run_length"] == stream.run_length.mode
+        assert record["run_length_mean"] == pytest.approx(stream.run_length.mean, abs=0.01)
+        assert record["surprise"] == pytest.approx(surprise, abs=1e-3)
+        assert record["code_length"] == pytest.approx(stream.code_length, abs=1e-3)
+
+
+def test_a_change_is_one_alarm(capsys):
+    records = watch(capsys, "x.txt", "--alarm", "0.9")
+    assert [each["position"] // 80 for each in records] == [1, 2]
+    assert all(each["position"] % 80 < 5 and each["alarm"] for each in records)
+
+
+def test_the_scale_comes_from_the_first_lines(capsys):
+    """In any unit, and far from zero, the same switches are found."""
+    before = watch(capsys, "x.txt", "--warm-up", "30")
+    write([f"{1e6 + 1e-3 * float(x):.9f}" for x in VALUES])
+    after = watch(capsys, "x.txt", "--warm-up", "30")
+    for one, other in zip(before, after, strict=True):
+        assert one["switch_probability"] == pytest.approx(other["switch_probability"], abs=1e-3)
+        assert other["surprise"] == pytest.approx(one["surprise"] - np.log2(1000), abs=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["trend", "counts", "waiting-times"])
+def test_other_families(capsys, kind):
+    write([str(int(abs(float(x)) * 3) + 1) for x in VALUES])
+    records = watch(capsys, "x.txt", "--segment", kind, "--prior", "lin", "--hypotheses", "20")
+    assert len(records) == len(VALUES)
+    assert all(np.isfinite(each["code_length"]) for each in records)
+
+
+def test_bits_and_labels_and_missing_observations(capsys):
+    bits = ["1", "0", "", "1", "NA", "nan", "0"]
+    write(bits)
+    stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.PTW(40))))
+    stream.extend([1, 0, None, 1, None, None, 0])
+    records = watch(capsys, "x.txt", "--prior", "ptw")
+    assert [each["value"] for each in records] == [1, 0, None, 1, None, None, 0]
+    assert records[-1]["code_length"] == pytest.approx(stream.code_length, abs=1e-3)
+    assert [each["surprise"] == 0 for each in records] == [
+        value in ("", "NA", "nan") for value in bits
+    ]
+    write(["up" if bit == "1" else "down" if bit == "0" else bit for bit in bits])
+    named = watch(capsys, "x.txt", "--prior", "ptw", "--labels", "down,up")
+    assert [each["value"] for each in named[:3]] == ["up", "down", None]
+    assert [each["code_length"] for each in named] == [each["code_length"] for each in records]
+
+
+def test_columns_of_a_table(capsys):
+    pairs = [(x, y) for x, y in zip(VALUES, reversed(VALUES), strict=True)]
+    rows = [f"2026-01-{1 + i // 24:02d}T{i % 24:02d},{x},{y}" for i, (x, y) in enumerate(pairs)]
+    write(["time,load,heat", *rows])
+    records = watch(capsys, "x.txt", "--column", "heat", "--column", "load")
+    assert [each["position"] for each in records] == list(range(len(VALUES)))
+    assert records[5]["time"] == "2026-01-01T05"
+    assert records[5]["value"] == {"heat": float(pairs[5][1]), "load": float(pairs[5][0])}
+    write([*(f"{x};{y}" for x, y in pairs[:30]), ";", f"{VALUES[0]};"])
+    records = watch(capsys, "x.txt", "--column", "1", "--segment", "trend")
+    assert records[-3]["value"] == float(pairs[29][1])
+    assert records[-2]["value"] is records[-1]["value"] is None
+
+
+def test_a_format_is_guessed_from_the_first_lines():
+    def guessed(*lines, **options):
+        found, header = guess_format(lines, **options)
+        return found.alphabet, found.labels, found.names, header
+
+    assert guessed("0", "1", "", "1") == (2, (), ("value",), False)
+    assert guessed("0", "1", real=True) == (None, (), ("value",), False)
+    assert guessed("0", "2") == (None, (), ("value",), False)
+    assert guessed("a", "b", "a") == (2, ("a", "b"), ("value",), False)
+    assert guessed("load", "2", "3") == (None, (), ("load",), True)
+    assert guessed("date,load", "2026-01-01,3") == (None, (), ("load",), True)
+    assert guessed("3", alphabet=5) == (5, (), ("value",), False)
+    with pytest.raises(ValueError, match="2 columns of values, choose with --column"):
+        guessed("1,2", "3,4")
+
+
+# --- states ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [1, 79, 100, 240])
+def test_a_run_goes_on_where_the_last_one_ended(capsys, cut):
+    options = ["--hazard", "0.01", "--alarm", "0.5", "--warm-up", "20"]
+    whole = without_time(watch(capsys, "x.txt", *options))
+    write(VALUES[:cut])
+    options += ["--state", "x.state"]
+    parts = watch(capsys, "x.txt", *options) if cut > 20 else []
+    if cut > 20:
+        assert sp.Stream.load("x.state").position == cut
+        assert watch(capsys, "x.txt", *options) == []
+    write(VALUES)
+    parts += watch(capsys, "x.txt", *options)
+    assert without_time(parts) == whole
+    assert sp.Stream.load("x.state").position == len(VALUES)
+
+
+def test_the_end_of_the_last_line_may_come_later(capsys):
+    Path("x.txt").write_text("1\n0\n1")
+    options = ["x.txt", "--state", "x.state", "--alphabet", "2"]
+    assert len(watch(capsys, *options)) == 3
+    Path("x.txt").write_text("1\n0\n1\n0\n")
+    assert [each["value"] for each in watch(capsys, *options)] == [0]
+
+
+def test_lines_of_standard_input_are_always_new(capsys, monkeypatch):
+    for expected in ([0, 1], [2, 3]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"0\n1\n")))
+        records = watch(capsys, "--state", "x.state")
+        assert [each["position"] for each in records] == expected
+
+
+def refused(capsys, *arguments):
+    """What a command wrote before it refused its input, and the message."""
+    status = main(["watch", *arguments])
+    printed = capsys.readouterr()
+    assert status == 2
+    assert printed.err.count("\n") == 1
+    return [json.loads(line) for line in printed.out.splitlines()], printed.err
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("one", "'one' is not a finite number"),
+        ("inf", "finite"),
+        ("01" * 100, "of its own"),
+    ],
+)
+def test_a_bad_line_is_named_and_what_came_before_is_kept(capsys, line, problem):
+    write([*VALUES[:100], line, *VALUES[100:]])
+    options = ["x.txt", "--state", "x.state"]
+    before, message = refused(capsys, *options)
+    assert "x.txt, line 101: " in message
+    assert problem in message
+    assert len(before) == sp.Stream.load("x.state").position == 100
+    assert refused(capsys, *options) == ([], message)  # the state is whole
+    write([*VALUES[:100], "", *VALUES[100:]])
+    assert [each["position"] for each in watch(capsys, *options)] == list(range(100, 241))
+
+
+def test_symbols_outside_the_alphabet(capsys):
+    write(["0", "1"] * 40 + ["2"])
+    _, message = refused(capsys, "x.txt")
+    assert "line 81: '2' is outside the alphabet 0..1" in message
+    assert "--segment level" in message
+    write(["a", "b"] * 40 + ["c"])
+    _, message = refused(capsys, "x.txt")
+    assert "line 81: 'c' is not one of the labels a, b" in message
+
+
+def test_options_and_states_that_do_not_fit(capsys, folder):
+    options = ["x.txt", "--state", "x.state"]
+    watch(capsys, *options, "--hazard", "0.01")
+    saved = (folder / "x.state").read_bytes()
+
+    def message(*arguments):
+        records, text = refused(capsys, *arguments)
+        assert records == []
+        return text
+
+    assert "was saved with hazard 0.01, got 0.02" in message(*options, "--hazard", "0.02")
+    write(VALUES[:30])
+    assert "it is shorter than the" in message(*options, "--hazard", "0.01")
+    write(["9", *VALUES])
+    assert "are others; begin anew" in message(*options, "--hazard", "0.01")
+    assert (folder / "x.state").read_bytes() == saved
+    (folder / "x.state").write_bytes(saved[:-20])
+    assert "x.state is not a saved stream" in message(*options, "--hazard", "0.01")
+    sp.Stream(sp.KT()).save("x.state")
+    assert "not one of switchpoint watch" in message(*options)
+    write(VALUES)
+    assert "alarm must be" in message("x.txt", "--alarm", "2")
+    assert "state cannot be written" in message("x.txt", "--state", "no/x.state")
+    assert "none.txt cannot be read" in message("none.txt")
+    assert "got 'level1'" in message("x.txt", "--segment", "level1")
+    assert "needs longest" in message("x.txt", "--prior", "uniform")
+    assert "alpha is for symbols" in message("x.txt", "--alpha", "1")
+    assert "--follow is for a file" in message("--follow")
+    write([""] * 60)
+    assert "no value in the first 50 lines" in message("x.txt", "--segment", "level")
+    (folder / "x.txt").write_text("y" * 2**21)
+    assert "line 1: it has more than" in message("x.txt", "--alphabet", "2")
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def test_a_growing_file_is_followed_in_whole_lines(folder):
+    file = folder / "grows.txt"
+    file.write_text("1\n2\n3")
+    reader = LineReader(file, follow=True)
+    batches = reader.batches(2)
+    texts = [line.text for line in next(batches)]
+    assert texts == ["1", "2"]
+    assert next(batches) == []  # the third line has no end yet
+    with file.open("a") as more:
+        more.write("4\r\n5\n")
+    assert [(line.number, line.end, line.text) for line in next(batches)] == [
+        (3, 8, "34"),
+        (4, 10, "5"),
+    ]
+    assert next(batches) == []
+    file.write_text("")
+    with pytest.raises(ValueError, match=r"grows.txt was replaced or cut off"):
+        next(batches)
+    reader.close()
+
+
+def test_at_most_so_many_lines_at_a_time(folder):
+    (folder / "many.txt").write_text("1\n" * 50_000)
+    with LineReader(folder / "many.txt", False) as reader:
+        sizes = [len(lines) for lines in reader.batches(1000)]
+    assert sum(sizes) == 50_000
+    assert max(sizes) == 1000
+
+
+def test_a_signal_waits_for_work_that_must_be_whole(monkeypatch):
+    monkeypatch.setattr(SIGNALS, "received", None)
+    monkeypatch.setattr(SIGNALS, "unwinds", True)
+    done = []
+
+    def work():
+        with SIGNALS.deferred():
+            SIGNALS._receive(signal.SIGTERM, None)
+            done.append(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == [1]
+
+
+def test_the_view_shows_values_probability_and_rate():
+    screen = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
+    with WatchView("load.txt", 20, screen) as view:
+        for position in range(80):
+            record = {"position": position, "time": "noon", "value": position % 7, "run_length": 3,
+                      "run_length_mean": 3.5, "switch_probability": 0.62, "code_length": 12.0,
+                      "alarm": position == 70}  # fmt: skip
+            view.add({**record, "value": None} if position == 79 else record)
+            view.refresh()
+    shown = screen.export_text()
+    for part in ("load.txt", "▁▂▃", "62.0%", "per second", "missing", "70 at noon", "12.0 bits"):
+        assert part in shown
+
+
+# --- processes ------------------------------------------------------------------------------
+
+
+def start(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "switchpoint", "watch", *arguments],
+        env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_killed_process_loses_only_what_was_not_saved(capsys):
+    options = ["x.txt", "--hazard", "0.01", "--save-every", "30"]
+    whole = without_time(watch(capsys, *options))
+    write(VALUES[:100])
+    with start("--follow", *options, "--state", "x.state") as process:
+        lines = [json.loads(process.stdout.readline()) for _ in range(100)]
+        with open("x.txt", "a") as file:
+            file.write(f"{VALUES[100]}\n{VALUES[101][:2]}")
+        lines.append(json.loads(process.stdout.readline()))
+        process.kill()
+    saved = sp.Stream.load("x.state").position
+    assert 90 <= saved <= 101
+    write(VALUES)
+    lines[saved:] = watch(capsys, *options, "--state", "x.state")
+    assert without_time(lines) == whole
+
+
+@pytest.mark.slow
+def test_a_reader_that_takes_nothing_and_a_termination():
+    """The process waits for its reader, reads no further, and ends when it is told to."""
+    write(["0110"[i % 4] for i in range(100_000)])
+    with start("x.txt", "--state", "x.state", "--save-every", "100", "--prior", "ptw") as process:
+        process.stdout.read(1)  # it has begun
+        time.sleep(1.0)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 143
+        message = process.stderr.read()
+    position = sp.Stream.load("x.state").position
+    assert message == (
+        f"switchpoint: terminated after {position} observations; the state is in x.state\n"
+    )
+    assert 0 < position < 10_000  # a pipe holds 64 KiB, a batch 100 lines
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_is_a_clean_end():
+    with start("--follow", "x.txt", "--state", "x.state") as process:
+        process.stdout.readline()
+        process.stdout.close()
+        with open("x.txt", "a") as file:
+            file.write("1\n" * 100)
+        assert process.wait(timeout=30) == 1
+        assert process.stderr.read() == ""
+    assert sp.Stream.load("x.state").position in (240, 340)
