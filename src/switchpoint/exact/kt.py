@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from switchpoint import _checks
+from switchpoint._labels import keeps_labels
 from switchpoint._prefix_sums import sum_before
 from switchpoint.exact.counting import count_symbol
 from switchpoint.predictor import Predictor, check_state
@@ -43,6 +44,7 @@ class KT(Predictor[KTState]):
     def update(self, state: KTState, symbol: Any) -> KTState:
         return self._update(state, _checks.symbol(symbol, self.alphabet))
 
+    @keeps_labels
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         return _since_start(self.segment, symbols, jnp.zeros_like(symbols))
@@ -101,6 +103,7 @@ class KTOracle(Predictor[KTOracleState]):
             )
         return self._update(state, symbol)
 
+    @keeps_labels
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         if self.switches.shape not in (symbols.shape, symbols.shape[-1:]):

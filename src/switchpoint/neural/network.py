@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
+from switchpoint._labels import keeps_labels
 from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.predictor import Predictor, check_capacity, check_state
 
@@ -136,6 +137,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
             check_capacity(state.grows)
         return self._next(self.grow(state.memory), token, state.grows)
 
+    @keeps_labels
     def log_density(self, values: Any) -> Float[Array, "*batch time"]:
         """ln p(x_t | x_<t) for every t, t = 0 included; for symbols ln P(x_t | x_<t)."""
         return self.log_density_unchecked(self._checked(values))
@@ -151,6 +153,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         )
         return found.reshape(*batch, time)
 
+    @keeps_labels
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         return self.log_probs_unchecked(_checks.symbols(symbols, self.alphabet))
 
