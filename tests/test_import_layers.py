@@ -23,6 +23,7 @@ LAYERS = [
     "zoo",
     "figures",
     "detection",
+    "adapters",
     "studies",
     "report",
     "cli",

@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jax import lax
+from jaxtyping import Array, Float
 
 from switchpoint import _checks
 from switchpoint.detection.defaults import (
@@ -16,9 +20,18 @@ from switchpoint.detection.defaults import (
 )
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
-from switchpoint.exact import bayes_optimal
+from switchpoint.exact import ExactPredictor, Posterior, bayes_optimal
 from switchpoint.priors import Geometric
 from switchpoint.sources import Source
+
+
+class Forecasts(NamedTuple):
+    """Predictions of each observation given those before it."""
+
+    expected: Float[np.ndarray, "time outputs"]
+    """E[x_t | x_<t] of each column; for symbols, P(x_t = k | x_<t) of each symbol."""
+    log_density: Float[np.ndarray, " time"]
+    """ln p(x_t | x_<t); 0 where x_t is missing."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +49,31 @@ class SeriesModel:
         standard = (values - self.centres) / self.scales
         return standard if self.source.segment.event else standard[:, 0]
 
+    def posterior(self, values: Float[np.ndarray, "time columns"]) -> Posterior:
+        """The posterior over switching points, which may have more positions at the end."""
+        data = _filled_up(self.standardised(values), self.source)
+        return bayes_optimal(self.source).posterior(data)
+
+    def forecasts(self, values: Float[np.ndarray, "time columns"]) -> Forecasts:
+        """What was expected of each observation before it was seen, in the units of the data."""
+        data, length = _filled_up(self.standardised(values), self.source), len(values)
+        predictor = bayes_optimal(self.source)
+        if self.source.segment.finite:
+            return Forecasts(
+                np.exp(np.asarray(predictor.log_probs(data), float)),
+                np.asarray(predictor.log_density(data), float),
+            )
+        means, log_density = _forecasts(predictor, jnp.asarray(data, float))
+        means = np.asarray(means, float).reshape(len(data), -1)[:length]
+        units = (~np.isnan(values) * np.log(self.scales)).sum(1)
+        return Forecasts(
+            self.centres + self.scales * means, np.asarray(log_density, float)[:length] - units
+        )
+
     def segmentation(self, series: Series, coverage: float) -> Segmentation:
         """The most probable partition of a series, and how certain it is."""
         length = len(series.values)
-        data = _filled_up(self.standardised(series.values), self.source)
-        posterior = bayes_optimal(self.source).posterior(data)
+        posterior = self.posterior(series.values)
         intervals = posterior.switch_intervals(coverage, before=length)
         logs_of_scale = np.log(self.scales) * (~np.isnan(series.values)).sum(0)
         return Segmentation(
@@ -88,7 +121,7 @@ def series_model(
             )
         columns = [
             default_column(kind, column)
-            for kind, column in zip(_kinds(segment, count), values.T, strict=True)
+            for kind, column in zip(segment_kinds(segment, count), values.T, strict=True)
         ]
         centres = np.array([column.centre for column in columns])
         scales = np.array([column.scale for column in columns])
@@ -104,6 +137,21 @@ def series_model(
         )
     model = SeriesModel(source, np.zeros(count), np.ones(count))
     return model.fitted(values, None) if fit else model
+
+
+@eqx.filter_jit
+def _forecasts(
+    predictor: ExactPredictor[Any], values: Float[Array, "time *columns"]
+) -> tuple[Float[Array, "time *columns"], Float[Array, " time"]]:
+    def step(state: Any, x: Float[Array, "*columns"]) -> tuple[Any, Any]:
+        expected = predictor.predict(state)
+        known = ~jnp.isnan(x).all()
+        return predictor.update(state, x), (
+            expected.mean,
+            jnp.where(known, expected.log_density(x), 0.0),
+        )
+
+    return lax.scan(step, predictor.init(length=len(values)), values)[1]
 
 
 def _filled_up(
@@ -125,7 +173,7 @@ def _filled_up(
     return np.pad(values, more, constant_values=np.nan)
 
 
-def _kinds(segment: str | Sequence[str] | None, count: int) -> list[str]:
+def segment_kinds(segment: str | Sequence[str] | None, count: int) -> list[str]:
     """The kind of segments of each column."""
     kinds = [segment or SEGMENTS[0]] if segment is None or isinstance(segment, str) else segment
     if len(kinds) not in (1, count):

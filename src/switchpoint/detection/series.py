@@ -57,7 +57,7 @@ def parse_series(values: Any, times: Any = None) -> Series:
     array = _numbers(values)
     if len(names) != array.shape[1]:
         names = tuple(str(index) for index in range(array.shape[1]))
-    _check_observations(array, names)
+    check_observations(array, names)
     parsed = None if times is None else parse_times(times, len(array))
     return Series(array, names, parsed, labels, times_are_index)
 
@@ -131,7 +131,8 @@ def _place(at: Sequence[int]) -> str:
     return f"position {at[0]}" + (f" of column {at[1]}" if len(at) > 1 else "")
 
 
-def _check_observations(values: Float[np.ndarray, "time columns"], names: Sequence[str]) -> None:
+def check_observations(values: Float[np.ndarray, "time columns"], names: Sequence[str]) -> None:
+    """Raise a `ValueError` that names the first column without any observation."""
     empty = np.isnan(values).all(axis=0)
     if empty.any():
         name = names[int(np.argmax(empty))]
