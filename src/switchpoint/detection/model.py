@@ -63,11 +63,11 @@ class SeriesModel:
                 np.exp(np.asarray(predictor.log_probs(data), float)),
                 np.asarray(predictor.log_density(data), float),
             )
-        means, log_density = _forecasts(predictor, jnp.asarray(data, float))
-        means = np.asarray(means, float).reshape(len(data), -1)[:length]
+        means, logs = map(np.asarray, _forecasts(predictor, jnp.asarray(data, float)))
         units = (~np.isnan(values) * np.log(self.scales)).sum(1)
         return Forecasts(
-            self.centres + self.scales * means, np.asarray(log_density, float)[:length] - units
+            self.centres + self.scales * means.reshape(len(data), -1)[:length],
+            logs[:length] - units,
         )
 
     def segmentation(self, series: Series, coverage: float) -> Segmentation:
@@ -144,7 +144,7 @@ def _forecasts(
     predictor: ExactPredictor[Any], values: Float[Array, "time *columns"]
 ) -> tuple[Float[Array, "time *columns"], Float[Array, " time"]]:
     def step(state: Any, x: Float[Array, "*columns"]) -> tuple[Any, Any]:
-        expected = predictor.predict(state)
+        expected: Any = predictor.predict(state)
         known = ~jnp.isnan(x).all()
         return predictor.update(state, x), (
             expected.mean,
