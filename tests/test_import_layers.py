@@ -21,6 +21,7 @@ LAYERS = [
     "evaluation",
     "training",
     "zoo",
+    "streams",
     "figures",
     "detection",
     "adapters",

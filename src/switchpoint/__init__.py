@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Trend,
     )
     from switchpoint.sources import Draw, Source
+    from switchpoint.streams import Stream
     from switchpoint.training import TrainConfig
     from switchpoint.training.train import train
     from switchpoint.zoo import load, load_members
@@ -83,6 +84,7 @@ __all__ = [
     "Segment",
     "Segmentation",
     "Source",
+    "Stream",
     "TrainConfig",
     "Trend",
     "__version__",
@@ -117,6 +119,7 @@ _NAMES = {
     "segments": "Bernoulli Categorical Exponential Gaussian Independent MarkovChain NormalGamma "
     "Poisson Segment Trend",
     "sources": "Draw Source",
+    "streams": "Stream",
     "training": "TrainConfig train",
     "zoo": "load load_members",
 }

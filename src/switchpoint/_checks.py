@@ -92,27 +92,27 @@ def symbols(values: Any, alphabet: int, name: str = "symbols") -> Int[Array, "*b
     traced = isinstance(values, jax.core.Tracer)
     if traced and not jnp.issubdtype(values.dtype, jnp.integer):
         raise ValueError(f"{name} must be whole numbers, got dtype {values.dtype}")
-    array = values if traced else _as_array(values, name)
+    array = values if traced else as_array(values, name)
     if array.ndim == 0 or 0 in array.shape:
         raise ValueError(f"{name} must hold at least one symbol, got shape {tuple(array.shape)}")
-    return jnp.asarray(array if traced else _known_symbols(array, alphabet, name), jnp.int32)
+    return jnp.asarray(array if traced else known_symbols(array, alphabet, name), jnp.int32)
 
 
 def symbol(value: Any, alphabet: int) -> Int[ArrayLike, ""]:
     """`value` as one int32 symbol 0..alphabet-1; unchecked inside `jit`."""
     if isinstance(value, jax.core.Tracer):
         return value.astype(jnp.int32)
-    known = _as_array(value, "symbol")
+    known = as_array(value, "symbol")
     if known.ndim != 0:
         raise ValueError(f"symbol must be a single symbol, got shape {known.shape}")
-    return np.int32(_known_symbols(known, alphabet, "symbol"))
+    return np.int32(known_symbols(known, alphabet, "symbol"))
 
 
 def numbers(values: Any, name: str, columns: int = 0) -> np.ndarray:
     """`values` as an array of float64; with `columns`, a DataFrame may have several."""
     if columns and hasattr(values, "columns") and hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    array = _as_array(values, name)
+    array = as_array(values, name)
     if array.dtype == object:
         known = [np.nan if _is_missing(each) else each for each in array.ravel()]
         array = np.array(known).reshape(array.shape)
@@ -130,7 +130,7 @@ def check_in_memory(name: str, values: Any) -> None:
 
 def has_missing(values: Any) -> bool:
     """Whether there is a NaN among values."""
-    array = values if isinstance(values, np.ndarray | jax.Array) else _as_array(values, "values")
+    array = values if isinstance(values, np.ndarray | jax.Array) else as_array(values, "values")
     if array.dtype == object:
         return any(_is_missing(each) for each in array.ravel())
     return array.dtype.kind == "f" and bool(np.isnan(np.asarray(array)).any())
@@ -155,7 +155,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
-def _as_array(values: Any, name: str) -> np.ndarray:
+def as_array(values: Any, name: str) -> np.ndarray:
     """Numbers, lists, arrays, Series and single-column DataFrames as an array."""
     if isinstance(values, str | bytes | bytearray | dict | set | frozenset | Iterator):
         advice = {
@@ -189,7 +189,8 @@ def _as_array(values: Any, name: str) -> np.ndarray:
     return array
 
 
-def _known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
+def known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
+    """An array of symbols, if all of them are from 0 to alphabet-1."""
     if array.dtype.kind not in "biuf":
         odd = next(
             (each for each in array.ravel().tolist() if not isinstance(each, int | float)), ""

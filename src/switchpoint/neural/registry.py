@@ -99,3 +99,31 @@ def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[st
     if name == "transformer":
         check_sizes(complete["width"], complete["heads"], complete["positions"])
     return complete
+
+
+def describe_network(network: Network) -> dict[str, Any] | None:
+    """The arguments of `network_from_name` that make such a network, as a card has them.
+
+    None for a network of a class that has no name here.
+    """
+    values, body = None, network
+    if isinstance(network, DensityNetwork):
+        values, body = network.spec, network.body
+    length = 1
+    match body:
+        case Recurrent():
+            name = f"stack-{body.units}" if body.stack_depth else body.units
+        case Transformer():
+            name = "transformer"
+        case Memoryless():
+            name, length = "memoryless", body.length
+        case Markov():
+            name = "markov"
+        case _:
+            return None
+    if type(body) not in (Recurrent, Transformer, Memoryless, Markov):
+        return None
+    options = {option: getattr(body, option) for option in MODEL_OPTIONS[name]}
+    length = max(length, options.get("stack_depth", 0))
+    card = {"model": name, "alphabet": network.alphabet, "length": length, "options": options}
+    return card if values is None else {**card, "values": values._asdict()}

@@ -89,8 +89,8 @@ def load_with_card(
             "where make_network is a function of a key that makes such a network"
         )
     with _named(file, _FAULT if like is None else "does not fit like"):
-        shapes = _shapes_of(card) if like is None else network_shapes(like)
-        return card, _networks(len(card["members"]), arrays, shapes)
+        shapes = shapes_of(card) if like is None else network_shapes(like)
+        return card, networks_from(len(card["members"]), arrays, shapes)
 
 
 def read_card(path: str | PathLike[str]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def class_name(network: Network) -> str:
     return f"{type(network).__module__}.{type(network).__qualname__}"
 
 
-def _shapes_of(card: Mapping[str, Any]) -> Network:
+def shapes_of(card: Mapping[str, Any]) -> Network:
     """The shapes of the network that a card describes."""
     try:
         model, alphabet, length = card["model"], card["alphabet"], card["length"]
@@ -186,7 +186,8 @@ def _shapes_of(card: Mapping[str, Any]) -> Network:
         raise DamagedError(f"its card describes no known network ({error})") from error
 
 
-def _networks(count: int, arrays: Mapping[str, np.ndarray], shapes: Network) -> list[Network]:
+def networks_from(count: int, arrays: Mapping[str, np.ndarray], shapes: Network) -> list[Network]:
+    """Networks of these shapes, from arrays that stack the leaves of all of them."""
     expected = named_leaves(shapes)
     if set(expected) != set(arrays):
         odd = sorted(set(expected) ^ set(arrays))

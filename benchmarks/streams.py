@@ -1,0 +1,140 @@
+"""Observations a second, one at a time: predict and update, beside other packages.
+
+    python benchmarks/streams.py [observations]
+
+Rates are by CPU time, so that other work on the machine matters little. Other packages are
+measured where they are installed: changepoint (Rust), river's ADWIN and fast-bocpd.
+"""
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+import switchpoint as sp
+
+BARS = {
+    "PTW(40)": 120_000,
+    "Geometric, 100 hypotheses": 100_000,
+    "LIN, 100 hypotheses": 100_000,
+    "KT": 500_000,
+    "NormalGamma, 100 hypotheses": 60_000,
+    "lstm-ptw": 4_000,
+}
+
+
+def bits(count: int) -> list[int]:
+    """Bits whose probability changes every 500 or so."""
+    draw = sp.Source(sp.Geometric(0.002)).sample(jax.random.key(0), 1, count)
+    return np.asarray(draw.symbols[0]).tolist()
+
+
+def values(count: int) -> list[float]:
+    """Normal values whose mean changes every 500 or so."""
+    rng = np.random.default_rng(0)
+    level = np.repeat(rng.normal(0, 3, count // 500 + 1), 500)[:count]
+    return (level + rng.normal(size=count)).tolist()
+
+
+def streams() -> dict[str, tuple[Any, Callable[[int], list[Any]], int]]:
+    """The predictors, what they observe, and how many for each that is asked for."""
+
+    def optimal(prior: sp.Prior, segment: sp.Segment, **options: Any) -> Any:
+        return sp.bayes_optimal(sp.Source(prior, segment), **options)
+
+    bernoulli, few = sp.Bernoulli(), {"max_hypotheses": 100}
+    return {
+        "PTW(40)": (optimal(sp.PTW(40), bernoulli), bits, 1),
+        "Geometric, 100 hypotheses": (optimal(sp.Geometric(0.002), bernoulli, **few), bits, 1),
+        "LIN, 100 hypotheses": (optimal(sp.LIN(), bernoulli, **few), bits, 1),
+        "KT": (sp.KT(), bits, 1),
+        "NormalGamma, 100 hypotheses": (
+            optimal(sp.Geometric(0.002), sp.NormalGamma(), **few),
+            values,
+            1,
+        ),
+        "lstm-ptw": (sp.load("lstm-ptw"), bits, 10),
+    }
+
+
+def rate(run: Callable[[], object], count: int, repeats: int = 3) -> float:
+    """Observations a second of the best of a few runs."""
+    best = float("inf")
+    for _ in range(repeats):
+        begun = time.process_time()
+        run()
+        best = min(best, time.process_time() - begun)
+    return count / best
+
+
+def one_at_a_time(predictor: Any, observations: list[Any]) -> None:
+    """Predict and observe, one after another."""
+    stream = sp.Stream(predictor)
+    predict, update = stream.predict, stream.update
+    for x in observations:
+        predict()
+        update(x)
+
+
+def others(count: int) -> dict[str, float]:
+    """The rates of other packages on the same observations, where they are installed."""
+    found = {}
+    coins, numbers = bits(count), values(count)
+    if importlib.util.find_spec("changepoint"):
+        import changepoint
+
+        def rust(observations: list[Any], prior: Any) -> None:
+            detector = changepoint.Bocpd(prior, 500.0)
+            for x in observations:
+                detector.step(x)
+
+        few = min(count, 1000)  # it keeps all hypotheses: the longer, the slower
+        flags, prior = [bool(x) for x in coins[:few]], changepoint.BetaBernoulli(0.5, 0.5)
+        found[f"changepoint (Rust), BetaBernoulli, first {few:,}"] = rate(
+            lambda: rust(flags, prior), few
+        )
+        gamma = changepoint.NormalGamma(0.0, 1.0, 1.0, 1.0)
+        found[f"changepoint (Rust), NormalGamma, first {few:,}"] = rate(
+            lambda: rust(numbers[:few], gamma), few
+        )
+    if importlib.util.find_spec("river"):
+        from river.drift import ADWIN
+
+        def adwin() -> None:
+            detector = ADWIN()
+            for x in coins:
+                detector.update(x)
+
+        found["river's ADWIN (detects only)"] = rate(adwin, count)
+    if importlib.util.find_spec("fast_bocpd"):
+        import fast_bocpd
+
+        def fast() -> None:
+            detector = fast_bocpd.BOCPD(
+                fast_bocpd.GaussianNIG(0.0, 1.0, 1.0, 1.0),
+                fast_bocpd.ConstantHazard(500.0),
+                max_run_length=450,
+            )
+            for x in numbers:
+                detector.update(x)
+
+        found["fast-bocpd, 450 run lengths"] = rate(fast, count)
+    return found
+
+
+def main(count: int) -> None:
+    print(f"{'one at a time, predict and update':44} {'per second':>12} {'bar':>9}")
+    for name, (predictor, observations, share) in streams().items():
+        data = observations(count)[: count // share]
+        found = rate(lambda p=predictor, d=data: one_at_a_time(p, d), len(data))
+        print(f"{name:44} {found:12,.0f} {BARS[name]:9,}", flush=True)
+    for name, found in others(count).items():
+        print(f"{name:44} {found:12,.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40_000)

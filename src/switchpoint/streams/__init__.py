@@ -1,0 +1,6 @@
+"""One observation at a time at full speed on the host, with states that can be saved."""
+
+from switchpoint.streams.predictive import Predictive
+from switchpoint.streams.stream import RunLength, Stream
+
+__all__ = ["Predictive", "RunLength", "Stream"]

@@ -1,0 +1,69 @@
+"""KT on the host, in plain Python floats."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from switchpoint.exact import KT, KTOracle
+from switchpoint.streams.engine import SymbolEngine, check_arrays
+
+
+class CountEngine(SymbolEngine):
+    """The counts of the current segment, whose start is known: 0, or the last true switch."""
+
+    name = "counts"
+
+    def __init__(self, predictor: KT | KTOracle) -> None:
+        super().__init__(predictor.alphabet)
+        self.pseudo = [float(each) for each in predictor.segment.pseudo_counts]
+        self.switches: list[bool] | None = None
+        if isinstance(predictor, KTOracle):
+            predictor.init()  # which refuses several rows
+            self.switches = np.asarray(predictor.switches).tolist()
+        self.run = 0
+        self._restart()
+
+    def _restart(self) -> None:
+        self.counts = list(self.pseudo)
+        self.total = math.fsum(self.pseudo)
+
+    def predict(self) -> Float[np.ndarray, " alphabet"]:
+        total = self.total
+        return np.array([math.log(count / total) for count in self.counts])
+
+    def step(self, symbol: int) -> float:
+        log_prob = 0.0
+        if symbol >= 0:
+            count = self.counts[symbol]
+            log_prob = math.log(count / self.total)
+            self.counts[symbol] = count + 1
+            self.total += 1
+        self.position += 1
+        self.run += 1
+        if self.switches is not None:
+            self._switch(self.switches)
+        return log_prob
+
+    def _switch(self, switches: list[bool]) -> None:
+        """Start a new segment if the next observation does."""
+        if self.position > len(switches):
+            raise ValueError(
+                f"switches must cover the sequence, got {len(switches)} of them "
+                f"for symbol {self.position - 1}"
+            )
+        if self.position < len(switches) and switches[self.position]:
+            self._restart()
+            self.run = 0
+
+    def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
+        return np.array([float(self.run)]), np.ones(1)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"counts": np.array(self.counts), "run": np.array(float(self.run))}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        check_arrays(arrays, {"counts": (self.alphabet,), "run": ()})
+        self.counts, self.run = arrays["counts"].tolist(), int(arrays["run"])
+        self.total = math.fsum(self.counts)

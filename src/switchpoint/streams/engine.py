@@ -1,0 +1,223 @@
+"""What runs a stream: one engine per kind of predictor, chosen once."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from switchpoint import _checks
+from switchpoint._tensors import DamagedError
+from switchpoint.segments import Segment
+from switchpoint.segments.values import checked_value, checked_values
+
+
+class Engine(ABC):
+    """The state of one stream, changed in place.
+
+    What `predict` returns, and the log densities, are a function of the observations alone: it
+    makes no difference whether they come one at a time or in chunks.
+    """
+
+    name: ClassVar[str]
+    """What a saved stream calls it."""
+    position: int = 0
+    """The number of observations so far, missing ones included."""
+    log_evidence: float = 0.0
+    """The sum of the log densities of all observations so far."""
+
+    @abstractmethod
+    def predict(self) -> Any:
+        """ln P(x = k) of the next observation, or its distribution."""
+
+    @abstractmethod
+    def update(self, x: Any) -> float:
+        """Check one observation, and absorb it: its log density."""
+
+    @abstractmethod
+    def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
+        """Check observations, and absorb them: their log densities."""
+
+    @abstractmethod
+    def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
+        """The possible lengths of the current segment, and their probabilities.
+
+        Given all observations so far, of which there must be at least one.
+        """
+
+    @abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state as arrays, to be saved."""
+
+    @abstractmethod
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take over a saved state; a `DamagedError` says why it does not fit."""
+
+
+class SymbolEngine(Engine):
+    """An engine for symbols of a finite alphabet, of which any may be missing."""
+
+    def __init__(self, alphabet: int) -> None:
+        self.alphabet = alphabet
+        self._symbols = {symbol: symbol for symbol in range(alphabet)}
+
+    @abstractmethod
+    def step(self, symbol: int) -> float:
+        """Absorb a symbol, or a missing one if it is negative: its log probability."""
+
+    def update(self, x: Any) -> float:
+        try:
+            symbol = self._symbols[x]  # numbers of all types that are equal have one hash
+        except (KeyError, TypeError):
+            symbol = self._checked(x)
+        log_prob = self.step(symbol)
+        self.log_evidence += log_prob
+        return log_prob
+
+    def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
+        logs = []
+        step, total = self.step, self.log_evidence
+        try:
+            for symbol in self._checked_all(xs):
+                log_prob = step(symbol)
+                total += log_prob
+                logs.append(log_prob)
+        finally:
+            self.log_evidence = total
+        return np.array(logs, np.float64)
+
+    def _checked(self, x: Any) -> int:
+        if is_missing(x):
+            return -1
+        return int(_checks.symbol(x, self.alphabet))
+
+    def _checked_all(self, xs: Any) -> list[int]:
+        array = _as_values(xs)
+        if array.size == 0:
+            return []
+        gaps = None
+        if _checks.has_missing(array):
+            gaps = np.array([is_missing(x) for x in array.ravel().tolist()])
+            array = np.array([0 if gap else x for gap, x in zip(gaps, array.tolist(), strict=True)])
+        if array.ndim != 1:
+            raise ValueError(f"xs must be a list of symbols, got shape {array.shape}")
+        symbols = _checks.known_symbols(array, self.alphabet, "symbols").astype(np.int64)
+        if gaps is not None:
+            symbols[gaps] = -1
+        return symbols.tolist()
+
+
+class ValueEngine(Engine):
+    """An engine for numbers, or for vectors of several columns."""
+
+    def __init__(self, segment: Segment, columns: tuple[str, ...] | None) -> None:
+        self.segment = segment
+        self.columns = columns
+        self._invalid = _validity(segment)
+
+    @abstractmethod
+    def step(self, x: Any) -> float:
+        """Absorb a float, NaN if it is missing, or an array of them: its log density."""
+
+    def update(self, x: Any) -> float:
+        if x.__class__ not in _NUMBERS or self.segment.event or self._invalid(x):
+            x = self._checked(x)
+        log_density = self.step(x)
+        self.log_evidence += log_density
+        return log_density
+
+    def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
+        if self.segment.event and not hasattr(xs, "to_numpy"):
+            xs = [self._vector(x) if isinstance(x, Mapping) else x for x in xs]
+        array = _as_values(xs)
+        if len(array) == 0:
+            return np.zeros(0)
+        with jax.enable_x64(True):
+            values = np.asarray(checked_values(self.segment, array))
+        if values.ndim != 1 + len(self.segment.event):
+            raise ValueError(f"xs must be observations of one stream, got shape {values.shape}")
+        rows: Any = values if self.segment.event else values.tolist()
+        logs = []
+        for x in rows:
+            log_density = self.step(x)
+            self.log_evidence += log_density
+            logs.append(log_density)
+        return np.array(logs, np.float64)
+
+    def _checked(self, x: Any) -> Any:
+        if self.segment.event:
+            if isinstance(x, Mapping):
+                x = self._vector(x)
+            elif is_missing(x):
+                return np.full(self.segment.event, np.nan)
+        elif is_missing(x):
+            return math.nan
+        with jax.enable_x64(True):  # larger values are fine in double precision
+            value = np.asarray(checked_value(self.segment, x), np.float64)
+        return value if self.segment.event else float(value)
+
+    def _vector(self, x: Mapping[Any, Any]) -> list[Any]:
+        """The columns of a mapping from names, or from numbers, to values."""
+        count = self.segment.event[0]
+        names: Iterable[Any] = range(count) if self.columns is None else self.columns
+        order = {name: index for index, name in enumerate(names)}
+        row: list[Any] = [math.nan] * count
+        for name, value in x.items():
+            if name not in order:
+                known = ", ".join(map(repr, order))
+                remedy = "" if self.columns else "; name the columns: Stream(predictor, columns=)"
+                raise ValueError(f"column must be one of {known}, got {name!r}{remedy}")
+            row[order[name]] = math.nan if is_missing(value) else value
+        return row
+
+
+_NUMBERS = {float, int, np.float64, np.float32, np.int64, np.int32, np.float16, np.int16, np.uint8}
+
+
+def is_missing(x: Any) -> bool:
+    """Whether an observation is None, NaN, or the NA of pandas."""
+    if x is None or type(x).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(x, float | np.floating) and bool(x != x)
+
+
+def _as_values(xs: Any) -> np.ndarray:
+    """Observations as an array; None and NA are kept as objects."""
+    if isinstance(xs, Iterable) and not hasattr(xs, "__len__"):
+        xs = list(xs)
+    if (hasattr(xs, "columns") and hasattr(xs, "to_numpy")) or not isinstance(xs, list | tuple):
+        array = np.asarray(xs.to_numpy() if hasattr(xs, "to_numpy") else xs)
+    else:
+        array = _checks.as_array(xs, "xs")
+    if array.dtype == object:
+        flat = [math.nan if is_missing(x) else x for x in array.ravel().tolist()]
+        array = np.array(flat).reshape(array.shape)
+    return array
+
+
+def _validity(segment: Segment) -> Any:
+    """Whether a number needs the thorough check: it is not finite, or may be impossible."""
+    if segment.event:
+        return lambda x: True
+    if type(segment).invalid is Segment.invalid:
+        return lambda x: x - x != 0  # infinite, or missing
+    return lambda x: x - x != 0 or segment.invalid(np.float64(x))[0]
+
+
+def check_arrays(
+    arrays: Mapping[str, np.ndarray], expected: Mapping[str, tuple[int | None, ...]]
+) -> None:
+    """Raise a `DamagedError` unless these are float64 arrays of these shapes; None is any size."""
+    if set(arrays) != set(expected):
+        odd = ", ".join(sorted(set(arrays) ^ set(expected))[:3])
+        raise DamagedError(f"its arrays are not those of its predictor: {odd}")
+    for name, shape in expected.items():
+        found = arrays[name]
+        fits = len(found.shape) == len(shape) and all(
+            size in (None, own) for size, own in zip(shape, found.shape, strict=True)
+        )
+        if not fits or found.dtype != np.float64:
+            raise DamagedError(f"its array {name} is {found.dtype} of shape {found.shape}")

@@ -1,0 +1,470 @@
+"""Families of segments on the host: statistics of all hypotheses in NumPy, in double precision.
+
+Statistics are a list of arrays whose last axis is the hypotheses; they are changed in place. The
+formulas are those of `switchpoint.segments`; here they are vectorised by hand, and kept in the
+form in which one more observation costs least.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.special import gammaln
+
+from switchpoint.segments import (
+    Dirichlet,
+    Exponential,
+    Gaussian,
+    Independent,
+    MarkovChain,
+    NormalGamma,
+    Poisson,
+    Segment,
+    Trend,
+)
+
+Floats: TypeAlias = Float[np.ndarray, "*rows hypotheses"]
+Table: TypeAlias = list[np.ndarray]
+"""The statistics of all hypotheses."""
+
+
+class Family(ABC):
+    """A family of segments."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+
+    @abstractmethod
+    def initial(self) -> Table:
+        """The statistics of a segment before its first observation, without hypotheses."""
+
+    @abstractmethod
+    def absorb(self, table: Table, x: Any) -> Floats:
+        """ln p(x) under each hypothesis, whose statistics then include x."""
+
+    def skip(self, table: Table) -> None:
+        """Absorb a missing observation, which by default changes nothing."""
+        del table
+
+    @abstractmethod
+    def statistics(self, table: Table) -> Any:
+        """The statistics as those of `segment`, with hypotheses along the first axis."""
+
+
+class SymbolFamily(Family):
+    """A family of symbols, whose predictions are probabilities."""
+
+    @abstractmethod
+    def joint(self, table: Table, weights: Floats, out: Floats) -> None:
+        """Write weight times P(symbol | hypothesis), for each symbol and hypothesis, to `out`."""
+
+    @abstractmethod
+    def count(self, table: Table, symbol: int) -> None:
+        """Absorb a symbol."""
+
+    def absorb(self, table: Table, x: Any) -> Floats:
+        joint = np.empty((self.segment.alphabet, table[0].shape[-1]))
+        self.joint(table, np.ones(joint.shape[-1]), joint)
+        self.count(table, int(x))
+        return np.log(joint[int(x)])
+
+
+def allocate(family: Family, count: int) -> Table:
+    """The statistics of `count` segments before their first observation."""
+    return [np.repeat(each[..., None], count, axis=-1) for each in family.initial()]
+
+
+class DirichletFamily(SymbolFamily):
+    """Independent symbols: their counts and pseudo-counts, and the sum of these."""
+
+    def __init__(self, segment: Dirichlet) -> None:
+        super().__init__(segment)
+        self.pseudo = np.asarray(segment.pseudo_counts, np.float64)
+        self.rows = range(len(self.pseudo)) if len(self.pseudo) <= _FEW_ROWS else None
+
+    def initial(self) -> Table:
+        return [self.pseudo, np.array(self.pseudo.sum())]
+
+    def joint(self, table: Table, weights: Floats, out: Floats) -> None:
+        counts, totals = table
+        shares = weights / totals
+        if self.rows is None:
+            np.multiply(counts, shares, out)
+            return
+        for row in self.rows:  # faster than one product that broadcasts
+            np.multiply(counts[row], shares, out[row])
+
+    def count(self, table: Table, symbol: int) -> None:
+        counts, totals = table
+        row = counts[symbol]
+        np.add(row, _ONE, row)
+        np.add(totals, _ONE, totals)
+
+    def statistics(self, table: Table) -> Any:
+        return table[0].T - self.pseudo
+
+
+_FEW_ROWS = 4
+_ONE = np.array(1.0)  # an array, which NumPy adds faster than a number
+_HALF = np.array(0.5)
+_ONE_MORE = np.array(1, np.intp)
+
+
+class ChainFamily(SymbolFamily):
+    """A Markov chain: transition counts, the context, and how much of it is known."""
+
+    def __init__(self, segment: MarkovChain) -> None:
+        super().__init__(segment)
+        self.size, self.order = segment.size, segment.order
+        self.contexts = segment.size**segment.order
+        self.concentration = float(segment.concentration)
+
+    def initial(self) -> Table:
+        counts = np.full((self.contexts, self.size), self.concentration)
+        return [counts, np.array(0.0), np.array(0.0)]
+
+    def joint(self, table: Table, weights: Floats, out: Floats) -> None:
+        counts, contexts, known = table
+        out[:] = weights / self.size
+        full, row = self._full(contexts, known)
+        if full is not None:
+            rows = counts[row][:, full]
+            out[:, full] = rows * (weights[full] / rows.sum(0))
+
+    def count(self, table: Table, symbol: int) -> None:
+        counts, contexts, known = table
+        full, row = self._full(contexts, known)
+        if full is not None:
+            counts[row, symbol, full] += 1
+        contexts *= self.size
+        contexts += symbol
+        contexts %= self.contexts
+        np.minimum(known + 1, self.order, known)
+
+    def skip(self, table: Table) -> None:
+        table[2][:] = 0
+
+    def _full(self, contexts: Floats, known: Floats) -> tuple[np.ndarray | None, int]:
+        """The hypotheses that know the whole context, and its row, which is the same for all."""
+        full = np.flatnonzero(known >= self.order)
+        return (full, int(contexts[full[0]])) if len(full) else (None, 0)
+
+    def statistics(self, table: Table) -> Any:
+        from switchpoint.segments.markov_chain import ChainRun
+
+        counts, contexts, known = table
+        last = np.full((len(known), self.order), -1, np.int32)
+        for lag in range(self.order):
+            symbols = contexts // self.size**lag % self.size
+            last[:, -1 - lag] = np.where(known > lag, symbols, -1)
+        whole = np.rint(np.moveaxis(counts, -1, 0) - self.concentration).astype(np.int32)
+        return ChainRun(whole, last, last, known.astype(np.int32))
+
+
+class GaussianFamily(Family):
+    """Known noise: weight and mean."""
+
+    def __init__(self, segment: Gaussian) -> None:
+        super().__init__(segment)
+        self.variance = float(segment.scale) ** 2
+        self.first = (float(segment.scale) / float(segment.mean_scale)) ** 2
+
+    def initial(self) -> Table:
+        segment: Any = self.segment
+        return [np.array(self.first), np.array(float(segment.mean))]
+
+    def absorb(self, table: Table, x: float) -> Floats:
+        weight, mean = table
+        gap = x - mean
+        variance = self.variance * (1 + 1 / weight)
+        logs = -0.5 * (gap * gap / variance + np.log((2 * math.pi) * variance))
+        weight += 1
+        mean += gap / weight
+        return logs
+
+    def statistics(self, table: Table) -> Any:
+        from switchpoint.segments.gaussian import MeanRun
+
+        return MeanRun(*table)
+
+
+class NormalGammaFamily(Family):
+    """Unknown mean and noise: the count, the mean, and twice the rate with half its logarithm.
+
+    What depends on the count alone is looked up.
+    """
+
+    def __init__(self, segment: NormalGamma) -> None:
+        super().__init__(segment)
+        self.strength, self.shape = float(segment.strength), float(segment.shape)
+        self.by_count = self._columns(np.arange(64.0))
+
+    def _columns(self, count: Floats) -> Floats:
+        """1 / new weight, old weight / new weight, shape + 1/2 and the log of the density's factor.
+
+        The density is factor (2 rate)^-1/2 (1 + share gap^2 / (2 rate))^-(shape + 1/2).
+        """
+        weight, shape = self.strength + count, self.shape + count / 2
+        share = weight / (weight + 1)
+        factor = log_half_step(shape) + 0.5 * np.log(share / math.pi)
+        return np.stack([1 / (weight + 1), share, shape + 0.5, factor])
+
+    def initial(self) -> Table:
+        segment: Any = self.segment
+        twice = 2 * float(segment.rate)
+        numbers = (float(segment.mean), twice, 0.5 * math.log(twice))
+        return [np.array(0, np.intp), *map(np.array, numbers)]
+
+    def absorb(self, table: Table, x: float) -> Floats:
+        count, mean, twice, half_log = table
+        try:
+            step, share, power, factor = self.by_count.take(count, axis=1)
+        except IndexError:
+            step, share, power, factor = self._looked_up(count)
+        gap = np.subtract(np.array(x), mean)
+        np.multiply(share, gap, share)
+        np.multiply(share, gap, share)  # the increment of twice the rate
+        logs = np.log1p(share / twice)
+        np.multiply(power, logs, power)
+        np.subtract(factor, power, factor)
+        np.subtract(factor, half_log, factor)
+        np.multiply(logs, _HALF, logs)
+        np.add(half_log, logs, half_log)
+        np.add(twice, share, twice)
+        np.multiply(gap, step, gap)
+        np.add(mean, gap, mean)
+        np.add(count, _ONE_MORE, count)
+        return factor
+
+    def _looked_up(self, count: np.ndarray) -> Floats:
+        """The columns of these counts, from a table that grows with them up to a limit."""
+        most = int(count.max())
+        if most >= _LONGEST_TABLE:
+            return self._columns(count.astype(np.float64))
+        self.by_count = self._columns(np.arange(float(2 * most)))
+        return self.by_count.take(count, axis=1)
+
+    def statistics(self, table: Table) -> Any:
+        from switchpoint.segments.normal_gamma import NormalGammaRun
+
+        count, mean, twice, _ = table
+        return NormalGammaRun(self.strength + count, mean, self.shape + count / 2, twice / 2)
+
+
+_LONGEST_TABLE = 2**16
+_SERIES_FROM = 32
+
+
+def log_half_step(z: Floats) -> Floats:
+    """ln Gamma(z + 1/2) - ln Gamma(z), to 14 digits for every z > 0."""
+    large = np.maximum(z, _SERIES_FROM)
+    inverse = 1 / large
+    square = inverse * inverse
+    series = -1 / 8 + square * (
+        1 / 192 - square * (1 / 640 - square * (17 / 14336 - square * 31 / 18432))
+    )
+    small = np.minimum(z, _SERIES_FROM)
+    direct = gammaln(small + 0.5) - gammaln(small)
+    return np.where(z < _SERIES_FROM, direct, 0.5 * np.log(large) + inverse * series)
+
+
+class PoissonFamily(Family):
+    """Counts: the shape and the rate of a Gamma distribution."""
+
+    def initial(self) -> Table:
+        segment: Any = self.segment
+        return [np.array(float(segment.shape)), np.array(float(segment.rate))]
+
+    def absorb(self, table: Table, x: float) -> Floats:
+        shape, rate = table
+        logs = -shape * np.log1p(1 / rate)
+        if x > 0:
+            logs += log_rising(shape, x) - math.lgamma(x + 1) - x * np.log1p(rate)
+        shape += x
+        rate += 1
+        return logs
+
+    def statistics(self, table: Table) -> Any:
+        from switchpoint.segments.poisson import GammaRun
+
+        return GammaRun(*table)
+
+
+def log_rising(z: Floats, x: float) -> Floats:
+    """ln Gamma(z + x) - ln Gamma(z): by a product for a small whole x, which keeps the digits."""
+    if x > 16:
+        return gammaln(z + x) - gammaln(z)
+    product = np.array(z)
+    for i in range(1, int(x)):
+        product *= z + i
+    return np.log(product)
+
+
+class ExponentialFamily(Family):
+    """Waiting times: the shape and the rate of a Gamma distribution."""
+
+    initial = PoissonFamily.initial
+    statistics = PoissonFamily.statistics
+
+    def absorb(self, table: Table, x: float) -> Floats:
+        shape, rate = table
+        logs = np.log(shape / rate) - (shape + 1) * np.log1p(x / rate)
+        shape += 1
+        rate += x
+        return logs
+
+
+class TrendFamily(Family):
+    """A line and unknown noise, as in `TrendRun`."""
+
+    def initial(self) -> Table:
+        segment: Any = self.segment
+        weight, spread = float(segment.level_scale) ** -2, float(segment.slope_scale) ** -2
+        shape, rate, level = (float(each) for each in (segment.shape, segment.rate, segment.level))
+        return [np.array(each) for each in (weight, 0.0, level, spread, 0.0, shape, rate, 0.0)]
+
+    def absorb(self, table: Table, x: float) -> Floats:
+        weight, time, level, spread, slope, shape, rate, duration = table
+        ahead = duration - time
+        gap = x - level - slope * ahead
+        square = ahead * ahead
+        factor = 1 + 1 / weight + square / spread
+        between = gap * gap / factor
+        logs = (
+            log_half_step(shape)
+            - 0.5 * np.log((2 * math.pi) * rate * factor)
+            - (shape + 0.5) * np.log1p(0.5 * between / rate)
+        )
+        # The line after one more point: the means move, and the slope with them.
+        share = weight / (weight + 1)
+        level += (x - level) / (weight + 1)
+        time += ahead / (weight + 1)
+        spread += share * square
+        slope += share * ahead * gap / spread
+        weight += 1
+        shape += 0.5
+        rate += 0.5 * between
+        duration += 1
+        return logs
+
+    def skip(self, table: Table) -> None:
+        table[-1] += 1
+
+    def statistics(self, table: Table) -> Any:
+        from switchpoint.segments.trend import TrendRun
+
+        return TrendRun(*table)
+
+
+class IndependentFamily(Family):
+    """Several columns: the statistics of each after the other."""
+
+    def __init__(self, segment: Independent) -> None:
+        super().__init__(segment)
+        self.columns = [make_family(column) for column in segment.columns]
+        self.sizes = [len(column.initial()) for column in self.columns]
+
+    def initial(self) -> Table:
+        return [each for column in self.columns for each in column.initial()]
+
+    def absorb(self, table: Table, x: Float[np.ndarray, " columns"]) -> Floats:
+        total = np.zeros(table[0].shape[-1])
+        for column, part, value in zip(self.columns, self._parts(table), x.tolist(), strict=True):
+            if value != value:
+                column.skip(part)
+            else:
+                total += column.absorb(part, value)
+        return total
+
+    def skip(self, table: Table) -> None:
+        for column, part in zip(self.columns, self._parts(table), strict=True):
+            column.skip(part)
+
+    def _parts(self, table: Table) -> list[Table]:
+        ends = np.cumsum(self.sizes).tolist()
+        return [table[end - size : end] for end, size in zip(ends, self.sizes, strict=True)]
+
+    def statistics(self, table: Table) -> Any:
+        parts = zip(self.columns, self._parts(table), strict=True)
+        return tuple(column.statistics(part) for column, part in parts)
+
+
+class CompiledFamily(Family):
+    """A user's own family, by compiled programs in double precision."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment)
+        with jax.enable_x64(True):
+            self.structure = jax.tree.structure(segment.initial())
+
+    def initial(self) -> Table:
+        with jax.enable_x64(True):
+            return [np.array(leaf) for leaf in jax.tree.leaves(self.segment.initial())]
+
+    def absorb(self, table: Table, x: Any) -> Floats:
+        with jax.enable_x64(True):
+            logs, statistics = _absorb(self.segment, self.statistics(table), np.asarray(x, float))
+            for array, leaf in zip(table, jax.tree.leaves(statistics), strict=True):
+                array[...] = np.moveaxis(np.asarray(leaf), 0, -1)
+            return np.array(logs)
+
+    def skip(self, table: Table) -> None:
+        self.absorb(table, np.full(self.segment.event, np.nan))
+
+    def statistics(self, table: Table) -> Any:
+        leaves = [np.moveaxis(array, -1, 0) for array in table]
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+class CompiledSymbolFamily(CompiledFamily, SymbolFamily):
+    """A user's own family of symbols."""
+
+    def joint(self, table: Table, weights: Floats, out: Floats) -> None:
+        with jax.enable_x64(True):
+            probs = np.asarray(_probs(self.segment, self.statistics(table)), np.float64)
+        np.multiply(probs.T, weights, out)
+
+    def count(self, table: Table, symbol: int) -> None:
+        CompiledFamily.absorb(self, table, float(symbol))
+
+
+@jax.jit
+def _absorb(segment: Segment, statistics: Any, x: Any) -> tuple[Any, Any]:
+    return (
+        jax.vmap(segment.log_density, in_axes=(0, None))(statistics, x),
+        jax.vmap(segment.observe, in_axes=(0, None))(statistics, x),
+    )
+
+
+@jax.jit
+def _probs(segment: Segment, statistics: Any) -> Any:
+    def probs(statistics: Any) -> Any:
+        predictive: Any = segment.predictive(statistics)
+        return jnp.asarray(predictive.probs)
+
+    return jax.vmap(probs)(statistics)
+
+
+_FAMILIES: Mapping[type[Segment], Callable[[Any], Family]] = {
+    MarkovChain: ChainFamily,
+    Gaussian: GaussianFamily,
+    NormalGamma: NormalGammaFamily,
+    Poisson: PoissonFamily,
+    Exponential: ExponentialFamily,
+    Trend: TrendFamily,
+    Independent: IndependentFamily,
+}
+
+
+def make_family(segment: Segment) -> Family:
+    """The code of a segment model on the host; a class that is not ours is compiled."""
+    if isinstance(segment, Dirichlet):  # whose subclasses only choose the pseudo-counts
+        return DirichletFamily(segment)
+    if type(segment) in _FAMILIES:
+        return _FAMILIES[type(segment)](segment)
+    return (CompiledSymbolFamily if segment.finite else CompiledFamily)(segment)

@@ -1,0 +1,80 @@
+"""The predictive distribution of a stream of values, in double precision on the host."""
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from switchpoint.segments import Mixture
+from switchpoint.streams.families import Family, Table
+
+
+class Predictive:
+    """The distribution of the next observation: a mixture over the starts of its segment.
+
+    It stays what it was when the stream goes on. `log_density` is computed here; moments,
+    quantiles and draws by the `Mixture` of `switchpoint.segments`, in double precision.
+    """
+
+    def __init__(self, family: Family, log_weights: Float[np.ndarray, " n"], table: Table) -> None:
+        self._family = family
+        self._log_weights = log_weights
+        self._table = table
+
+    def log_density(self, x: Any) -> Any:
+        """ln p(x); for whole numbers ln P(x). Elementwise, except for the columns of a vector."""
+        event = self._family.segment.event
+        points = np.asarray(x, np.float64)
+        if points.shape[points.ndim - len(event) :] != event:
+            raise ValueError(f"x must be an observation of {event[0]} columns, got {x!r}")
+        logs = [self._log_density(each) for each in points.reshape(-1, *event)]
+        shape = points.shape[: points.ndim - len(event)]
+        return np.array(logs).reshape(shape) if shape else logs[0]
+
+    def _log_density(self, x: Any) -> float:
+        if np.isnan(x).all():
+            return 0.0
+        table = [each.copy() for each in self._table]
+        joint = self._log_weights + self._family.absorb(table, x if x.ndim else float(x))
+        return float(np.logaddexp.reduce(joint) - np.logaddexp.reduce(self._log_weights))
+
+    @functools.cached_property
+    def _mixture(self) -> Mixture:
+        log_weights = self._log_weights - np.logaddexp.reduce(self._log_weights)
+        with jax.enable_x64(True):
+            statistics = self._family.statistics(self._table)
+            components = jax.vmap(self._family.segment.predictive)(statistics)
+            return Mixture(
+                jax.numpy.asarray(log_weights),
+                components,
+                jax.numpy.zeros(self._family.segment.event),
+            )
+
+    @property
+    def mean(self) -> Any:
+        """E[X]; infinite or NaN where it does not exist."""
+        return self._from_mixture(lambda mixture: mixture.mean)
+
+    @property
+    def variance(self) -> Any:
+        """Var[X]; infinite or NaN where it does not exist."""
+        return self._from_mixture(lambda mixture: mixture.variance)
+
+    def cdf(self, x: Any) -> Any:
+        """P(X <= x); of each column of a vector."""
+        return self._from_mixture(lambda mixture: mixture.cdf(x))
+
+    def quantile(self, q: Any) -> Any:
+        """The smallest x with P(X <= x) >= q; of each column of a vector."""
+        return self._from_mixture(lambda mixture: mixture.quantile(q))
+
+    def sample(self, key: Any) -> Any:
+        """One draw, with a JAX random key."""
+        return self._from_mixture(lambda mixture: mixture.sample(key))
+
+    def _from_mixture(self, function: Any) -> Any:
+        with jax.enable_x64(True):
+            found = np.asarray(function(self._mixture))
+        return found if found.ndim else float(found)

@@ -1,0 +1,124 @@
+"""A stream: a predictor and its state, one observation after another."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from switchpoint import _checks
+from switchpoint.predictor import Predictor
+from switchpoint.streams.dispatch import make_engine
+
+
+@dataclass(frozen=True)
+class RunLength:
+    """The length of the current segment up to now, given all observations so far."""
+
+    mean: float
+    """Its posterior mean; 0 before the first observation."""
+    mode: int
+    """The most probable length."""
+
+
+class Stream:
+    """A predictor on a stream, at full speed on the host: nothing is compiled or dispatched.
+
+        stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.PTW(40))))
+        stream.predict()                  # ln P(x = k) of the next observation
+        stream.update(1)                  # it was 1: ln P(1), in nats
+        stream.extend([0, 0, 1])          # the same for many
+        stream.change_probability(last=3)
+        stream.save("state.safetensors")  # and go on with sp.Stream.load("state.safetensors")
+
+    All numbers are in double precision. For any other predictor than those of this package, and
+    for Transformers, the stream calls the predictor's compiled `update` and `predict`. `columns`
+    names the columns of an `Independent` source, whose observations may then be mappings by name.
+    """
+
+    def __init__(self, predictor: Predictor[Any], *, columns: Sequence[str] | None = None) -> None:
+        if not isinstance(predictor, Predictor):
+            raise ValueError(
+                "predictor must be a Predictor, such as switchpoint.bayes_optimal(source) or "
+                f"switchpoint.load('lstm-ptw'), got {_checks.shown(predictor)}"
+            )
+        self.predictor = predictor
+        self.columns = None if columns is None else tuple(columns)
+        self._engine = make_engine(predictor, self.columns)
+
+    def predict(self) -> Any:
+        """ln P(x = k | all so far) of the next observation, in float64.
+
+        Without an alphabet it is a distribution: with `log_density(x)`, `cdf(x)`, `mean`,
+        `variance`, `quantile(q)` and `sample(key)`.
+        """
+        return self._engine.predict()
+
+    def update(self, x: Any) -> float:
+        """Observe x: ln p(x | all before) in nats.
+
+        x is a number, or several for a source of several columns: in a list, or in a mapping by
+        column (its name, or its number from 0). NaN and None are missing, as is a column that a
+        mapping leaves out. The log density of a missing observation is 0.
+        """
+        return self._engine.update(x)
+
+    def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
+        """Observe many: ln p(x | all before) of each. If one is refused, none is observed."""
+        return self._engine.extend(xs)
+
+    @property
+    def position(self) -> int:
+        """The number of observations so far, missing ones included."""
+        return self._engine.position
+
+    @property
+    def code_length(self) -> float:
+        """-log2 of the probability (or density) of all observations so far, in bits."""
+        return 0.0 - self._engine.log_evidence / math.log(2)
+
+    @property
+    def run_length(self) -> RunLength:
+        """The length of the current segment, up to and including the last observation."""
+        runs, weights = self._engine.runs()
+        if self.position == 0:
+            return RunLength(0.0, 0)
+        return RunLength(float(runs @ weights), int(runs[weights.argmax()]))
+
+    def change_probability(self, last: int) -> float:
+        """P(at least one switch within the last `last` observations | all so far).
+
+        A switch at an observation means that a segment starts with it; the first observation of
+        all is none.
+        """
+        last = _checks.positive_int("last", last)
+        runs, weights = self._engine.runs()
+        # The current segment started within them, and not at 0.
+        return float(weights[(runs <= last) & (runs < self.position)].sum())
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the predictor and the state to a file, atomically."""
+        from switchpoint.streams.storage import save_state  # imported late: the zoo is slow
+
+        save_state(Path(path), self.predictor, self.columns, self._engine)
+
+    @classmethod
+    def load(
+        cls, path: str | PathLike[str], *, predictor: Predictor[Any] | None = None
+    ) -> "Stream":
+        """A stream that goes on where another was saved.
+
+        A predictor with classes of your own is not in the file: pass an equal one.
+        """
+        from switchpoint.streams.storage import load_state
+
+        stream = cls.__new__(cls)
+        stream.predictor, stream.columns, stream._engine = load_state(Path(path), predictor)
+        return stream
+
+    def __repr__(self) -> str:
+        return f"Stream({self.predictor!r}, position={self.position})"

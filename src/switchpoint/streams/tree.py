@@ -1,0 +1,125 @@
+"""PTW of symbols of a small alphabet in plain Python floats.
+
+The hypotheses are the nodes around the next symbol, but only those with different starts: one for
+each binary digit 1 of the time, and one more. All larger nodes with the same start are one
+hypothesis, so that a tree of depth 40 costs no more than the stream is long. They are a stack: when
+nodes end, which the time tells, the last hypotheses are removed. Sums are correctly rounded.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from switchpoint.exact import PTWPredictor
+from switchpoint.segments.dirichlet import as_dirichlet
+from switchpoint.streams.engine import SymbolEngine, check_arrays
+from switchpoint.streams.laws import split_terms
+
+LARGEST_ALPHABET = 4
+"""Beyond which arrays are faster."""
+
+_SMALL = 1e-60  # weights are only proportional to probabilities; they are rescaled below this sum
+
+
+class TreeEngine(SymbolEngine):
+    """The state of PTW: weights and counts of each hypothesis, the earliest start first."""
+
+    name = "tree"
+
+    def __init__(self, predictor: PTWPredictor) -> None:
+        super().__init__(predictor.alphabet)
+        self.prior = predictor.prior
+        self.depth = predictor.prior.depth
+        self.limit = predictor.prior.max_sequence
+        leaf_ends, leaf_stays, ends, stays = split_terms(predictor.prior)
+        self.terms = ((leaf_ends, leaf_stays), (ends, stays))
+        self.pseudo = [float(each) for each in as_dirichlet(predictor.segment).pseudo_counts]
+        self.weights = [1.0]
+        self.counts = [[each] for each in self.pseudo]
+        self.total = math.fsum(self.pseudo)
+        self.totals = [self.total]
+        self.last_joint = [1.0]
+        self._joint: list[list[float]] = []
+        self._probs: list[float] = []
+
+    def _mix(self) -> None:
+        """The joint probabilities of each symbol and hypothesis, and their sums."""
+        shares = [w / n for w, n in zip(self.weights, self.totals, strict=True)]
+        self._joint = [
+            [share * count for share, count in zip(shares, counts, strict=True)]
+            for counts in self.counts
+        ]
+        self._probs = [math.fsum(joint) for joint in self._joint]
+
+    def predict(self) -> Float[np.ndarray, " alphabet"]:
+        if not self._probs:
+            self._mix()
+        total = math.fsum(self._probs)
+        return np.array([math.log(prob / total) for prob in self._probs])
+
+    def step(self, symbol: int) -> float:
+        time = self.position + 1
+        if time > self.limit:
+            self.prior.check_length(time)
+        if symbol < 0:
+            log_prob, joint = 0.0, self.weights
+        else:
+            if not self._probs:
+                self._mix()
+            norm = self._probs[symbol]
+            log_prob = math.log(norm / math.fsum(self._probs))
+            joint = self._joint[symbol]
+            if norm < _SMALL:
+                joint = [each / norm for each in joint]
+            self.counts[symbol] = [count + 1 for count in self.counts[symbol]]
+            self.totals = [total + 1 for total in self.totals]
+        self.last_joint = joint
+        self._probs = []
+        self.position = time
+        # The last `level` hypotheses end here, and the one before them may have ended too: unless
+        # it is one of the `above` larger nodes with the same start.
+        level = (time & -time).bit_length() - 1
+        start = time - (1 << level)
+        above = ((start & -start).bit_length() - 1 if start else self.depth) - level
+        ends, stays = self.terms[level > 0]
+        kept = len(joint) - level
+        weights = joint[:kept]
+        split = weights[-1]
+        weights[-1] = split * stays[above]
+        weights.append(math.fsum([*joint[kept:], split * ends[above]]))
+        self.weights = weights
+        for counts, first in zip(self.counts, self.pseudo, strict=True):
+            counts[kept:] = (first,)
+        self.totals[kept:] = (self.total,)
+        return log_prob
+
+    def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
+        starts, joint = _starts(self.position - 1), np.array(self.last_joint)
+        return self.position - np.array(starts, np.float64), joint / joint.sum()
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {
+            "weights": np.array(self.weights),
+            "joint": np.array(self.last_joint),
+            "counts": np.array(self.counts),
+        }
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        now, last = len(_starts(self.position)), len(_starts(max(self.position - 1, 0)))
+        shapes = {"weights": (now,), "joint": (last,), "counts": (self.alphabet, now)}
+        check_arrays(arrays, shapes)
+        self.weights, self.last_joint = arrays["weights"].tolist(), arrays["joint"].tolist()
+        self.counts = arrays["counts"].tolist()
+        self.totals = [math.fsum(column) for column in zip(*self.counts, strict=True)]
+        self._probs = []
+
+
+def _starts(time: int) -> list[int]:
+    """The starts of the nodes around the observation at a time, the earliest first."""
+    starts = [time]
+    while time:
+        time &= time - 1
+        starts.append(time)
+    return starts[::-1]
