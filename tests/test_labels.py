@@ -85,6 +85,16 @@ def test_the_evidence_of_a_series_is_that_of_its_values():
         assert sp.compare({"source": source}, series).log_evidence == exact
 
 
+def test_a_stream_keeps_the_index():
+    exact = sp.Stream(ptw).extend(BITS)
+    found = sp.Stream(ptw).extend(pd.Series(BITS, index=DAYS))
+    pd.testing.assert_series_equal(found, pd.Series(exact, DAYS, name="log_density"))
+    assert sp.Stream(ptw).extend(pl.Series(BITS)).equals(pl.Series("log_density", exact))
+    table = {"x": [0.1, None], "n": [None, 2]}
+    exact = sp.Stream(columns).extend(np.array(pd.DataFrame(table), float))
+    np.testing.assert_array_equal(sp.Stream(columns).extend(pl.DataFrame(table)), exact)
+
+
 def test_missing_values_of_every_kind():
     exact = np.asarray(ptw.log_density([0, np.nan, 1]))
     assert exact[1] == 0

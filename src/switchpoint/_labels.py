@@ -51,26 +51,29 @@ def labels_of(values: Any) -> Labels | None:
     return None
 
 
-def as_array(values: Any) -> jax.Array:
+def unlabelled(values: Any) -> jax.Array:
     """Values as an array of JAX, without their labels."""
     return jnp.asarray(values if labels_of(values) is None else values.to_numpy())
 
 
-def keeps_labels(function: Function) -> Function:
+def keeps_labels(name: str) -> Callable[[Function], Function]:
     """Let a function from values to an array, (time,) or (time, symbols), keep their labels.
 
     Arrays and lists give an array. The first argument that is a Series or a DataFrame makes the
-    result a Series that is called like the function, or a DataFrame with a column for each symbol.
+    result a Series of this name, or a DataFrame with a column for each symbol.
     """
 
-    @functools.wraps(function)
-    def labelled(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        labels = next(filter(None, map(labels_of, (*args, *kwargs.values()))), None)
-        if labels is None:
-            return result
-        if result.ndim == 1:
-            return labels.series(result, function.__name__)
-        return labels.frame(dict(enumerate(np.asarray(result).T)))
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def labelled(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            labels = next(filter(None, map(labels_of, (*args, *kwargs.values()))), None)
+            if labels is None:
+                return result
+            if result.ndim == 1:
+                return labels.series(result, name)
+            return labels.frame(dict(enumerate(np.asarray(result).T)))
 
-    return labelled  # type: ignore[return-value]
+        return labelled  # type: ignore[return-value]
+
+    return decorate

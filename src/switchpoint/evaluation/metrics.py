@@ -7,7 +7,7 @@ import numpy as np
 from jax.scipy.special import xlogy
 from jaxtyping import Array, Float
 
-from switchpoint._labels import as_array, keeps_labels
+from switchpoint._labels import keeps_labels, unlabelled
 from switchpoint.sources import Draw
 
 BITS_PER_NAT = float(1 / np.log(2))
@@ -53,13 +53,13 @@ def excess_regret(
     return jnp.sum(expected, axis=-1) * BITS_PER_NAT
 
 
-@keeps_labels
+@keeps_labels("code_length")
 def code_length(symbols: Any, log_probs: Any) -> Float[Array, "*batch time"]:
     """The realised code length in bits: -log2 P(x_t | x_<t) of the symbol that occurred.
 
     `symbols` are (..., time) and `log_probs` (..., time, alphabet).
     """
-    symbols, log_probs = as_array(symbols), as_array(log_probs)
+    symbols, log_probs = unlabelled(symbols), unlabelled(log_probs)
     _same_shape("log_probs", log_probs, (*symbols.shape, log_probs.shape[-1]))
     taken = jnp.take_along_axis(log_probs, symbols[..., None], axis=-1)[..., 0]
     return -taken * BITS_PER_NAT

@@ -266,13 +266,13 @@ class ExactPredictor(Predictor[State]):
     def alphabet(self) -> int:
         return self.segment.alphabet
 
-    @keeps_labels
+    @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         self.prior.check_length(symbols.shape[-1])
         return self._log_probs(symbols)
 
-    @keeps_labels
+    @keeps_labels("log_density")
     def log_density(self, values: Any) -> Float[Array, "*batch time"]:
         """ln p(x_t | x_<t) for every t, t = 0 included; for symbols the density is P(x_t | x_<t).
 

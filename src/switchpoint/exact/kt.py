@@ -44,7 +44,7 @@ class KT(Predictor[KTState]):
     def update(self, state: KTState, symbol: Any) -> KTState:
         return self._update(state, _checks.symbol(symbol, self.alphabet))
 
-    @keeps_labels
+    @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         return _since_start(self.segment, symbols, jnp.zeros_like(symbols))
@@ -103,7 +103,7 @@ class KTOracle(Predictor[KTOracleState]):
             )
         return self._update(state, symbol)
 
-    @keeps_labels
+    @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         if self.switches.shape not in (symbols.shape, symbols.shape[-1:]):

@@ -137,7 +137,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
             check_capacity(state.grows)
         return self._next(self.grow(state.memory), token, state.grows)
 
-    @keeps_labels
+    @keeps_labels("log_density")
     def log_density(self, values: Any) -> Float[Array, "*batch time"]:
         """ln p(x_t | x_<t) for every t, t = 0 included; for symbols ln P(x_t | x_<t)."""
         return self.log_density_unchecked(self._checked(values))
@@ -153,7 +153,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         )
         return found.reshape(*batch, time)
 
-    @keeps_labels
+    @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         return self.log_probs_unchecked(_checks.symbols(symbols, self.alphabet))
 
