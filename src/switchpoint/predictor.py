@@ -4,6 +4,8 @@ from abc import abstractmethod
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 State = TypeVar("State")
@@ -37,7 +39,10 @@ class Predictor(eqx.Module, Generic[State]):
         state = predictor.update(state, 1)    # x_0 was 1
         predictor.predict(state)              # ln P(x_1 = k | x_0 = 1)
 
-    For whole sequences or batches, `predictor.log_probs(symbols)`. Both forms agree.
+    For whole sequences or batches, `predictor.log_probs(symbols)`. Both forms agree, and so does
+    `state, log_probs = predictor.extend(state, symbols)`, which goes on from a state with a chunk.
+    `switchpoint.Stream(predictor)` keeps the state on the host, and is the fastest way to go on
+    with one symbol at a time.
     """
 
     @property
@@ -62,6 +67,27 @@ class Predictor(eqx.Module, Generic[State]):
     def update(self, state: State, symbol: Any) -> State:
         """The state after one more symbol."""
 
+    def extend(self, state: State, values: Any) -> tuple[State, Float[Array, "time *alphabet"]]:
+        """The state after a chunk, and ln P(x_t = k | x_<t) for each x_t in it.
+
+        Where there is no alphabet, ln p(x_t | x_<t), which is 0 if x_t is missing. A sequence that
+        is cut anywhere gives what the whole gives. For a batch of states, `jax.vmap` it. By
+        default a loop of `update` in one compiled program, so that a state that would have to
+        grow needs `init(length=n)`.
+        """
+        return _extend(self, state, jnp.asarray(values))
+
     @abstractmethod
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         """ln P(x_t = k | x_<t) for every t, t = 0 included; symbols are (..., time)."""
+
+
+@jax.jit
+def _extend(predictor: Predictor[Any], state: Any, values: Array) -> tuple[Any, Array]:
+    def step(state: Any, x: Array) -> tuple[Any, Array]:
+        prediction = predictor.predict(state)
+        if hasattr(prediction, "log_density"):
+            prediction = jnp.where(jnp.isnan(x).all(), 0.0, prediction.log_density(x))
+        return predictor.update(state, x), prediction
+
+    return jax.lax.scan(step, state, values)

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -14,10 +14,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from switchpoint import _checks
 from switchpoint._labels import Labels, keeps_labels, labels_of
 from switchpoint.exact.blocks import Sequences
-from switchpoint.predictor import Predictor, State
+from switchpoint.exact.streams import relative_values
+from switchpoint.predictor import Predictor, check_capacity
 from switchpoint.priors import Prior
 from switchpoint.segments import Dirichlet, Segment
 from switchpoint.segments.values import checked_values, typical_value
+
+State = TypeVar("State", bound=Any)
 
 
 class Partitions(eqx.Module):
@@ -272,6 +275,24 @@ class ExactPredictor(Predictor[State]):
         self.prior.check_length(symbols.shape[-1])
         return self._log_probs(symbols)
 
+    def extend(self, state: State, values: Any) -> tuple[State, Float[Array, "time *alphabet"]]:
+        """The state after a chunk, and ln P(x_t = k | x_<t) for each x_t in it.
+
+        Where there is no alphabet, ln p(x_t | x_<t), which is 0 if x_t is missing. Values are
+        (time,), or (time, columns) for `Independent`. For a batch of states, `jax.vmap` it.
+        """
+        relative, state = relative_values(self.segment, state, values)
+        if isinstance(state.time.low, jax.core.Tracer):
+            check_capacity(getattr(state, "grows", False))
+        else:
+            self.prior.check_length(int(state.time) + len(relative))
+            state = self._reserve(state, int(state.time) + len(relative))
+        state, logs = self._extend(state, relative)
+        if not self.segment.finite:
+            missing = jnp.isnan(relative).reshape(len(relative), -1).all(-1)
+            logs = jnp.where(missing, 0.0, logs)
+        return state, logs
+
     @keeps_labels("log_density")
     def log_density(self, values: Any) -> Float[Array, "*batch time"]:
         """ln p(x_t | x_<t) for every t, t = 0 included; for symbols the density is P(x_t | x_<t).
@@ -298,6 +319,17 @@ class ExactPredictor(Predictor[State]):
         )
         labels = labels_of(values)
         return found if labels is None else replace(found, _labels=labels)
+
+    def _reserve(self, state: State, length: int) -> State:
+        """The state with capacity for this many observations in all."""
+        del length
+        return state
+
+    @abstractmethod
+    def _extend(
+        self, state: State, values: Float[Array, "time *event"]
+    ) -> tuple[State, Float[Array, "time *alphabet"]]:
+        """`extend` by values relative to the offset; missing ones may have any density."""
 
     @abstractmethod
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:

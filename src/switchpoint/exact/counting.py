@@ -29,7 +29,12 @@ class Clock(eqx.Module):
         low = (self.low + 1) & (_WRAP - 1)
         return Clock(low, self.high + (low == 0))
 
-    def trailing_zeros(self) -> Int[Array, ""]:
+    def plus(self, more: Int[Array, "*times"]) -> "Clock":
+        """So many symbols more, each fewer than 2^31."""
+        low = self.low + more  # negative after an overflow
+        return Clock(low & (_WRAP - 1), self.high + (low < 0))
+
+    def trailing_zeros(self) -> Int[Array, "*times"]:
         """The number of trailing zero bits of the count, which must not be 0."""
         return jnp.where(self.low > 0, trailing_zeros(self.low), 31 + trailing_zeros(self.high))
 
@@ -48,6 +53,14 @@ def count_symbol(
     counts = counts.at[..., symbol].add(1)
     full = counts[..., symbol] >= _LARGEST_COUNT
     return jnp.where(full[..., None], counts // 2, counts)
+
+
+def halved(
+    counts: Int[Array, " alphabet"], more: Int[Array, "time alphabet"]
+) -> Int[Array, "time alphabet"]:
+    """Counts plus each of several more; halved if the last of them is about to overflow."""
+    full = (counts + more[-1]).max() >= _LARGEST_COUNT
+    return jnp.where(full, (counts + 1) // 2, counts) + more
 
 
 def select_symbol(symbol: Int[Array, "..."], values: Sequence[Shaped[Array, "..."]]) -> Array:

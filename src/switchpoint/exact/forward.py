@@ -210,6 +210,23 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         bounds = [self.max_hypotheses, self.prior.max_length]
         return min((bound for bound in bounds if bound is not None), default=None)
 
+    def _reserve(self, state: ForwardState, length: int) -> ForwardState:
+        while (grown := self._with_capacity(state, length + 1)) is not state:
+            state = grown
+        return state
+
+    @jax.jit
+    def _extend(self, state: ForwardState, values: Float[Array, "time *event"]) -> Any:
+        check_statistics(self.segment, state.statistics, len(state.log_weights))
+
+        def step(state: ForwardState, x: Float[Array, "*event"]) -> tuple[ForwardState, Array]:
+            if self.segment.finite:
+                return self._update(state, x), self.predict(state)
+            logs = log_densities(self.segment, state.statistics, x)
+            return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
+
+        return lax.scan(step, state, values)
+
     def _with_capacity(self, state: ForwardState, needed: int) -> ForwardState:
         capacity, most = len(state.log_weights), self._most_needed()
         if capacity >= needed or (most is not None and capacity >= most):

@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from switchpoint import _checks
 from switchpoint._labels import keeps_labels
 from switchpoint._prefix_sums import sum_before
-from switchpoint.exact.counting import count_symbol
+from switchpoint.exact.counting import count_symbol, halved
 from switchpoint.predictor import Predictor, check_state
 from switchpoint.segments import Bernoulli, Dirichlet, Segment
 from switchpoint.segments.dirichlet import as_dirichlet
@@ -44,10 +44,23 @@ class KT(Predictor[KTState]):
     def update(self, state: KTState, symbol: Any) -> KTState:
         return self._update(state, _checks.symbol(symbol, self.alphabet))
 
+    def extend(self, state: KTState, values: Any) -> tuple[KTState, Float[Array, "time alphabet"]]:
+        return self._extend(state, _checks.chunk(values, self.alphabet))
+
     @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         return _since_start(self.segment, symbols, jnp.zeros_like(symbols))
+
+    @jax.jit
+    def _extend(
+        self, state: KTState, symbols: Int[Array, " time"]
+    ) -> tuple[KTState, Float[Array, "time alphabet"]]:
+        check_state("counts", state.counts.shape, (self.alphabet,))
+        hot = jax.nn.one_hot(symbols, self.alphabet, dtype=jnp.int32)
+        after = halved(state.counts, jnp.cumsum(hot, axis=0))
+        before = jnp.concatenate([state.counts[None], after[:-1]])
+        return KTState(after[-1]), jnp.log(self.segment.probs(before))
 
     @jax.jit
     def _update(self, state: KTState, symbol: Int[ArrayLike, ""]) -> KTState:
@@ -96,12 +109,24 @@ class KTOracle(Predictor[KTOracleState]):
 
     def update(self, state: KTOracleState, symbol: Any) -> KTOracleState:
         symbol = _checks.symbol(symbol, self.alphabet)
-        if not isinstance(state.time, jax.core.Tracer) and state.time >= len(self.switches):
+        if not isinstance(state.time, jax.core.Tracer):
+            self._check_covered(int(state.time))
+        return self._update(state, symbol)
+
+    def _check_covered(self, time: int) -> None:
+        if time >= len(self.switches):
             raise ValueError(
                 f"switches must cover the sequence, got {len(self.switches)} of them "
-                f"for symbol {int(state.time)}"
+                f"for symbol {time}"
             )
-        return self._update(state, symbol)
+
+    def extend(
+        self, state: KTOracleState, values: Any
+    ) -> tuple[KTOracleState, Float[Array, "time alphabet"]]:
+        symbols = _checks.chunk(values, self.alphabet)
+        if not isinstance(state.time, jax.core.Tracer):
+            self._check_covered(int(state.time) + len(symbols) - 1)
+        return super().extend(state, symbols)
 
     @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:

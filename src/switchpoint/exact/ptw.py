@@ -23,6 +23,7 @@ from switchpoint.exact.streams import (
     relative_value,
 )
 from switchpoint.exact.tree import stop_log_odds, symbol_levels
+from switchpoint.exact.tree_chunk import Nodes, extend_tree
 from switchpoint.exact.tree_posterior import family_tree_posterior, symbol_tree_posterior
 from switchpoint.priors import PTW
 from switchpoint.segments import Dirichlet, Segment
@@ -94,6 +95,18 @@ class PTWPredictor(ExactPredictor[PTWState]):
         )
         log_odds = jnp.where(done, self._fresh_log_odds(), state.log_odds + steps)
         return PTWState(time, statistics, log_odds, state.offset)
+
+    @jax.jit
+    def _extend(self, state: PTWState, values: Float[Array, "time *event"]) -> tuple[PTWState, Any]:
+        self._check(state)
+        nodes = Nodes(state.statistics, state.log_odds)
+        fresh = self.segment.translate(self.segment.initial(), anchor(state.offset))
+        statistics = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (self.prior.depth + 1, *leaf.shape)), fresh
+        )
+        empty = Nodes(statistics, self._fresh_log_odds())
+        time, nodes, logs = extend_tree(self.segment, state.time, nodes, empty, values)
+        return PTWState(time, *nodes, state.offset), logs
 
     @jax.jit
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:

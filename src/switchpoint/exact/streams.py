@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from switchpoint.predictor import check_state
 from switchpoint.segments import Mixture, Segment
 from switchpoint.segments.base import Statistics
-from switchpoint.segments.values import checked_value
+from switchpoint.segments.values import checked_value, checked_values
 
 State = TypeVar("State", bound=Any)
 
@@ -47,21 +47,38 @@ def check_statistics(segment: Segment, statistics: Statistics, count: int) -> No
 
 def relative_value(segment: Segment, state: State, x: Any) -> tuple[Any, State]:
     """A checked value minus the offset, and the state with an offset, which the first one sets."""
-    x = checked_value(segment, x)
-    known = not isinstance(x, jax.core.Tracer) and not isinstance(state.offset, jax.core.Tracer)
+    relative, state = _relative(segment, state, checked_value(segment, x)[None])
+    return relative[0], state
+
+
+def relative_values(segment: Segment, state: State, values: Any) -> tuple[Any, State]:
+    """The same for a chunk of values."""
+    array = checked_values(segment, values)
+    if array.ndim != 1 + len(segment.event):
+        raise ValueError(
+            f"values must be a chunk of one stream, got shape {array.shape}: for a batch of "
+            "states, use jax.vmap(predictor.extend)"
+        )
+    return _relative(segment, state, array)
+
+
+def _relative(segment: Segment, state: State, values: Any) -> tuple[Any, State]:
+    known = not any(isinstance(each, jax.core.Tracer) for each in (values, state.offset))
     xp: Any = np if known else jnp  # NumPy subtracts in double precision
     offset: Any = xp.asarray(state.offset)
-    first = xp.isnan(offset) & ~xp.isnan(x)
-    if not known or first.any():
-        by = xp.where(first, x, 0.0).astype(offset.dtype)
-        offset = xp.where(first, by, offset)
+    there = ~xp.isnan(values)
+    first = xp.take_along_axis(values, xp.argmax(there, axis=0)[None], axis=0)[0]
+    new = xp.isnan(offset) & there.any(axis=0)
+    if not known or new.any():
+        by = xp.where(new, first, 0.0).astype(offset.dtype)
+        offset = xp.where(new, by, offset)
         translate = jax.vmap(segment.translate, in_axes=(0, None))
         state = eqx.tree_at(
             lambda s: (s.offset, s.statistics),
             state,
             (jnp.asarray(offset), translate(state.statistics, jnp.asarray(by))),
         )
-    relative = x - xp.where(xp.isnan(offset), 0.0, offset)
+    relative = values - xp.where(xp.isnan(offset), 0.0, offset)
     return relative.astype(offset.dtype), state
 
 

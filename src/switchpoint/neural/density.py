@@ -79,8 +79,8 @@ class DensityNetwork(Network[Any]):
     ) -> tuple[Any, Float[Array, "batch time outputs"]]:
         return self.body.read(memory, tokens)
 
-    def grow(self, memory: Any) -> Any:
-        return self.body.grow(memory)
+    def grow(self, memory: Any, tokens: int = 1) -> Any:
+        return self.body.grow(memory, tokens)
 
     def with_backend(self, backend: str) -> "DensityNetwork":
         return DensityNetwork(self.spec, self.body.with_backend(backend))

@@ -79,8 +79,9 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     ) -> tuple[Memory, Float[Array, "batch time alphabet"]]:
         """The memory after these tokens, and the logits of the symbol after each of them."""
 
-    def grow(self, memory: Memory) -> Memory:
-        """The same memory, with capacity for at least one more token."""
+    def grow(self, memory: Memory, tokens: int = 1) -> Memory:
+        """The same memory, with capacity for at least so many more tokens."""
+        del tokens
         return memory
 
     def with_backend(self, backend: str) -> "Network[Memory]":
@@ -136,6 +137,31 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         if isinstance(state.prediction, jax.core.Tracer):
             check_capacity(state.grows)
         return self._next(self.grow(state.memory), token, state.grows)
+
+    def extend(
+        self, state: StreamState[Memory], values: Any
+    ) -> tuple[StreamState[Memory], Float[Array, "time *alphabet"]]:
+        checked = self._checked(values)
+        if checked.ndim != 1 + len(self._event):
+            raise ValueError(
+                f"values must be a chunk of one stream, got shape {tuple(checked.shape)}: for a "
+                "batch of states, use jax.vmap(predictor.extend)"
+            )
+        if isinstance(state.prediction, jax.core.Tracer):
+            check_capacity(state.grows)
+        memory = self.grow(state.memory, len(checked))
+        return self._extend(memory, state.prediction, checked, state.grows)
+
+    @functools.partial(jax.jit, static_argnames="grows")
+    def _extend(
+        self, memory: Memory, first: Float[Array, " outputs"], values: Array, grows: bool
+    ) -> tuple[StreamState[Memory], Float[Array, "time *alphabet"]]:
+        memory, logits = self.read(memory, self.token_of(values)[None])
+        outputs = jnp.concatenate([first[None], logits[0, :-1]])
+        state = StreamState(memory, self._prediction(logits[0, -1]), grows)
+        if self.alphabet is not None:
+            return state, jax.nn.log_softmax(outputs)
+        return state, self.observed(outputs, values)
 
     @keeps_labels("log_density")
     def log_density(self, values: Any) -> Float[Array, "*batch time"]:

@@ -126,16 +126,21 @@ class Transformer(Network[TransformerMemory]):
         logits = self.output(self.final_norm(x))
         return TransformerMemory(*cache, memory.count + time), logits
 
-    def grow(self, memory: TransformerMemory) -> TransformerMemory:
-        """The same memory, with twice the capacity if it has just become full.
+    def grow(self, memory: TransformerMemory, tokens: int = 1) -> TransformerMemory:
+        """The same memory, with twice the capacity, or more, if these tokens would not fit.
 
         Unchanged inside `jit`, where shapes are fixed, and once tokens have been dropped, since
         new empty slots would be taken for them.
         """
         capacity = memory.keys.shape[2]
-        if isinstance(memory.count, jax.core.Tracer) or memory.count != capacity:
+        if isinstance(memory.count, jax.core.Tracer) or memory.count > capacity:
             return memory
-        more = self._useful(max(1, 2 * capacity)) - capacity
+        wanted = capacity
+        while wanted < int(memory.count) + tokens:
+            wanted = max(1, 2 * wanted)
+        more = self._useful(wanted) - capacity
+        if not more:
+            return memory
         keys, values = (
             jnp.pad(cached, ((0, 0), (0, 0), (more, 0), (0, 0), (0, 0)))
             for cached in (memory.keys, memory.values)

@@ -200,8 +200,6 @@ def _as_values(xs: Any) -> np.ndarray:
 
 def _validity(segment: Segment) -> Any:
     """Whether a number needs the thorough check: it is not finite, or may be impossible."""
-    if segment.event:
-        return lambda x: True
     if type(segment).invalid is Segment.invalid:
         return lambda x: x - x != 0  # infinite, or missing
     return lambda x: x - x != 0 or segment.invalid(np.float64(x))[0]
