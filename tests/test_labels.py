@@ -34,6 +34,9 @@ def test_predictions_have_the_index_of_the_symbols(predictor):
     found = predictor.log_probs(symbols=pl.Series("bit", BITS))
     assert found.equals(pl.DataFrame(exact, schema=["0", "1"]))
     assert predictor.log_probs(pl.DataFrame({"bit": BITS})).equals(found)
+    _, found = predictor.extend(predictor.init(), pd.Series(BITS, index=DAYS))
+    assert found.index.equals(DAYS)
+    np.testing.assert_allclose(found, exact, rtol=1e-5)
 
 
 def test_code_lengths_keep_the_index():

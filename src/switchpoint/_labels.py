@@ -25,12 +25,14 @@ class Labels:
     names: tuple[str, ...] = ()
     """The names of the columns of a DataFrame."""
 
-    def series(self, values: Any, name: str) -> Any:
-        """One value for each observation, as a Series of the same library."""
+    def attach(self, array: Any, name: str) -> Any:
+        """Numbers of each observation: one in a Series of this name, several in a DataFrame."""
+        if array.ndim == 2:
+            return self.frame(dict(enumerate(np.asarray(array).T)))
         module = sys.modules[self.library]
         if self.library == "polars":
-            return module.Series(name, np.asarray(values))
-        return module.Series(np.asarray(values), index=self.index, name=name)
+            return module.Series(name, np.asarray(array))
+        return module.Series(np.asarray(array), index=self.index, name=name)
 
     def frame(self, columns: Mapping[Any, Any]) -> Any:
         """Several values for each observation, as a DataFrame of the same library."""
@@ -60,7 +62,8 @@ def keeps_labels(name: str) -> Callable[[Function], Function]:
     """Let a function from values to an array, (time,) or (time, symbols), keep their labels.
 
     Arrays and lists give an array. The first argument that is a Series or a DataFrame makes the
-    result a Series of this name, or a DataFrame with a column for each symbol.
+    result a Series of this name, or a DataFrame with a column for each symbol. Of a tuple, such as
+    a state and an array, only the last is labelled.
     """
 
     def decorate(function: Function) -> Function:
@@ -70,9 +73,9 @@ def keeps_labels(name: str) -> Callable[[Function], Function]:
             labels = next(filter(None, map(labels_of, (*args, *kwargs.values()))), None)
             if labels is None:
                 return result
-            if result.ndim == 1:
-                return labels.series(result, name)
-            return labels.frame(dict(enumerate(np.asarray(result).T)))
+            if isinstance(result, tuple):
+                return *result[:-1], labels.attach(result[-1], name)
+            return labels.attach(result, name)
 
         return labelled  # type: ignore[return-value]
 

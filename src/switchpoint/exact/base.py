@@ -275,6 +275,7 @@ class ExactPredictor(Predictor[State]):
         self.prior.check_length(symbols.shape[-1])
         return self._log_probs(symbols)
 
+    @keeps_labels("log_density")
     def extend(self, state: State, values: Any) -> tuple[State, Float[Array, "time *alphabet"]]:
         """The state after a chunk, and ln P(x_t = k | x_<t) for each x_t in it.
 

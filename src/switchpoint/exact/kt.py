@@ -44,6 +44,7 @@ class KT(Predictor[KTState]):
     def update(self, state: KTState, symbol: Any) -> KTState:
         return self._update(state, _checks.symbol(symbol, self.alphabet))
 
+    @keeps_labels("log_density")
     def extend(self, state: KTState, values: Any) -> tuple[KTState, Float[Array, "time alphabet"]]:
         return self._extend(state, _checks.chunk(values, self.alphabet))
 
@@ -120,6 +121,7 @@ class KTOracle(Predictor[KTOracleState]):
                 f"for symbol {time}"
             )
 
+    @keeps_labels("log_density")
     def extend(
         self, state: KTOracleState, values: Any
     ) -> tuple[KTOracleState, Float[Array, "time alphabet"]]:

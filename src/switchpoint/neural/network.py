@@ -138,6 +138,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
             check_capacity(state.grows)
         return self._next(self.grow(state.memory), token, state.grows)
 
+    @keeps_labels("log_density")
     def extend(
         self, state: StreamState[Memory], values: Any
     ) -> tuple[StreamState[Memory], Float[Array, "time *alphabet"]]:
