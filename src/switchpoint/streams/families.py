@@ -60,7 +60,7 @@ class SymbolFamily(Family):
     """A family of symbols, whose predictions are probabilities."""
 
     @abstractmethod
-    def joint(self, table: Table, weights: Floats, out: Floats) -> None:
+    def joint(self, table: Table, weights: Floats, out: "Joint") -> None:
         """Write weight times P(symbol | hypothesis), for each symbol and hypothesis, to `out`."""
 
     @abstractmethod
@@ -68,10 +68,20 @@ class SymbolFamily(Family):
         """Absorb a symbol."""
 
     def absorb(self, table: Table, x: Any) -> Floats:
-        joint = np.empty((self.segment.alphabet, table[0].shape[-1]))
-        self.joint(table, np.ones(joint.shape[-1]), joint)
+        joint = Joint(self.segment.alphabet, table[0].shape[-1])
+        self.joint(table, np.ones(table[0].shape[-1]), joint)
         self.count(table, int(x))
-        return np.log(joint[int(x)])
+        return np.log(joint.rows[int(x)])
+
+
+class Joint:
+    """Joint probabilities of symbols and hypotheses, and a view of each symbol's row."""
+
+    def __init__(self, symbols: int, hypotheses: int) -> None:
+        self.array = np.zeros((symbols, hypotheses))
+        self.rows = list(self.array)
+        self.shares = np.zeros(hypotheses)
+        """For intermediate results."""
 
 
 def allocate(family: Family, count: int) -> Table:
@@ -85,19 +95,13 @@ class DirichletFamily(SymbolFamily):
     def __init__(self, segment: Dirichlet) -> None:
         super().__init__(segment)
         self.pseudo = np.asarray(segment.pseudo_counts, np.float64)
-        self.rows = range(len(self.pseudo)) if len(self.pseudo) <= _FEW_ROWS else None
 
     def initial(self) -> Table:
         return [self.pseudo, np.array(self.pseudo.sum())]
 
-    def joint(self, table: Table, weights: Floats, out: Floats) -> None:
+    def joint(self, table: Table, weights: Floats, out: Joint) -> None:
         counts, totals = table
-        shares = weights / totals
-        if self.rows is None:
-            np.multiply(counts, shares, out)
-            return
-        for row in self.rows:  # faster than one product that broadcasts
-            np.multiply(counts[row], shares, out[row])
+        np.multiply(counts, weights / totals, out.array)
 
     def count(self, table: Table, symbol: int) -> None:
         counts, totals = table
@@ -109,7 +113,28 @@ class DirichletFamily(SymbolFamily):
         return table[0].T - self.pseudo
 
 
-_FEW_ROWS = 4
+class FewSymbolsFamily(DirichletFamily):
+    """The same, with an array for each symbol: faster than rows of one array."""
+
+    def initial(self) -> Table:
+        return [*map(np.array, self.pseudo), np.array(self.pseudo.sum())]
+
+    def joint(self, table: Table, weights: Floats, out: Joint) -> None:
+        shares = out.shares
+        np.divide(weights, table[-1], shares)
+        for row, joint in zip(table, out.rows, strict=False):  # all but the last
+            np.multiply(row, shares, joint)
+
+    def count(self, table: Table, symbol: int) -> None:
+        row, totals = table[symbol], table[-1]
+        np.add(row, _ONE, row)
+        np.add(totals, _ONE, totals)
+
+    def statistics(self, table: Table) -> Any:
+        return np.stack(table[:-1], axis=-1) - self.pseudo
+
+
+_FEW_SYMBOLS = 4
 _ONE = np.array(1.0)  # an array, which NumPy adds faster than a number
 _HALF = np.array(0.5)
 _ONE_MORE = np.array(1, np.intp)
@@ -128,13 +153,13 @@ class ChainFamily(SymbolFamily):
         counts = np.full((self.contexts, self.size), self.concentration)
         return [counts, np.array(0.0), np.array(0.0)]
 
-    def joint(self, table: Table, weights: Floats, out: Floats) -> None:
+    def joint(self, table: Table, weights: Floats, out: Joint) -> None:
         counts, contexts, known = table
-        out[:] = weights / self.size
+        out.array[:] = weights / self.size
         full, row = self._full(contexts, known)
         if full is not None:
             rows = counts[row][:, full]
-            out[:, full] = rows * (weights[full] / rows.sum(0))
+            out.array[:, full] = rows * (weights[full] / rows.sum(0))
 
     def count(self, table: Table, symbol: int) -> None:
         counts, contexts, known = table
@@ -202,7 +227,8 @@ class NormalGammaFamily(Family):
     def __init__(self, segment: NormalGamma) -> None:
         super().__init__(segment)
         self.strength, self.shape = float(segment.strength), float(segment.shape)
-        self.by_count = self._columns(np.arange(64.0))
+        self.columns = self._columns(np.arange(64.0))
+        self.looked_up = np.empty((4, 0))
 
     def _columns(self, count: Floats) -> Floats:
         """1 / new weight, old weight / new weight, shape + 1/2 and the log of the density's factor.
@@ -222,14 +248,12 @@ class NormalGammaFamily(Family):
 
     def absorb(self, table: Table, x: float) -> Floats:
         count, mean, twice, half_log = table
-        try:
-            step, share, power, factor = self.by_count.take(count, axis=1)
-        except IndexError:
-            step, share, power, factor = self._looked_up(count)
+        step, share, power, factor = self._by_count(count)
         gap = np.subtract(np.array(x), mean)
         np.multiply(share, gap, share)
         np.multiply(share, gap, share)  # the increment of twice the rate
-        logs = np.log1p(share / twice)
+        logs = np.divide(share, twice)
+        np.log1p(logs, logs)
         np.multiply(power, logs, power)
         np.subtract(factor, power, factor)
         np.subtract(factor, half_log, factor)
@@ -241,13 +265,19 @@ class NormalGammaFamily(Family):
         np.add(count, _ONE_MORE, count)
         return factor
 
-    def _looked_up(self, count: np.ndarray) -> Floats:
-        """The columns of these counts, from a table that grows with them up to a limit."""
-        most = int(count.max())
-        if most >= _LONGEST_TABLE:
-            return self._columns(count.astype(np.float64))
-        self.by_count = self._columns(np.arange(float(2 * most)))
-        return self.by_count.take(count, axis=1)
+    def _by_count(self, count: np.ndarray) -> list[Floats]:
+        """The columns of these counts: looked up in a table that grows with them, to a limit."""
+        if len(count) != self.looked_up.shape[1]:
+            self.looked_up = np.empty((4, len(count)))
+            self.rows = list(self.looked_up)
+        largest = count.item(count.argmax())
+        if largest >= _LONGEST_TABLE:
+            self.looked_up[:] = self._columns(count.astype(np.float64))
+            return self.rows
+        if largest >= self.columns.shape[1]:
+            self.columns = self._columns(np.arange(2.0 * largest))
+        self.columns.take(count, 1, self.looked_up, "clip")  # the fastest mode
+        return self.rows
 
     def statistics(self, table: Table) -> Any:
         from switchpoint.segments.normal_gamma import NormalGammaRun
@@ -424,10 +454,10 @@ class CompiledFamily(Family):
 class CompiledSymbolFamily(CompiledFamily, SymbolFamily):
     """A user's own family of symbols."""
 
-    def joint(self, table: Table, weights: Floats, out: Floats) -> None:
+    def joint(self, table: Table, weights: Floats, out: Joint) -> None:
         with jax.enable_x64(True):
             probs = np.asarray(_probs(self.segment, self.statistics(table)), np.float64)
-        np.multiply(probs.T, weights, out)
+        np.multiply(probs.T, weights, out.array)
 
     def count(self, table: Table, symbol: int) -> None:
         CompiledFamily.absorb(self, table, float(symbol))
@@ -464,7 +494,8 @@ _FAMILIES: Mapping[type[Segment], Callable[[Any], Family]] = {
 def make_family(segment: Segment) -> Family:
     """The code of a segment model on the host; a class that is not ours is compiled."""
     if isinstance(segment, Dirichlet):  # whose subclasses only choose the pseudo-counts
-        return DirichletFamily(segment)
+        few = segment.alphabet <= _FEW_SYMBOLS
+        return (FewSymbolsFamily if few else DirichletFamily)(segment)
     if type(segment) in _FAMILIES:
         return _FAMILIES[type(segment)](segment)
     return (CompiledSymbolFamily if segment.finite else CompiledFamily)(segment)

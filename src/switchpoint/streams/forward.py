@@ -7,6 +7,7 @@ logarithms, since a single value can rule a hypothesis out by any factor.
 """
 
 import math
+import weakref
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from jaxtyping import Float
 from switchpoint._tensors import DamagedError
 from switchpoint.exact import ForwardPredictor, PTWPredictor
 from switchpoint.streams.engine import Engine, SymbolEngine, ValueEngine, check_arrays
-from switchpoint.streams.families import Family, SymbolFamily, allocate
+from switchpoint.streams.families import Family, Joint, SymbolFamily, allocate
 from switchpoint.streams.laws import make_law
 from switchpoint.streams.predictive import Predictive
 
@@ -24,7 +25,9 @@ Exact: TypeAlias = ForwardPredictor | PTWPredictor
 Slots: TypeAlias = Float[np.ndarray, " slots"]
 
 _FIRST_CAPACITY = 16
-_NONE = (2**62, 0.0)  # no slot
+_NONE = (2**62, 0.0, 0.0)  # no slot
+_SMALL = 1e-60  # a sum of weights below which they are rescaled
+_LARGE = 100.0  # the logarithm of a sum of weights, likewise
 
 
 class Hypotheses(Engine):
@@ -47,10 +50,8 @@ class Hypotheses(Engine):
         self.table = allocate(family, 0)
         self._grow()
         self.used = 1
-        self.joint = self.weights.copy()
-        """Proportional to P(the current segment started there | all observations)."""
         self.replaced = _NONE
-        """The slot that the last new segment took, and the start it had for `joint`."""
+        """The slot that the last new segment took, and the start and weight that it had before."""
 
     def _grow(self) -> None:
         capacity = len(self.weights)
@@ -59,6 +60,7 @@ class Hypotheses(Engine):
         self.weights = np.append(self.weights, np.full(more, self.nothing))
         fresh = allocate(self.family, more)
         self.table = [np.append(a, b, axis=-1) for a, b in zip(self.table, fresh, strict=True)]
+        self.cells = list(zip(self.table, self.first, strict=True))
 
     def _enter(self, weight: float) -> float:
         """Find a slot for a segment that starts now: the weight that is dropped for want of one.
@@ -68,23 +70,28 @@ class Hypotheses(Engine):
         self.replaced = _NONE
         if weight <= self.nothing:
             return self.nothing
+        weights = self.weights
         slot, dropped = self.used, self.nothing
-        if slot < len(self.weights):
+        if slot < len(weights):
             self.used += 1
         else:
-            slot = int(self.weights.argmin())
-            dropped = float(self.weights[slot])
-            if dropped > self.nothing and len(self.weights) < self.most:
-                slot, dropped = len(self.weights), self.nothing
+            slot = weights.argmin()
+            dropped = weights.item(slot)
+            if dropped > self.nothing and len(weights) < self.most:
+                slot, dropped = len(weights), self.nothing
                 self._grow()
                 self.used += 1
+                weights = self.weights
         if weight <= dropped:
             return weight
-        self.replaced = (slot, float(self.starts[slot]))
-        self.weights[slot] = weight
+        self.replaced = (slot, self.starts.item(slot), dropped)
+        weights[slot] = weight
         self.starts[slot] = self.position
-        for array, first in zip(self.table, self.first, strict=True):
-            array[..., slot] = first
+        for array, first in self.cells:
+            if array.ndim == 1:  # half as long as with an ellipsis
+                array[slot] = first
+            else:
+                array[..., slot] = first
         return dropped
 
     def _check_length(self) -> None:
@@ -92,22 +99,27 @@ class Hypotheses(Engine):
             self.prior.check_length(self.position + 1)
 
     def runs(self) -> tuple[Slots, Slots]:
-        return self.position - self._last_starts(), self.joint / self.joint.sum()
+        starts, joint = self._given_all()
+        return self.position - starts, joint / joint.sum()
 
-    def _last_starts(self) -> Slots:
-        """The starts that `joint` is about."""
-        starts = self.starts[: len(self.joint)].copy()
-        slot, start = self.replaced
-        if slot < len(starts):
+    def _given_all(self) -> tuple[Slots, Slots]:
+        """The starts before the last one was entered, and their weights given all observations."""
+        joint = self.joint.copy()
+        starts = self.starts[: len(joint)].copy()
+        slot, start, weight = self.replaced
+        if slot < len(joint):
             starts[slot] = start
-        return starts
+            if self.joint is self.weights:
+                joint[slot] = weight
+        return starts, joint
 
     def arrays(self) -> dict[str, np.ndarray]:
+        last_starts, joint = self._given_all()
         return {
             "starts": self.starts[: self.used],
             "weights": self.weights[: self.used],
-            "last_starts": self._last_starts()[: self.used],
-            "joint": self.joint[: self.used],
+            "last_starts": last_starts[: self.used],
+            "joint": joint[: self.used],
             **{
                 f"statistics_{i}": array[..., : self.used].astype(np.float64)
                 for i, array in enumerate(self.table)
@@ -130,15 +142,16 @@ class Hypotheses(Engine):
         self.starts[:count], self.weights[:count] = arrays["starts"], arrays["weights"]
         for i, array in enumerate(self.table):
             array[..., :count] = arrays[f"statistics_{i}"]
-        # A new segment took at most one slot since, and that is the one whose start differs.
-        self.joint = arrays["joint"].copy()
-        last = arrays["last_starts"]
+        # At most one slot was taken since: the one whose start differs.
+        self.joint, last = arrays["joint"].copy(), arrays["last_starts"]
         changed = np.flatnonzero(last != self.starts[: len(last)])
-        self.replaced = (int(changed[0]), float(last[changed[0]])) if len(changed) else _NONE
+        self.replaced = _NONE
+        if len(changed):
+            self.replaced = (int(changed[0]), float(last[changed[0]]), 0.0)
 
 
 class SymbolHypotheses(Hypotheses, SymbolEngine):
-    """The recursion over symbols, whose weights are probabilities."""
+    """The recursion over symbols, whose weights are proportional to probabilities."""
 
     name = "symbols"
     nothing = 0.0
@@ -149,20 +162,19 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
         self.symbol_family = family
         self.weights[0] = 1.0
         self.joint = self.weights.copy()
-        self._sums: list[float] | None = None  # of the joint probabilities, once computed
+        self._sums: list[float] = []  # of the joint probabilities, once computed
 
     def _grow(self) -> None:
         super()._grow()
         # Two, since `joint` is a row of the one that was used last.
-        shape = (2, self.alphabet, len(self.weights))
-        self._buffers = [*np.zeros(shape)]
+        self._next, self._last = (Joint(self.alphabet, len(self.weights)) for _ in range(2))
 
     def _mix(self) -> list[float]:
         """P(the next symbol is k) for each k, but for a common factor."""
-        self._buffers.reverse()
-        self.symbol_family.joint(self.table, self.weights, self._buffers[0])
-        self._sums = np.add.reduce(self._buffers[0], 1).tolist()
-        return self._sums
+        self._next, self._last = self._last, self._next
+        self.symbol_family.joint(self.table, self.weights, self._next)
+        self._sums = sums = np.add.reduce(self._next.array, 1).tolist()
+        return sums
 
     def predict(self) -> Float[np.ndarray, " alphabet"]:
         sums = self._sums or self._mix()
@@ -175,29 +187,32 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
         if self.position >= self.limit:
             self._check_length()
         if symbol < 0:
-            log_prob, joint, norm = 0.0, self.weights.copy(), float(self.weights.sum())
+            log_prob, joint, norm = 0.0, self.weights.copy(), float(np.add.reduce(self.weights))
             self.family.skip(self.table)
         else:
             sums = self._sums or self._mix()
-            joint, norm = self._buffers[0][symbol], sums[symbol]
+            joint, norm = self._next.rows[symbol], sums[symbol]
             log_prob = math.log(norm / math.fsum(sums))
+            if norm < _SMALL:
+                np.multiply(joint, np.array(1 / norm), joint)
+                norm = 1.0
             self.symbol_family.count(self.table, symbol)
-        self._sums = None
+        self._sums = []
         self.joint = joint
         self.position = time = self.position + 1
         ends, stays = self.law(time, self.starts)
         if isinstance(ends, float):
-            np.multiply(joint, np.array(stays / norm), self.weights)
-            self._enter(ends)
+            self.weights = joint
+            self._enter(norm * ends / stays)
         else:
-            np.multiply(joint, stays, self.weights)
-            np.multiply(self.weights, np.array(1 / norm), self.weights)
-            self._enter(float(np.add.reduce(joint * ends)) / norm)
+            self.weights = joint * stays
+            np.multiply(joint, ends, ends)
+            self._enter(float(np.add.reduce(ends)))
         return log_prob
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         super().restore(arrays)
-        self._sums = None
+        self._sums = []
 
 
 class ValueHypotheses(Hypotheses, ValueEngine):
@@ -213,13 +228,21 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         self.joint = np.exp(self.weights)
         self.norm = 0.0
         """The logarithm of the sum of the weights."""
+        self._predicted: weakref.ref[Predictive] | None = None
 
     def predict(self) -> Predictive:
-        return Predictive(self.family, self.weights.copy(), [each.copy() for each in self.table])
+        predictive = Predictive(self.family, self.weights, self.table)
+        self._predicted = weakref.ref(predictive)
+        return predictive
 
     def step(self, x: Any) -> float:
         if self.position >= self.limit:
             self._check_length()
+        if self._predicted is not None:
+            predictive = self._predicted()
+            if predictive is not None:
+                predictive.detach()  # it is still in use, and the arrays are about to change
+            self._predicted = None
         weights = self.weights
         missing = np.isnan(x).all() if self.segment.event else x != x
         if missing:
@@ -227,21 +250,28 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         else:
             np.add(weights, self.family.absorb(self.table, x), weights)
         top = weights.item(weights.argmax())
-        joint = np.exp(weights - top)
-        total = float(np.add.reduce(joint))
+        joint = np.subtract(weights, np.array(top))
+        np.exp(joint, joint)
+        total = np.add.reduce(joint).item()
         evidence = top + math.log(total)
+        log_density = 0.0 if missing else evidence - self.norm
         self.joint = joint
         self.position = time = self.position + 1
         ends, stays = self.law(time, self.starts)
         if isinstance(ends, float):
-            np.subtract(weights, np.array(evidence - _log(float(stays))), weights)
-            dropped = self._enter(math.log(ends))
+            # All hypotheses survive with one probability, which the new one is divided by.
+            dropped = self._enter(evidence + math.log(ends / stays))
+            self.norm = evidence - math.log(stays)
         else:
             with np.errstate(divide="ignore"):
-                weights += np.log(stays) - evidence
-            dropped = self._enter(_log(float(np.add.reduce(joint * ends)) / total))
-        log_density = 0.0 if missing else evidence - self.norm
-        self.norm = math.log1p(-math.exp(dropped))
+                np.add(weights, np.log(stays), weights)
+            dropped = self._enter(_log(np.add.reduce(joint * ends).item()) + top)
+            self.norm = evidence
+        if dropped > self.nothing:
+            self.norm += math.log1p(-math.exp(dropped - self.norm))
+        if abs(self.norm) > _LARGE:
+            self.weights -= self.norm
+            self.norm = 0.0
         return log_density
 
     def arrays(self) -> dict[str, np.ndarray]:

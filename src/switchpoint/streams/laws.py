@@ -21,8 +21,8 @@ def make_law(prior: Prior) -> Law:
     match prior:
         case Geometric() if type(prior) is Geometric:
             log_odds = float(prior.hazard_log_odds)
-            terms = sigmoid(log_odds), sigmoid(-log_odds)
-            return lambda *_: terms
+            ends, stays = sigmoid(log_odds), sigmoid(-log_odds)
+            return _by_run(np.ones(1)) if stays == 0 else lambda *_: (ends, stays)
         case LIN() if type(prior) is LIN:
             return _lin
         case RegularPeriodic() if type(prior) is RegularPeriodic:
@@ -41,9 +41,13 @@ def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
+_HALF, _ONE = np.array(0.5), np.array(1.0)  # arrays are faster than numbers here
+
+
 def _lin(time: int, starts: Floats) -> tuple[Floats, Floats]:
-    hazard = 0.5 / (time - starts)
-    return hazard, 1 - hazard
+    hazard = np.subtract(np.array(float(time)), starts)
+    np.divide(_HALF, hazard, hazard)
+    return hazard, np.subtract(_ONE, hazard)
 
 
 def _by_run(hazards: Float[np.ndarray, " lengths"], survivals: Any = None) -> Law:

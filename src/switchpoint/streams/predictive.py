@@ -23,6 +23,11 @@ class Predictive:
         self._log_weights = log_weights
         self._table = table
 
+    def detach(self) -> None:
+        """Copy the arrays, which the stream is about to change."""
+        self._log_weights = self._log_weights.copy()
+        self._table = [each.copy() for each in self._table]
+
     def log_density(self, x: Any) -> Any:
         """ln p(x); for whole numbers ln P(x). Elementwise, except for the columns of a vector."""
         event = self._family.segment.event

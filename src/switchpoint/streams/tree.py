@@ -8,6 +8,7 @@ nodes end, which the time tells, the last hypotheses are removed. Sums are corre
 
 import math
 from collections.abc import Mapping
+from operator import mul, truediv
 
 import numpy as np
 from jaxtyping import Float
@@ -44,52 +45,51 @@ class TreeEngine(SymbolEngine):
         self._joint: list[list[float]] = []
         self._probs: list[float] = []
 
-    def _mix(self) -> None:
+    def _mix(self) -> list[float]:
         """The joint probabilities of each symbol and hypothesis, and their sums."""
-        shares = [w / n for w, n in zip(self.weights, self.totals, strict=True)]
-        self._joint = [
-            [share * count for share, count in zip(shares, counts, strict=True)]
-            for counts in self.counts
-        ]
-        self._probs = [math.fsum(joint) for joint in self._joint]
+        shares = list(map(truediv, self.weights, self.totals))
+        self._joint = [list(map(mul, shares, counts)) for counts in self.counts]
+        self._probs = probs = [math.fsum(joint) for joint in self._joint]
+        return probs
 
     def predict(self) -> Float[np.ndarray, " alphabet"]:
-        if not self._probs:
-            self._mix()
-        total = math.fsum(self._probs)
-        return np.array([math.log(prob / total) for prob in self._probs])
+        probs = self._probs or self._mix()
+        total = math.fsum(probs)
+        return np.array([math.log(prob / total) for prob in probs])
 
     def step(self, symbol: int) -> float:
-        time = self.position + 1
+        self.position = time = self.position + 1
         if time > self.limit:
+            self.position -= 1
             self.prior.check_length(time)
         if symbol < 0:
             log_prob, joint = 0.0, self.weights
         else:
-            if not self._probs:
-                self._mix()
-            norm = self._probs[symbol]
-            log_prob = math.log(norm / math.fsum(self._probs))
+            probs = self._probs or self._mix()
+            norm = probs[symbol]
+            log_prob = math.log(norm / math.fsum(probs))
             joint = self._joint[symbol]
             if norm < _SMALL:
                 joint = [each / norm for each in joint]
-            self.counts[symbol] = [count + 1 for count in self.counts[symbol]]
-            self.totals = [total + 1 for total in self.totals]
+            self.counts[symbol] = [count + 1.0 for count in self.counts[symbol]]
+            self.totals = [total + 1.0 for total in self.totals]
+            self._probs = []
         self.last_joint = joint
-        self._probs = []
-        self.position = time
         # The last `level` hypotheses end here, and the one before them may have ended too: unless
         # it is one of the `above` larger nodes with the same start.
-        level = (time & -time).bit_length() - 1
-        start = time - (1 << level)
+        if time & 1:
+            level, start = 0, time - 1
+        else:
+            last = time & -time
+            level, start = last.bit_length() - 1, time - last
         above = ((start & -start).bit_length() - 1 if start else self.depth) - level
         ends, stays = self.terms[level > 0]
         kept = len(joint) - level
-        weights = joint[:kept]
+        self.weights = weights = joint[:kept]
         split = weights[-1]
         weights[-1] = split * stays[above]
-        weights.append(math.fsum([*joint[kept:], split * ends[above]]))
-        self.weights = weights
+        ended = split * ends[above]
+        weights.append(math.fsum([*joint[kept:], ended]) if level else ended)
         for counts, first in zip(self.counts, self.pseudo, strict=True):
             counts[kept:] = (first,)
         self.totals[kept:] = (self.total,)
