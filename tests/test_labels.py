@@ -162,6 +162,13 @@ def test_the_observations_of_the_nile_keep_their_labels():
     )
 
 
+def test_a_column_of_periods_is_the_time():
+    years = NILE.assign(year=pd.PeriodIndex(NILE["year"].astype(str), freq="Y"))
+    found = sp.detect(years)
+    assert found.segments["first_time"].tolist() == ["1871", "1899"]
+    assert found.to_frame()["time"].iloc[28] == 1899
+
+
 def test_no_change_points_in_a_polars_frame():
     noise = np.random.default_rng(0).normal(size=100)
     found = sp.detect(pl.DataFrame({"x": noise}))

@@ -22,6 +22,7 @@ from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
 from switchpoint.exact import ExactPredictor, Posterior, bayes_optimal
 from switchpoint.priors import Geometric
+from switchpoint.segments.values import checked_values
 from switchpoint.sources import Source
 
 
@@ -63,7 +64,9 @@ class SeriesModel:
                 np.exp(np.asarray(predictor.log_probs(data), float)),
                 np.asarray(predictor.log_density(data), float),
             )
-        means, logs = map(np.asarray, _forecasts(predictor, jnp.asarray(data, float)))
+        self.source.prior.check_length(len(data))
+        checked = jnp.asarray(checked_values(self.source.segment, data), float)
+        means, logs = map(np.asarray, _forecasts(predictor, checked))
         units = (~np.isnan(values) * np.log(self.scales)).sum(1)
         return Forecasts(
             self.centres + self.scales * means.reshape(len(data), -1)[:length],

@@ -46,8 +46,10 @@ def parse_series(values: Any, times: Any = None) -> Series:
                     f"times must be labels or the name of a column, got {times!r}; the columns "
                     f"are: {', '.join(map(str, columns[:12]))}"
                 )
-            others = values.drop(columns=times) if labels.index is not None else values.drop(times)
-            values, times = others, values[times].to_numpy()
+            if labels.library == "pandas":
+                values, times = values.drop(columns=times), values.set_index(times).index
+            else:
+                values, times = values.drop(times), values[times].to_numpy()
         names = tuple(map(str, values.columns))
     elif labels is not None:
         names = ("" if values.name is None else str(values.name),)
@@ -78,7 +80,7 @@ def _is_time(index: Any) -> bool:
 def _holds_dates(column: Any) -> bool:
     """Whether a column of pandas or polars holds dates."""
     kind = str(getattr(column, "dtype", "")).lower()
-    return kind.startswith(("date", "period"))
+    return kind.startswith(("date", "period", "timestamp"))
 
 
 def _numbers(values: Any) -> Float[np.ndarray, "time columns"]:
