@@ -27,6 +27,7 @@ Slots: TypeAlias = Float[np.ndarray, " slots"]
 _FIRST_CAPACITY = 16
 _NONE = (2**62, 0.0, 0.0)  # no slot
 _SMALL = 1e-60  # a sum of weights below which they are rescaled
+_LEAST = 1e-200  # a sum of exponentials that has lost digits
 _LARGE = 100.0  # the logarithm of a sum of weights, likewise
 
 
@@ -203,11 +204,11 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
         ends, stays = self.law(time, self.starts)
         if isinstance(ends, float):
             self.weights = joint
-            self._enter(norm * ends / stays)
+            self._enter(norm * ends / stays)  # instead of all others times `stays`
         else:
-            self.weights = joint * stays
             np.multiply(joint, ends, ends)
-            self._enter(float(np.add.reduce(ends)))
+            self.weights = np.subtract(joint, ends) if stays is None else joint * stays
+            self._enter(np.add.reduce(ends).item())
         return log_prob
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -249,10 +250,14 @@ class ValueHypotheses(Hypotheses, ValueEngine):
             self.family.skip(self.table)
         else:
             np.add(weights, self.family.absorb(self.table, x), weights)
-        top = weights.item(weights.argmax())
+        top = self.norm
         joint = np.subtract(weights, np.array(top))
         np.exp(joint, joint)
         total = np.add.reduce(joint).item()
+        if not _LEAST < total < 1 / _LEAST:  # an improbable value, or weights far apart
+            top = weights.item(weights.argmax())
+            joint = np.exp(weights - top)
+            total = np.add.reduce(joint).item()
         evidence = top + math.log(total)
         log_density = 0.0 if missing else evidence - self.norm
         self.joint = joint
@@ -264,7 +269,7 @@ class ValueHypotheses(Hypotheses, ValueEngine):
             self.norm = evidence - math.log(stays)
         else:
             with np.errstate(divide="ignore"):
-                np.add(weights, np.log(stays), weights)
+                weights += np.log1p(-ends) if stays is None else np.log(stays)
             dropped = self._enter(_log(np.add.reduce(joint * ends).item()) + top)
             self.norm = evidence
         if dropped > self.nothing:

@@ -11,9 +11,10 @@ from jaxtyping import Float
 from switchpoint.priors import LIN, PTW, Geometric, Prior, RandomUniform, RegularPeriodic, Renewal
 
 Floats: TypeAlias = Float[np.ndarray, " hypotheses"]
-Law: TypeAlias = Callable[[int, Floats], tuple[float | Floats, float | Floats]]
+Law: TypeAlias = Callable[[int, Floats], tuple[float, float] | tuple[Floats, Floats | None]]
 """From the number of observations and the starts of segments: P(a segment ends here | it lasted
-until here), and P(it does not)."""
+until here), and P(it does not), or None where one minus the first is as exact. Numbers, above 0, if
+they are the same for all; otherwise new arrays."""
 
 
 def make_law(prior: Prior) -> Law:
@@ -41,13 +42,12 @@ def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
-_HALF, _ONE = np.array(0.5), np.array(1.0)  # arrays are faster than numbers here
+_HALF = np.array(0.5)  # an array is faster than a number here
 
 
-def _lin(time: int, starts: Floats) -> tuple[Floats, Floats]:
+def _lin(time: int, starts: Floats) -> tuple[Floats, None]:
     hazard = np.subtract(np.array(float(time)), starts)
-    np.divide(_HALF, hazard, hazard)
-    return hazard, np.subtract(_ONE, hazard)
+    return np.divide(_HALF, hazard, hazard), None
 
 
 def _by_run(hazards: Float[np.ndarray, " lengths"], survivals: Any = None) -> Law:
