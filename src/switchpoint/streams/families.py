@@ -28,7 +28,7 @@ from switchpoint.segments import (
     Trend,
 )
 
-Floats: TypeAlias = Float[np.ndarray, "*rows hypotheses"]
+Floats: TypeAlias = Float[np.ndarray, "..."]
 Table: TypeAlias = list[np.ndarray]
 """The statistics of all hypotheses."""
 
