@@ -196,8 +196,9 @@ class Posterior(eqx.Module):
         for name in _FRAME_FIELDS:
             array = np.asarray(getattr(self, name))
             if array.ndim == 2:
-                own = labels.names if name.startswith("level") and labels.names else range(10**9)
-                columns |= {f"{name}_{k}": each for k, each in zip(own, array.T, strict=False)}
+                named = name.startswith("level") and len(labels.names) == array.shape[1]
+                own = labels.names if named else range(array.shape[1])
+                columns |= {f"{name}_{k}": each for k, each in zip(own, array.T, strict=True)}
             elif array.ndim == 1:
                 columns[name] = array
         return labels.frame(columns)
