@@ -79,9 +79,9 @@ def test_the_reference_sums_over_partitions():
 
 @pytest.mark.slow
 def test_the_exact_core_agrees_with_the_reference_on_a_series_of_real_length():
-    values = np.concatenate([0.05 * np.arange(150), 3 - 0.02 * np.arange(100), noise(1, 150)])
-    values += 0.3 * noise(2, 400)
-    values[[3, 200, 201, 399]] = np.nan
+    values = np.concatenate([0.05 * np.arange(80), 3 - 0.02 * np.arange(50), noise(1, 70)])
+    values += 0.3 * noise(2, 200)
+    values[[3, 100, 101, 199]] = np.nan
     reference = GeometricSegmentation(trend_log_marginals(values, *SETTING), 0.01)
     source = sp.Source(sp.Geometric(0.01), sp.Trend(*SETTING))
     for x64, tolerance in ((False, 2e-3), (True, 1e-8)):
@@ -114,12 +114,12 @@ def test_a_jump_is_found_where_it_is():
 @pytest.mark.slow
 def test_jumps_are_found_and_noise_is_left_alone():
     hits, false_alarms = 0, 0
-    for seed in range(25):
+    for seed in range(15):
         found = sp.detect(shift(seed, size=3.0)).changepoints
         hits += bool(len(found)) and abs(found - 70).min() <= 3
         false_alarms += len(sp.detect(noise(seed)).changepoints) > 0
-    assert hits >= 23
-    assert false_alarms <= 2
+    assert hits >= 13
+    assert false_alarms <= 1
 
 
 def test_a_trend_is_no_change_and_a_bend_is_one():
@@ -289,7 +289,7 @@ def test_wider_intervals_for_higher_coverage():
 @pytest.mark.slow
 def test_intervals_contain_a_switch_as_often_as_they_say(key):
     source = sp.Source(sp.Geometric(0.03), sp.NormalGamma(0.0, 0.02, 3.0, 3.0))
-    draw = source.sample(key, 60, 60)
+    draw = source.sample(key, 40, 60)
     told, true = [], []
     for values, switches in zip(np.asarray(draw.values), np.asarray(draw.switches), strict=True):
         found = sp.detect(values, source=source)
@@ -297,7 +297,7 @@ def test_intervals_contain_a_switch_as_often_as_they_say(key):
         true += [switches[begin : end + 1].any() for begin, end in found.intervals.tolist()]
     told = np.array(told)
     error = math.sqrt((told * (1 - told)).sum()) / len(told)
-    assert len(told) > 60
+    assert len(told) > 40
     assert abs(np.mean(true) - told.mean()) < 4 * error
     assert np.mean(told >= 0.9) > 0.8
 

@@ -156,8 +156,9 @@ def test_sinusoids_of_distances_are_products_of_low_rank(time, columns):
     assert found.at_key.shape == (time, columns)
     distances = np.arange(time)[:, None] - np.arange(time)
     of_distance = np.asarray(sinusoids(jnp.arange(-time + 1, time, dtype=jnp.int32), 64))
-    products = np.asarray(found.at_query()) @ np.asarray(found.at_key).T  # at query, wave, key
-    expected = of_distance[distances + time - 1].swapaxes(1, 2)
+    some = np.unique(np.linspace(0, time - 1, 50).astype(int))  # queries
+    products = np.asarray(found.at_query())[some] @ np.asarray(found.at_key).T  # query, wave, key
+    expected = of_distance[distances[some] + time - 1].swapaxes(1, 2)
     np.testing.assert_allclose(products, expected, atol=2e-5)
 
 

@@ -1,5 +1,6 @@
 """The scale zoo: pretrained networks measured here, beside recorded results of all seeds."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -26,12 +27,14 @@ MADE = ["trajectory", "mean-regret", "on-distribution", "longer-lengths", "memor
 
 
 @pytest.fixture(scope="module")
-def scale(tmp_path_factory):
+def scale(tiny_studies, tmp_path_factory):
     """A zoo of LSTMs and some results, made at the tiny scale in place of the full one."""
     directory = tmp_path_factory.mktemp("pretrained")
-    reproduce(TINY, directory / "full", RUN_AT_FULL)
-    build([directory / "full" / "runs" / "lstm"], Zoo(directory / "zoo"), 50)
-    recorded = directory / "full" / "results"
+    build([tiny_studies / "runs" / "lstm"], Zoo(directory / "zoo"), 50)
+    recorded = directory / "results"
+    recorded.mkdir()
+    for study in RUN_AT_FULL:
+        shutil.copy(result_path(tiny_studies, study), recorded)
     small = {"sequences": 20, "longer_sequences": 10}
     return replace(TINY, name="zoo", zoo=directory / "zoo", recorded=recorded, **small)
 

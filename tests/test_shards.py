@@ -50,14 +50,6 @@ def copy(source, target, *without):
             (target / path.name).write_bytes(path.read_bytes())
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The studies of the LSTM, from a run of all members."""
-    out = tmp_path_factory.mktemp("whole")
-    reproduce(SCALE, out, LSTM_STUDIES)
-    return out
-
-
 CUTS = [(("ptw", "lin"), range(2)), (("regular", "uniform"), range(1)), (SOURCES[2:], range(1, 2))]
 
 
@@ -72,16 +64,16 @@ def shards(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_studies_from_shards_are_those_of_whole_runs(whole, shards, tmp_path):
+def test_studies_from_shards_are_those_of_whole_runs(tiny_studies, shards, tmp_path):
     reproduce(SCALE, tmp_path, LSTM_STUDIES, networks=networks(shards[1]))
     assert not (tmp_path / "runs").exists()
     for name in LSTM_STUDIES:
-        ours, theirs = load(tmp_path, name), load(whole, name)
+        ours, theirs = load(tmp_path, name), load(tiny_studies, name)
         assert ours.attrs["plan"] == theirs.attrs["plan"]
         for variable in theirs.data_vars:
             if theirs[variable].dtype.kind == "f":
                 np.testing.assert_allclose(ours[variable], theirs[variable], atol=2e-4)
-    assert set(load(whole, "on-distribution").attrs["provenance"]) & {"networks"} == set()
+    assert set(load(tiny_studies, "on-distribution").attrs["provenance"]) & {"networks"} == set()
     made = load(tmp_path, "on-distribution").attrs["provenance"]["networks"]
     assert set(made) == {"lstm.ptw_lin.0-1", "lstm.regular_uniform.0-0", "lstm.regular_uniform.1-1"}
     for each in made.values():

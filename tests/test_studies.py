@@ -107,14 +107,16 @@ def same(first, second):
     return first.drop_attrs().identical(second.drop_attrs())
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The directory of all studies, never interrupted."""
-    out = tmp_path_factory.mktemp("whole")
+def compute_tiny_studies(out):
     log = run_studies(out)
     assert log.begun == list(STUDIES)
     assert log.trained == {"lstm", "lstm-length-4", "memoryless"}  # the ablation is no other
-    return out
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_studies, tmp_path_factory):
+    """The directory of all studies, never interrupted."""
+    return shutil.copytree(tiny_studies, tmp_path_factory.mktemp("whole") / "out")
 
 
 def test_sources_may_have_steps_of_their_own(whole, tmp_path):

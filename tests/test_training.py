@@ -127,16 +127,13 @@ class TestResuming:
         config = {**SMALL, "steps": 400, "report_every": 50, "seeds": 2}
         train(TrainConfig(**config), out=tmp_path / "whole")
         cut = tmp_path / "cut"
-        killed_at = []
-        for wanted in (40, 210):
-            process = start_run(cut, config)
-            while process.poll() is None and latest(cut) < wanted:
-                time.sleep(0.005)
-            assert process.poll() is None
-            process.kill()
-            process.wait()
-            killed_at.append(latest(cut))
-        assert killed_at[0] < killed_at[1] < 400
+        process = start_run(cut, config)
+        while process.poll() is None and latest(cut) < 210:
+            time.sleep(0.005)
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        assert 210 <= latest(cut) < 400
         assert start_run(cut, config).wait() == 0
         for name in ("metrics.jsonl", "model.safetensors", "config.json"):
             assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -335,41 +332,28 @@ def printed(process):
 DEVICE_COUNT = "--xla_force_host_platform_device_count"
 DEVICES = """
 import sys, json, numpy as np, jax
-from switchpoint.training import train, TrainConfig
-run = train(TrainConfig(**json.loads(sys.argv[1])))
-leaves = [np.asarray(x).ravel() for n in run.networks for x in jax.tree.leaves(n)]
-print(json.dumps([len(jax.devices()), [float(x) for x in np.concatenate(leaves)]]))
-"""
-
-
-@pytest.mark.slow
-def test_several_devices_give_the_numbers_of_one():
-    config = {**SMALL, "model": "rnn", "prior": ["ptw", "lin"], "seeds": 4, "steps": 10}
-    processes = [
-        python(DEVICES, json.dumps(config), flags=f"{DEVICE_COUNT}={count}") for count in (1, 4)
-    ]
-    (one, numbers), (four, same_numbers) = map(printed, processes)
-    assert (one, four) == (1, 4)
-    np.testing.assert_allclose(same_numbers, numbers, atol=1e-6)
-
-
-MEASURED = """
-import json, jax
 import switchpoint as sp
 from switchpoint.evaluation import regrets
 from switchpoint.neural import Recurrent, Transformer
+from switchpoint.training import train, TrainConfig
+run = train(TrainConfig(**json.loads(sys.argv[1])))
+leaves = [np.asarray(x).ravel() for n in run.networks for x in jax.tree.leaves(n)]
 key = jax.random.key(0)
 networks = [Recurrent(2, "rnn", key=key, hidden=8), Transformer(2, key=key, layers=1)]
 bits = regrets([*networks, sp.KTOracle], sp.Source(sp.PTW(8)), 256, 131, chunk=131)
-print(json.dumps([len(jax.devices()), bits.tolist()]))
+print(json.dumps([len(jax.devices()), np.concatenate(leaves).tolist(), bits.tolist()]))
 """
 
 
 @pytest.mark.slow
-def test_several_devices_measure_what_one_does():
-    processes = [python(MEASURED, flags=f"{DEVICE_COUNT}={count}") for count in (1, 3)]
-    (one, bits), (three, same_bits) = map(printed, processes)
+def test_several_devices_train_and_measure_what_one_does():
+    config = {**SMALL, "model": "rnn", "prior": ["ptw", "lin"], "seeds": 3, "steps": 10}
+    processes = [
+        python(DEVICES, json.dumps(config), flags=f"{DEVICE_COUNT}={count}") for count in (1, 3)
+    ]
+    (one, numbers, bits), (three, same_numbers, same_bits) = map(printed, processes)
     assert (one, three) == (1, 3)
+    np.testing.assert_allclose(same_numbers, numbers, atol=1e-6)
     np.testing.assert_allclose(same_bits, bits, atol=1e-3)  # sums of 256 symbols
     assert np.std(bits) > 1  # sequences differ
 

@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,16 +15,16 @@ import switchpoint as sp
 from switchpoint.segments import Lomax, Mixture, NegativeBinomial, Normal, StudentT
 from switchpoint.segments._special import half_step, log1p, stirling_error
 
-LENGTH = 20
+LENGTH = 14
 families = pytest.mark.parametrize("segment", FAMILIES, ids=name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("segment", [FAMILIES[i] for i in (0, 2, 6, 7)], ids=name)
-@pytest.mark.parametrize("options", [{}, {"max_hypotheses": 21}], ids=["tree", "pruned"])
+@pytest.mark.parametrize("segment", FAMILIES[2:], ids=name)
+@pytest.mark.parametrize("options", [{}, {"max_hypotheses": 15}], ids=["tree", "pruned"])
 def test_streams_inside_jit_are_whole_sequences(segment, options):
     """All values minus an offset: the whole sequence has another one than the stream."""
-    predictor = sp.bayes_optimal(sp.Source(sp.PTW(5, 0.3), segment), **options)
+    predictor = sp.bayes_optimal(sp.Source(sp.PTW(4, 0.3), segment), **options)
     values = example(segment, LENGTH)
 
     @jax.jit
@@ -39,14 +40,14 @@ def test_streams_inside_jit_are_whole_sequences(segment, options):
 
         return jax.lax.scan(step, predictor.init(length=LENGTH), row)[1]
 
-    whole = np.asarray(predictor.log_density(values))
+    whole = np.asarray(jax.jit(predictor.log_density)(jnp.asarray(values)))
     for row, logs in zip(values, whole, strict=True):
         seen = ~np.isnan(row.reshape(LENGTH, -1)).any(-1)
         np.testing.assert_allclose(
             np.asarray(stream(jnp.asarray(row)))[seen], logs[seen], atol=1e-4
         )
-    traced = jax.jit(predictor.log_density)(jnp.asarray(values))
-    np.testing.assert_allclose(traced, whole, atol=1e-4)
+    if options:  # a program less where it would be the larger one
+        np.testing.assert_allclose(predictor.log_density(values), whole, atol=1e-4)
 
 
 @pytest.mark.parametrize("prior", [sp.PTW(5), sp.Geometric(0.1)], ids=name)
@@ -75,18 +76,28 @@ LAWS = [
 ]
 
 
+@eqx.filter_jit
+def everything_of(law, points, shares, count):
+    """What a distribution can say, in one program."""
+    said = {"mean": law.mean, "variance": law.variance}
+    for method, arguments in (("log_density", points), ("cdf", points), ("quantile", shares)):
+        said[method] = getattr(law, method)(jnp.asarray(arguments))
+    keys = jax.random.split(jax.random.key(0), count)
+    return {**said, "share": law.cdf(said["quantile"])}, jax.vmap(law.sample)(keys)
+
+
 @pytest.mark.parametrize(("ours", "theirs"), LAWS, ids=lambda law: type(law).__name__)
 def test_distributions_are_those_of_scipy(ours, theirs):
     whole = isinstance(ours, NegativeBinomial)
     points = np.array([0.0, 1, 3, 12]) if whole else np.array([0.01, 0.5, 3, 40])
-    logs = theirs.logpmf(points) if whole else theirs.logpdf(points)
-    np.testing.assert_allclose(ours.log_density(points), logs, atol=2e-5, rtol=1e-5)
-    np.testing.assert_allclose(ours.cdf(points), theirs.cdf(points), atol=1e-5)
-    np.testing.assert_allclose(ours.mean, theirs.mean(), rtol=1e-5)
-    np.testing.assert_allclose(ours.variance, theirs.var(), rtol=1e-5)
     shares = np.array([0.001, 0.1, 0.5, 0.9, 0.999])
-    np.testing.assert_allclose(ours.quantile(shares), theirs.ppf(shares), rtol=2e-3, atol=1e-4)
-    draws = jax.vmap(ours.sample)(jax.random.split(jax.random.key(0), 3000))
+    logs = theirs.logpmf(points) if whole else theirs.logpdf(points)
+    found, draws = everything_of(ours, points, shares, 3000)
+    np.testing.assert_allclose(found["log_density"], logs, atol=2e-5, rtol=1e-5)
+    np.testing.assert_allclose(found["cdf"], theirs.cdf(points), atol=1e-5)
+    np.testing.assert_allclose(found["mean"], theirs.mean(), rtol=1e-5)
+    np.testing.assert_allclose(found["variance"], theirs.var(), rtol=1e-5)
+    np.testing.assert_allclose(found["quantile"], theirs.ppf(shares), rtol=2e-3, atol=1e-4)
     if whole:
         mean, error = np.mean(draws), theirs.std() / 3000**0.5
         assert abs(mean - theirs.mean()) < 4 * error
@@ -102,14 +113,15 @@ def test_a_mixture_is_the_sum_of_its_components():
     points = np.array([5.0, 8.0, 13.0])
     parts = [scipy.stats.norm(8, 1), scipy.stats.norm(13, 2)]
     density = sum(w * law.pdf(points) for w, law in zip(weights, parts, strict=True))
-    np.testing.assert_allclose(np.exp(mixture.log_density(points)), density, rtol=1e-4)
     shares = np.array([0.01, 0.3, 0.99])
-    np.testing.assert_allclose(mixture.cdf(mixture.quantile(shares)), shares, atol=1e-5)
+    found, draws = everything_of(mixture, points, shares, 4000)
+    np.testing.assert_allclose(np.exp(found["log_density"]), density, rtol=1e-4)
+    np.testing.assert_allclose(found["share"], shares, atol=1e-5)
     mean = float(weights @ [8, 13])
-    assert float(mixture.mean) == pytest.approx(mean)
+    assert float(found["mean"]) == pytest.approx(mean)
     squares = weights @ [1 + 8**2, 4 + 13**2]
-    assert float(mixture.variance) == pytest.approx(squares - mean**2, rel=1e-4)
-    draws = np.asarray(jax.vmap(mixture.sample)(jax.random.split(jax.random.key(1), 4000)))
+    assert float(found["variance"]) == pytest.approx(squares - mean**2, rel=1e-4)
+    draws = np.asarray(draws)
     assert abs(draws.mean() - mean) < 4 * draws.std() / 4000**0.5
 
 
@@ -183,14 +195,13 @@ def safe_series(length):
     [
         (sp.Geometric(0.01), sp.Gaussian()),
         (sp.Geometric(0.01), sp.NormalGamma(mean=1e6)),
-        (sp.PTW(9), sp.NormalGamma()),
-        (sp.PTW(9), sp.Trend(level=1e6)),
+        (sp.PTW(7), sp.Trend(level=1e6)),
     ],
     ids=name,
 )
 def test_single_precision_has_the_answers_of_double(prior, segment):
     predictor = sp.bayes_optimal(sp.Source(prior, segment))
-    values = np.stack(list(safe_series(512).values()))
+    values = np.stack(list(safe_series(128).values()))
     single = np.asarray(predictor.log_density(values))
     with jax.enable_x64(True):
         double = np.asarray(predictor.log_density(values))
@@ -211,17 +222,6 @@ def test_a_hundred_thousand_observations_in_single_precision():
     assert np.abs(single - double).max() < 1e-3
 
 
-def test_posterior_of_constant_and_of_missing_values_is_finite():
-    values = np.stack([np.full(40, 7.5), np.full(40, np.nan)])
-    for prior in (sp.Geometric(0.05), sp.PTW(6)):
-        predictor = sp.bayes_optimal(sp.Source(prior, sp.Trend()))
-        posterior = predictor.posterior(values)
-        for leaf in (posterior.level_mean, posterior.level_std, posterior.switch_smoothed):
-            assert np.all(np.isfinite(leaf))
-        assert np.all(np.asarray(posterior.level_std) > 0)
-        assert abs(float(posterior.log_marginal[1])) < 1e-4
-
-
 def test_the_family_of_the_docstring_runs():
     text = sp.Segment.__doc__
     code = "\n".join(line[8:] for line in text.splitlines() if line.startswith(" " * 8))
@@ -230,15 +230,18 @@ def test_the_family_of_the_docstring_runs():
     segment = names["Volatility"](shape=2.0)
     draw = sp.Source(sp.Geometric(0.1), segment).sample(jax.random.key(0), 2, 12)
     values = np.asarray(draw.values)
-    for prior in (sp.Geometric(0.1), sp.PTW(4)):
-        predictor = sp.bayes_optimal(sp.Source(prior, segment))
-        logs = predictor.log_density(values)
-        state = predictor.init()
-        for value, expected in zip(values[0], logs[0], strict=True):
-            seen = predictor.predict(state).log_density(value)
-            assert float(seen) == pytest.approx(float(expected), abs=1e-4)
-            state = predictor.update(state, value)
-        assert np.all(np.isfinite(predictor.posterior(values).level_mean))
+    tree = sp.bayes_optimal(sp.Source(sp.PTW(4), segment))
+    posterior = tree.posterior(values)
+    assert np.all(np.isfinite(posterior.level_mean))
+    np.testing.assert_allclose(
+        posterior.log_marginal, np.asarray(tree.log_density(values)).sum(-1), atol=1e-4
+    )
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), segment))
+    state = predictor.init()
+    for value, expected in zip(values[0], predictor.log_density(values)[0], strict=True):
+        seen = predictor.predict(state).log_density(value)
+        assert float(seen) == pytest.approx(float(expected), abs=1e-4)
+        state = predictor.update(state, value)
 
 
 @pytest.mark.parametrize(
@@ -268,10 +271,10 @@ def test_another_hyperparameter_does_not_compile(make, compilations):
 @pytest.mark.parametrize("segment", [sp.Bernoulli(), sp.MarkovChain(2)], ids=name)
 def test_the_pruning_bound_holds_in_the_mean(segment):
     source = sp.Source(sp.Geometric(0.05), segment)
-    symbols = source.sample(jax.random.key(1), 300, 100).symbols
+    symbols = source.sample(jax.random.key(1), 300, 50).symbols
     exact = np.exp(sp.bayes_optimal(source).log_probs(symbols))
     bounds = []
-    for most in (2, 4, 101):
+    for most in (2, 4, 51):
         kept = sp.bayes_optimal(source, max_hypotheses=most)
         variation = 0.5 * np.abs(np.exp(kept.log_probs(symbols)) - exact).sum(-1)
         bound = np.asarray(kept.pruning_bounds(symbols))
@@ -285,7 +288,7 @@ def test_the_pruning_bound_holds_in_the_mean(segment):
 @functools.cache
 def fitted():
     source = sp.Source(sp.Geometric(0.05), sp.Gaussian(0.0, 3.0, 0.5))
-    values = np.asarray(source.sample(jax.random.key(2), 6, 200).values)
+    values = np.asarray(source.sample(jax.random.key(2), 12, 100).values)
     start = sp.Source(sp.Geometric(0.2), sp.Gaussian(0.0, 3.0, 1.0))
     return source, start, values, sp.fit(start, values, ["hazard", "segment.scale"], starts=2)
 
@@ -377,13 +380,12 @@ def test_real_values_have_no_alphabet():
 
 def test_log_density_of_symbols_is_their_log_probability():
     symbols = np.array([[0, 1, 1, 0, 1, 1], [1, 1, 1, 1, 1, 0]])
-    for segment in (sp.Bernoulli(), sp.MarkovChain(2)):
-        for prior in (sp.PTW(3), sp.LIN()):
-            predictor = sp.bayes_optimal(sp.Source(prior, segment))
-            logs = np.take_along_axis(
-                np.asarray(predictor.log_probs(symbols)), symbols[..., None], axis=-1
-            )[..., 0]
-            np.testing.assert_allclose(predictor.log_density(symbols), logs, atol=1e-5)
-            gap = symbols.astype(float)
-            gap[:, 2] = np.nan
-            assert np.all(np.asarray(predictor.log_density(gap))[:, 2] == 0)
+    for prior, segment in ((sp.PTW(3), sp.MarkovChain(2)), (sp.LIN(), sp.Bernoulli())):
+        predictor = sp.bayes_optimal(sp.Source(prior, segment))
+        logs = np.take_along_axis(
+            np.asarray(predictor.log_probs(symbols)), symbols[..., None], axis=-1
+        )[..., 0]
+        np.testing.assert_allclose(predictor.log_density(symbols), logs, atol=1e-5)
+        gap = symbols.astype(float)
+        gap[:, 2] = np.nan
+        assert np.all(np.asarray(predictor.log_density(gap))[:, 2] == 0)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint.exact.base import ExactPredictor
@@ -25,6 +25,7 @@ from switchpoint.sources import Source
 _SPREAD = 1.0  # standard deviation of further starts, in logarithms
 _MEMORY = 10  # steps that L-BFGS remembers
 _LINE_SEARCH = 12  # evaluations at most
+_GAIN = 1e-3  # of evidence, below which nothing matters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,33 +115,30 @@ def fit(
     starts, steps = _checks.positive_int("starts", starts), _checks.positive_int("steps", steps)
     first = jnp.concatenate([jnp.ravel(leaf.free(value)) for leaf, value in leaves])
     noise = jax.random.normal(jax.random.key(0) if key is None else key, (starts, len(first)))
-    points = first + _SPREAD * noise.at[0].set(0) * _scales(leaves, sequences)
+    spread = _SPREAD * noise.at[0].set(0) * _scales(leaves, sequences)
+    points = np.asarray(first + spread, np.float64)
     problem = _Problem(source, tuple(leaf for leaf, _ in leaves), spec, max_hypotheses)
-    state = _init(problem, points)
-    history, best = [], (-math.inf, points[0])
-    evidence = _values(problem, sequences, points)
-    for step in range(steps + 1):
-        known = np.asarray(evidence, np.float64)
-        history.append(known)
-        highest = int(np.nanargmax(np.where(np.isnan(known), -np.inf, known)))
-        if known[highest] > best[0]:
-            best = (float(known[highest]), points[highest])
-        if step == steps or (step > 2 and _settled(history)):
+    at = _evaluate(problem, sequences, points)
+    state = _init(points)
+    history = [at.evidence]
+    for _ in range(steps):
+        directions, state = _directions(at.points, at.slopes, state)
+        at = _line_search(problem, sequences, at, np.asarray(directions, np.float64))
+        history.append(at.evidence)
+        if len(history) > 3 and _settled(history):
             break
-        points, state, evidence = _step(problem, sequences, points, state)
-    found = problem.source_at(best[1])
-    found = jax.tree.map(lambda new, old: _like(new, old), found, source)
-    log_evidence = _log_evidence(bayes_optimal(found, max_hypotheses), values)
-    initial = _log_evidence(predictor, values)
-    if not log_evidence > initial:  # it never ends below where it started
-        found, log_evidence = source, initial
+    best = int(np.argmax(np.nan_to_num(at.evidence, nan=-np.inf)))
+    log_evidence = float(at.evidence[best])
+    if not log_evidence > history[0][0]:  # it never ends below where it started
+        return Fit(source, float(history[0][0]), np.stack(history))
+    found = jax.tree.map(_like, problem.source_at(jnp.asarray(at.points[best], float)), source)
     return Fit(found, log_evidence, np.stack(history))
 
 
 def _settled(history: Sequence[Float[np.ndarray, " starts"]]) -> bool:
     """Whether no start has gained anything that matters in the last step."""
     gain = np.nan_to_num(history[-1] - history[-2], nan=0.0)
-    return bool(np.all(gain < 1e-3))
+    return bool(np.all(gain < _GAIN))
 
 
 def _like(new: Any, old: Any) -> Any:
@@ -198,48 +196,98 @@ class _Problem(eqx.Module):
             at += size
         return jax.tree.unflatten(structure, flat)
 
-    def loss(self, point: Float[Array, " coordinates"], sequences: Sequences) -> Float[Array, ""]:
-        """Minus the log evidence per observation."""
+    def loss(
+        self, point: Float[Array, " coordinates"], sequences: Sequences
+    ) -> tuple[Float[Array, ""], Float[Array, "flat time"]]:
+        """Minus the mean log density, and the log densities."""
         predictor = bayes_optimal(self.source_at(point), self.max_hypotheses)
-        return -predictor._log_density(sequences).sum() / sequences.values[..., 0].size
+        logs = predictor._log_density(sequences)
+        return -logs.mean(), logs
 
-    def solver(self) -> optax.GradientTransformationExtraArgs:
-        search = optax.scale_by_zoom_linesearch(
-            max_linesearch_steps=_LINE_SEARCH, initial_guess_strategy="one"
+
+class _Evaluated(NamedTuple):
+    """The points of all starts, with what is known there."""
+
+    points: Float[np.ndarray, "starts coordinates"]
+    evidence: Float[np.ndarray, " starts"]
+    slopes: Float[np.ndarray, "starts coordinates"]
+    """The gradient of minus the evidence."""
+
+    def where(self, chosen: Bool[np.ndarray, " starts"], other: "_Evaluated") -> "_Evaluated":
+        """These for the chosen starts, and the others' for the rest."""
+        rows = chosen[:, None]
+        return _Evaluated(
+            np.where(rows, self.points, other.points),
+            np.where(chosen, self.evidence, other.evidence),
+            np.where(rows, self.slopes, other.slopes),
         )
-        return optax.lbfgs(memory_size=_MEMORY, linesearch=search)
+
+
+def _evaluate(
+    problem: _Problem, sequences: Sequences, points: Float[np.ndarray, "starts coordinates"]
+) -> _Evaluated:
+    logs, slopes = _gradients(problem, sequences, jnp.asarray(points, float))
+    evidence = np.asarray(logs, np.float64).sum((1, 2))
+    return _Evaluated(points, evidence, np.asarray(slopes, np.float64) * logs[0].size)
 
 
 @eqx.filter_jit
-def _init(problem: _Problem, points: Float[Array, "starts coordinates"]) -> Any:
-    return jax.vmap(problem.solver().init)(points)
+def _gradients(problem: _Problem, sequences: Sequences, points: Array) -> tuple[Array, Array]:
+    """The only program with the recursion in it: whatever calls it more than once compiles more."""
+
+    def one(point: Array) -> tuple[Array, Array]:
+        slope, logs = jax.grad(problem.loss, has_aux=True)(point, sequences)
+        return logs, slope
+
+    return jax.vmap(one)(points)
 
 
-@eqx.filter_jit
-def _values(problem: _Problem, sequences: Sequences, points: Array) -> Float[Array, " starts"]:
-    size = sequences.values[..., 0].size
-    return -size * jax.vmap(lambda point: problem.loss(point, sequences))(points)
+@jax.jit
+def _init(points: Array) -> Any:
+    return jax.vmap(optax.scale_by_lbfgs(_MEMORY).init)(jnp.asarray(points, float))
 
 
-@eqx.filter_jit
-def _step(problem: _Problem, sequences: Sequences, points: Array, state: Any) -> Any:
-    """One step of L-BFGS from every start; returns the evidence at the new points too."""
-    solver = problem.solver()
+@jax.jit
+def _directions(points: Array, slopes: Array, state: Any) -> tuple[Array, Any]:
+    """The step of L-BFGS from every start; the steepest descent where that would go uphill."""
+    slopes = jnp.asarray(slopes, float)
+    steps, state = jax.vmap(optax.scale_by_lbfgs(_MEMORY).update)(
+        slopes, state, jnp.asarray(points, float)
+    )
+    norms = jnp.linalg.norm(slopes, axis=-1, keepdims=True)
+    downhill = jnp.sum(steps * slopes, axis=-1, keepdims=True) > 0
+    return -jnp.where(downhill, steps, slopes / jnp.maximum(norms, 1.0)), state
 
-    def one(point: Array, state: Any) -> Any:
-        def loss(point: Array) -> Float[Array, ""]:
-            return problem.loss(point, sequences)
 
-        value, slope = optax.value_and_grad_from_state(loss)(point, state=state)
-        updates, after = solver.update(slope, state, point, value=value, grad=slope, value_fn=loss)
-        moved = optax.apply_updates(point, updates)
-        reached = optax.tree.get(after, "value")
-        well = jnp.isfinite(reached) & jnp.all(jnp.isfinite(moved)) & (reached <= value)
-        keep = lambda new, old: jnp.where(well, new, old)  # noqa: E731
-        return keep(moved, point), jax.tree.map(keep, after, state), keep(reached, value)
+def _line_search(
+    problem: _Problem,
+    sequences: Sequences,
+    start: _Evaluated,
+    directions: Float[np.ndarray, "starts coordinates"],
+) -> _Evaluated:
+    """Better points along the directions, by bisection for the weak Wolfe conditions.
 
-    points, state, values = jax.vmap(one)(points, state)
-    return points, state, -sequences.values[..., 0].size * values
+    They ask that the loss falls and that its slope flattens, which keeps the Hessian that L-BFGS
+    approximates positive. All starts are evaluated together; one that finds nothing stays.
+    """
+    descent = (directions * start.slopes).sum(-1)
+    steps, low = np.ones(len(descent)), np.zeros(len(descent))
+    high = np.full(len(descent), np.inf)
+    best, searching = start, -descent > _GAIN / 10
+    for _ in range(_LINE_SEARCH):
+        if not searching.any():
+            break
+        tried = _evaluate(problem, sequences, start.points + steps[:, None] * directions)
+        known = np.isfinite(tried.evidence) & np.isfinite(tried.slopes).all(-1)
+        falls = known & (start.evidence - tried.evidence <= 1e-4 * steps * descent)
+        steep = (directions * tried.slopes).sum(-1) < 0.9 * descent
+        best = tried.where(searching & falls & (tried.evidence > best.evidence), best)
+        low = np.where(falls & steep, steps, low)
+        high = np.where(falls, high, steps)
+        searching &= ~falls | steep
+        steps = np.where(np.isinf(high), 2 * steps, 0.5 * (low + high))
+        searching &= -steps * descent > _GAIN / 10
+    return best
 
 
 def _varied(
