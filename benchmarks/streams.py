@@ -1,12 +1,16 @@
 """Observations a second, one at a time: predict and update, beside other packages.
 
     python benchmarks/streams.py [observations]
+    python benchmarks/streams.py long [observations]
 
 Rates are by CPU time, so that other work on the machine matters little. Other packages are
-measured where they are installed: changepoint (Rust), river's ADWIN and fast-bocpd.
+measured where they are installed: changepoint (Rust), river's ADWIN and fast-bocpd. With `long`,
+many bits go through PTW(40) and a pruned Geometric in chunks: time per symbol, memory and weights
+at the beginning and at the end.
 """
 
 import importlib.util
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -126,6 +130,35 @@ def others(count: int) -> dict[str, float]:
     return found
 
 
+def long(count: int, chunk: int = 100_000) -> None:
+    """Many bits in chunks, through two predictors whose state is bounded."""
+    source = sp.Source(sp.Geometric(0.0005))
+    for name, predictor in {
+        "PTW(40)": sp.bayes_optimal(sp.Source(sp.PTW(40))),
+        "Geometric, 100 hypotheses": sp.bayes_optimal(source, max_hypotheses=100),
+    }.items():
+        stream = sp.Stream(predictor)
+        rates, finite, off = [], True, 0.0
+        for i in range(count // chunk):
+            data = np.asarray(source.sample(jax.random.key(i), 1, chunk).symbols[0])
+            begun = time.process_time()
+            logs = stream.extend(data)
+            rates.append(chunk / (time.process_time() - begun))
+            finite = finite and bool(np.isfinite(logs).all())
+            weights = stream._engine.runs()[1]
+            off = max(off, abs(weights.sum() - 1), abs(np.exp(stream.predict()).sum() - 1))
+            if i == 0:
+                memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1024
+        tenth = max(1, len(rates) // 10)
+        print(
+            f"{name:28} {stream.position:,} bits; a second, first tenth {np.median(rates[:tenth]):,.0f}, "
+            f"last tenth {np.median(rates[-tenth:]):,.0f}; memory grown by {grown:.1f} MiB; finite "
+            f"{finite}; sums within {off:.1g} of 1; {stream.code_length / count:.4f} bits a bit",
+            flush=True,
+        )
+
+
 def main(count: int) -> None:
     print(f"{'one at a time, predict and update':44} {'per second':>12} {'bar':>9}")
     for name, (predictor, observations, share) in streams().items():
@@ -137,4 +170,8 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40_000)
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["long"]:
+        long(int(arguments[1]) if len(arguments) > 1 else 10**7)
+    else:
+        main(int(arguments[0]) if arguments else 40_000)

@@ -107,6 +107,31 @@ def test_streaming_is_the_whole_sequence(predictor):
 
 
 @pytest.mark.slow
+def test_extending_in_any_cut_is_the_whole_sequence(predictor):
+    symbols = sequences(predictor)
+    whole = np.asarray(predictor.log_probs(symbols))
+    cuts = np.random.default_rng(2).permutation([25] * 3 + [1] * 25)  # of few different shapes
+    state, rows = predictor.init(), []
+    for chunk in np.split(symbols[0], np.cumsum(cuts)[:-1]):
+        if len(chunk) == 1:
+            rows.append(predictor.predict(state)[None])
+            state = predictor.update(state, int(chunk[0]))
+        else:
+            state, log_probs = predictor.extend(state, chunk)
+            rows.append(log_probs)
+    np.testing.assert_allclose(np.concatenate(rows), whole[0], atol=1e-5)
+
+    @jax.jit
+    def in_two(symbols):  # a batch of states
+        states = eqx.filter_vmap(lambda: predictor.init(length=LENGTH), axis_size=3)()
+        extend = jax.vmap(predictor.extend)
+        states, first = extend(states, symbols[:, :50])
+        return jnp.concatenate([first, extend(states, symbols[:, 50:])[1]], axis=1)
+
+    np.testing.assert_allclose(in_two(symbols), whole, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_inside_jit_both_forms_are_the_same(predictor):
     @jax.jit
     def both(symbols):

@@ -30,10 +30,14 @@ class CountEngine(SymbolEngine):
         self.total = math.fsum(self.pseudo)
 
     def predict(self) -> Float[np.ndarray, " alphabet"]:
+        if self.switches is not None and self.position < len(self.switches):
+            self._switch(self.switches)
         total = self.total
         return np.array([math.log(count / total) for count in self.counts])
 
     def step(self, symbol: int) -> float:
+        if self.switches is not None:
+            self._switch(self.switches)
         log_prob = 0.0
         if symbol >= 0:
             count = self.counts[symbol]
@@ -42,18 +46,16 @@ class CountEngine(SymbolEngine):
             self.total += 1
         self.position += 1
         self.run += 1
-        if self.switches is not None:
-            self._switch(self.switches)
         return log_prob
 
     def _switch(self, switches: list[bool]) -> None:
         """Start a new segment if the next observation does."""
-        if self.position > len(switches):
+        if self.position >= len(switches):
             raise ValueError(
                 f"switches must cover the sequence, got {len(switches)} of them "
-                f"for symbol {self.position - 1}"
+                f"for symbol {self.position}"
             )
-        if self.position < len(switches) and switches[self.position]:
+        if switches[self.position]:
             self._restart()
             self.run = 0
 

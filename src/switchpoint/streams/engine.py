@@ -131,7 +131,7 @@ class ValueEngine(Engine):
 
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
         if self.segment.event and not hasattr(xs, "to_numpy"):
-            xs = [self._vector(x) if isinstance(x, Mapping) else x for x in xs]
+            xs = [self._row(x) for x in xs]
         array = _as_values(xs)
         if len(array) == 0:
             return np.zeros(0)
@@ -149,18 +149,19 @@ class ValueEngine(Engine):
 
     def _checked(self, x: Any) -> Any:
         if self.segment.event:
-            if isinstance(x, Mapping):
-                x = self._vector(x)
-            elif is_missing(x):
-                return np.full(self.segment.event, np.nan)
+            x = self._row(x)
         elif is_missing(x):
             return math.nan
         with jax.enable_x64(True):  # larger values are fine in double precision
             value = np.asarray(checked_value(self.segment, x), np.float64)
         return value if self.segment.event else float(value)
 
-    def _vector(self, x: Mapping[Any, Any]) -> list[Any]:
-        """The columns of a mapping from names, or from numbers, to values."""
+    def _row(self, x: Any) -> Any:
+        """An observation of several columns, which may be a mapping from names or numbers."""
+        if is_missing(x):
+            return [math.nan] * self.segment.event[0]
+        if not isinstance(x, Mapping):
+            return x
         count = self.segment.event[0]
         names: Iterable[Any] = range(count) if self.columns is None else self.columns
         order = {name: index for index, name in enumerate(names)}
@@ -202,7 +203,7 @@ def _validity(segment: Segment) -> Any:
     """Whether a number needs the thorough check: it is not finite, or may be impossible."""
     if type(segment).invalid is Segment.invalid:
         return lambda x: x - x != 0  # infinite, or missing
-    return lambda x: x - x != 0 or segment.invalid(np.float64(x))[0]
+    return lambda x: x - x != 0 or bool(segment.invalid(np.array([x], np.float64))[0][0])
 
 
 def check_arrays(

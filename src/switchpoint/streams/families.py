@@ -169,7 +169,7 @@ class ChainFamily(SymbolFamily):
         contexts *= self.size
         contexts += symbol
         contexts %= self.contexts
-        np.minimum(known + 1, self.order, known)
+        np.minimum(known + 1, self.order, out=known)
 
     def skip(self, table: Table) -> None:
         table[2][:] = 0

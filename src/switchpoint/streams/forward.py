@@ -101,7 +101,7 @@ class Hypotheses(Engine):
 
     def runs(self) -> tuple[Slots, Slots]:
         starts, joint = self._given_all()
-        return self.position - starts, joint / joint.sum()
+        return self.position - starts, joint / math.fsum(joint)
 
     def _given_all(self) -> tuple[Slots, Slots]:
         """The starts before the last one was entered, and their weights given all observations."""

@@ -77,7 +77,7 @@ class RecurrentEngine(SymbolEngine):
         for weight, bias in self.output[:-1]:
             x = x @ weight
             x += bias
-            np.maximum(x, 0.0, x)
+            np.maximum(x, 0.0, out=x)
         weight, bias = self.output[-1]
         logits = (x @ weight + bias).tolist()
         top = max(logits)

@@ -41,7 +41,7 @@ class Stream:
     names the columns of an `Independent` source, whose observations may then be mappings by name.
     """
 
-    def __init__(self, predictor: Predictor[Any], *, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, predictor: Any, *, columns: Sequence[str] | None = None) -> None:
         if not isinstance(predictor, Predictor):
             raise ValueError(
                 "predictor must be a Predictor, such as switchpoint.bayes_optimal(source) or "
@@ -92,7 +92,7 @@ class Stream:
         runs, weights = self._engine.runs()
         if self.position == 0:
             return RunLength(0.0, 0)
-        return RunLength(float(runs @ weights), int(runs[weights.argmax()]))
+        return RunLength(math.fsum(runs * weights), int(runs[weights.argmax()]))
 
     def change_probability(self, last: int) -> float:
         """P(at least one switch within the last `last` observations | all so far).
@@ -103,7 +103,7 @@ class Stream:
         last = _checks.positive_int("last", last)
         runs, weights = self._engine.runs()
         # The current segment started within them, and not at 0.
-        return float(weights[(runs <= last) & (runs < self.position)].sum())
+        return math.fsum(weights[(runs <= last) & (runs < self.position)])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the predictor and the state to a file, atomically."""

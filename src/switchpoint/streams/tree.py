@@ -73,7 +73,7 @@ class TreeEngine(SymbolEngine):
                 joint = [each / norm for each in joint]
             self.counts[symbol] = [count + 1.0 for count in self.counts[symbol]]
             self.totals = [total + 1.0 for total in self.totals]
-            self._probs = []
+        self._probs = []
         self.last_joint = joint
         # The last `level` hypotheses end here, and the one before them may have ended too: unless
         # it is one of the `above` larger nodes with the same start.
@@ -97,7 +97,7 @@ class TreeEngine(SymbolEngine):
 
     def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
         starts, joint = _starts(self.position - 1), np.array(self.last_joint)
-        return self.position - np.array(starts, np.float64), joint / joint.sum()
+        return self.position - np.array(starts, np.float64), joint / math.fsum(self.last_joint)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {
