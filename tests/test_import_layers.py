@@ -24,6 +24,7 @@ LAYERS = [
     "streams",
     "figures",
     "detection",
+    "adapters",
     "studies",
     "report",
     "cli",

@@ -125,20 +125,25 @@ def numbers(values: Any, name: str, columns: int = 0) -> np.ndarray:
         values = values.to_numpy()
     array = as_array(values, name)
     if array.dtype == object:
-        array = np.array([np.nan if each is None else each for each in array.ravel()]).reshape(
-            array.shape
-        )
+        known = [np.nan if _is_missing(each) else each for each in array.ravel()]
+        array = np.array(known).reshape(array.shape)
     if array.dtype.kind not in "biuf":
         odd = next((e for e in array.ravel().tolist() if not isinstance(e, int | float)), "")
         raise ValueError(f"{name} must be numbers, got {shown(odd)} (dtype {array.dtype})")
     return array.astype(np.float64)
 
 
+def check_in_memory(name: str, values: Any) -> None:
+    """Raise a `ValueError` for a query of polars that was not executed."""
+    if type(values).__name__ == "LazyFrame":
+        raise ValueError(f"{name} must be in memory, got a LazyFrame: pass its collect()")
+
+
 def has_missing(values: Any) -> bool:
     """Whether there is a NaN among values."""
     array = values if isinstance(values, np.ndarray | jax.Array) else as_array(values, "values")
     if array.dtype == object:
-        return any(each is None or each != each for each in array.ravel())
+        return any(_is_missing(each) for each in array.ravel())
     return array.dtype.kind == "f" and bool(np.isnan(np.asarray(array)).any())
 
 
@@ -156,6 +161,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether an object is None, NaN, or the NA of pandas, which equals nothing."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
 def as_array(values: Any, name: str) -> np.ndarray:
     """Numbers, lists, arrays, Series and single-column DataFrames as an array."""
     if isinstance(values, str | bytes | bytearray | dict | set | frozenset | Iterator):
@@ -168,6 +178,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
             f"{name} must be numbers in a list or an array, "
             f"got the {type(values).__name__} {shown(values)}: {advice}"
         )
+    check_in_memory(name, values)
     if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # pandas or polars
         columns = [str(column) for column in values.columns]
         if len(columns) != 1:

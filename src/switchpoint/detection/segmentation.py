@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from switchpoint._files import atomic_write
+from switchpoint._labels import Labels
 from switchpoint.detection.description import columns_of, describe, fitted
 from switchpoint.detection.series import Series
 from switchpoint.sources import Source
@@ -54,7 +55,7 @@ class Segmentation:
         return list(pairwise([0, *self.changepoints.tolist(), len(self.series.values)]))
 
     @cached_property
-    def segments(self) -> "DataFrame":
+    def segments(self) -> Any:
         """A row for each segment, which is `values[start:end]`.
 
         `observations` are those that are not missing. `first_time` and `last_time` are the labels
@@ -62,9 +63,46 @@ class Segmentation:
         (per observation, for trends) and `noise` describe the values of the segment by least
         squares, with the name of the column where there are several. `probability` and
         `interval_begin`, `interval_end`, `interval_probability` are those of the switch at `start`.
+        A DataFrame of pandas, or of polars if the values were.
+        """
+        if self.series.labels is None or self.series.labels.library == "pandas":
+            return self._pandas_segments
+        import polars as pl
+
+        kinds: dict[str, Any] = dict.fromkeys(("interval_begin", "interval_end"), pl.Int64)
+        kinds |= dict.fromkeys(("probability", "interval_probability"), pl.Float64)
+        return pl.DataFrame(self._segment_rows(), schema_overrides=kinds, infer_schema_length=None)
+
+    def to_frame(self) -> Any:
+        """A row for each observation: its segment, P(a switch there) and the level of the segment.
+
+        `segment` counts from 0. `level`, with the name of the column where there are several, is
+        the line or the constant that `segments` describes. A DataFrame of pandas with the index of
+        the values, or of polars if they were; with a column `time` where that is not the index.
         """
         import pandas as pd
 
+        series = self.series
+        labels = series.labels or Labels("pandas", pd.RangeIndex(len(series.values)))
+        columns: dict[str, np.ndarray] = {}
+        if series.times is not None and not series.times_are_index:
+            columns["time"] = series.times.column
+        starts = np.zeros(len(series.values), int)
+        starts[self.changepoints] = 1
+        columns |= {"segment": starts.cumsum(), "switch_probability": self.switch_probability}
+        if "level" in self.descriptions[0][0]:
+            for name, level in zip(series.names, self._levels().T, strict=True):
+                columns[f"level_{name}" if len(series.names) > 1 else "level"] = level
+        return labels.frame(columns)
+
+    @cached_property
+    def _pandas_segments(self) -> "DataFrame":
+        import pandas as pd
+
+        whole = ("interval_begin", "interval_end")
+        return pd.DataFrame(self._segment_rows()).astype(dict.fromkeys(whole, "Int64"))
+
+    def _segment_rows(self) -> list[dict[str, Any]]:
         rows = []
         for number, (start, end) in enumerate(self.bounds):
             values = self.series.values[start:end]
@@ -78,24 +116,20 @@ class Segmentation:
                 row |= {f"{key}{suffix}": value for key, value in description.items()}
             row |= self._switch(number - 1)
             rows.append(row)
-        whole = ("interval_begin", "interval_end")
-        return pd.DataFrame(rows).astype(dict.fromkeys(whole, "Int64"))
+        return rows
 
     def plot(self) -> "Figure":
         """The series, the segments with bands of two standard deviations, and P(switch at t)."""
         from switchpoint.figures import segmentation_figure  # imports Matplotlib
 
         series = self.series
-        levels = np.full_like(series.values, np.nan)
         noise = np.full_like(series.values, np.nan)
         for (start, end), descriptions in zip(self.bounds, self.descriptions, strict=True):
-            for column, description in enumerate(descriptions):
-                levels[start:end, column] = fitted(description, end - start)
-                noise[start:end, column] = description.get("noise", math.nan)
+            noise[start:end] = [each.get("noise", math.nan) for each in descriptions]
         return segmentation_figure(
             values=series.values,
             names=[name or "value" for name in series.names],
-            levels=levels,
+            levels=self._levels(),
             noise=noise,
             switch_probability=self.switch_probability,
             changepoints=self.changepoints,
@@ -106,11 +140,12 @@ class Segmentation:
 
     def to_csv(self, path: Path | str | None = None) -> str:
         """The table of segments as CSV; also written to `path`, if there is one."""
-        return _write(self.segments.to_csv(index=False, lineterminator="\n"), path)
+        return _write(self._pandas_segments.to_csv(index=False, lineterminator="\n"), path)
 
     def to_json(self, path: Path | str | None = None) -> str:
         """Everything as JSON: summary, change points, segments and the probability of a switch."""
-        segments = self.segments.astype(object).where(self.segments.notna(), None)
+        table = self._pandas_segments
+        segments = table.astype(object).where(table.notna(), None)
         content = {
             "summary": self.summary,
             "changepoints": self._changepoint_rows(),
@@ -143,6 +178,15 @@ class Segmentation:
         at = f" at {', '.join(map(str, found[:10]))}{', ...' if len(found) > 10 else ''}"
         return (
             f"Segmentation({len(self.series.values)} observations, {several}{at if found else ''})"
+        )
+
+    def _levels(self) -> Float[np.ndarray, "time columns"]:
+        """The level at each position."""
+        return np.concatenate(
+            [
+                np.stack([fitted(each, end - start) for each in descriptions], axis=1)
+                for (start, end), descriptions in zip(self.bounds, self.descriptions, strict=True)
+            ]
         )
 
     def _changepoint_rows(self) -> list[dict[str, Any]]:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from switchpoint import _checks
 from switchpoint._checks import shown
+from switchpoint._labels import Labels, labels_of
 from switchpoint.detection.times import Times, parse_times
 
 
@@ -20,39 +22,69 @@ class Series:
     names: tuple[str, ...]
     """The names of the columns; a single one may have none, which is an empty text."""
     times: Times | None
+    labels: Labels | None = None
+    """The library and the index of the values, if they were a Series or a DataFrame."""
+    times_are_index: bool = False
 
 
 def parse_series(values: Any, times: Any = None) -> Series:
     """Numbers of shape (time,) or (time, columns), with labels of time.
 
-    Columns of a DataFrame keep their names, and its index of dates is the time; `times` may
-    also be the name of one of its columns.
+    Columns of a DataFrame keep their names. The time is `times`, which may be the name of a
+    column; else an index of dates or increasing numbers; else the only column of dates.
     """
-    import pandas as pd
-
+    labels = labels_of(values)
     names: tuple[str, ...] = ("",)
-    if isinstance(values, pd.DataFrame):
+    if labels is not None and hasattr(values, "columns"):
+        columns = list(values.columns)
+        if times is None and not _is_time(labels.index):
+            dates = [name for name in columns if _holds_dates(values[name])]
+            times = dates[0] if len(dates) == 1 < len(columns) else None
         if isinstance(times, str):
-            if times not in values.columns:
+            if times not in columns:
                 raise ValueError(
                     f"times must be labels or the name of a column, got {times!r}; the columns "
-                    f"are: {', '.join(map(str, values.columns[:12]))}"
+                    f"are: {', '.join(map(str, columns[:12]))}"
                 )
-            values, times = values.drop(columns=times), values[times].to_numpy()
+            if labels.library == "pandas":
+                values, times = values.drop(columns=times), values.set_index(times).index
+            else:
+                values, times = values.drop(times), values[times].to_numpy()
         names = tuple(map(str, values.columns))
-    elif isinstance(values, pd.Series):
+    elif labels is not None:
         names = ("" if values.name is None else str(values.name),)
-    if times is None and isinstance(values, pd.DataFrame | pd.Series):
-        dated = isinstance(values.index, pd.DatetimeIndex | pd.PeriodIndex)
-        times = values.index if dated else None
+    times_are_index = times is None and labels is not None and _is_time(labels.index)
+    if labels is not None and times_are_index:
+        times = labels.index
     array = _numbers(values)
     if len(names) != array.shape[1]:
         names = tuple(str(index) for index in range(array.shape[1]))
-    _check_observations(array, names)
-    return Series(array, names, None if times is None else parse_times(times, len(array)))
+    check_observations(array, names)
+    parsed = None if times is None else parse_times(times, len(array))
+    return Series(array, names, parsed, labels, times_are_index)
+
+
+def _is_time(index: Any) -> bool:
+    """Whether the index of pandas says when: dates, or increasing numbers other than positions."""
+    import pandas as pd
+
+    if isinstance(index, pd.DatetimeIndex | pd.PeriodIndex):
+        return True
+    if index is None or index.equals(pd.RangeIndex(len(index))):
+        return False
+    return pd.api.types.is_any_real_numeric_dtype(index) and bool(
+        index.is_monotonic_increasing and index.is_unique and np.isfinite(index).all()
+    )
+
+
+def _holds_dates(column: Any) -> bool:
+    """Whether a column of pandas or polars holds dates."""
+    kind = str(getattr(column, "dtype", "")).lower()
+    return kind.startswith(("date", "period", "timestamp"))
 
 
 def _numbers(values: Any) -> Float[np.ndarray, "time columns"]:
+    _checks.check_in_memory("values", values)
     if isinstance(values, str | bytes | dict | set):
         raise ValueError(f"values must be a list or an array of numbers, got {shown(values)}")
     try:
@@ -101,7 +133,8 @@ def _place(at: Sequence[int]) -> str:
     return f"position {at[0]}" + (f" of column {at[1]}" if len(at) > 1 else "")
 
 
-def _check_observations(values: Float[np.ndarray, "time columns"], names: Sequence[str]) -> None:
+def check_observations(values: Float[np.ndarray, "time columns"], names: Sequence[str]) -> None:
+    """Raise a `ValueError` that names the first column without any observation."""
     empty = np.isnan(values).all(axis=0)
     if empty.any():
         name = names[int(np.argmax(empty))]

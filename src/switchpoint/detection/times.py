@@ -20,6 +20,8 @@ class Times:
     labels: tuple[str, ...]
     coordinates: Shaped[np.ndarray, " time"]
     """Numbers or dates (datetime64) for an axis."""
+    column: Shaped[np.ndarray, " time"]
+    """Numbers or dates as they were given, if they were in an array, for a table."""
 
 
 def parse_times(times: Any, length: int) -> Times:
@@ -56,7 +58,8 @@ def parse_times(times: Any, length: int) -> Times:
             "observations as NaN if that matters",
             stacklevel=3,
         )
-    return Times(labels, coordinates)
+    given = np.asarray(times)
+    return Times(labels, coordinates, given if given.dtype.kind in "iufM" else coordinates)
 
 
 def _label(cell: Any) -> str:

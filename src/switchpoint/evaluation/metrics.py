@@ -1,10 +1,13 @@
 """Regret in bits, and what is made of it."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import xlogy
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, Float
 
+from switchpoint._labels import keeps_labels, unlabelled
 from switchpoint.sources import Draw
 
 BITS_PER_NAT = float(1 / np.log(2))
@@ -50,11 +53,13 @@ def excess_regret(
     return jnp.sum(expected, axis=-1) * BITS_PER_NAT
 
 
-def code_length(
-    symbols: Int[ArrayLike, "*batch time"], log_probs: Float[Array, "*batch time alphabet"]
-) -> Float[Array, "*batch time"]:
-    """The realised code length in bits: -log2 P(x_t | x_<t) of the symbol that occurred."""
-    symbols = jnp.asarray(symbols)
+@keeps_labels("code_length")
+def code_length(symbols: Any, log_probs: Any) -> Float[Array, "*batch time"]:
+    """The realised code length in bits: -log2 P(x_t | x_<t) of the symbol that occurred.
+
+    `symbols` are (..., time) and `log_probs` (..., time, alphabet).
+    """
+    symbols, log_probs = unlabelled(symbols), unlabelled(log_probs)
     _same_shape("log_probs", log_probs, (*symbols.shape, log_probs.shape[-1]))
     taken = jnp.take_along_axis(log_probs, symbols[..., None], axis=-1)[..., 0]
     return -taken * BITS_PER_NAT

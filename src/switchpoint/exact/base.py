@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint._labels import Labels, keeps_labels, labels_of
 from switchpoint.exact.blocks import Sequences
 from switchpoint.exact.streams import relative_values
 from switchpoint.predictor import Predictor, check_capacity
@@ -108,6 +109,7 @@ class Posterior(eqx.Module):
 
     _partitions: Partitions = eqx.field(kw_only=True)
     _batch: tuple[int, ...] = eqx.field(static=True, kw_only=True)
+    _labels: Labels | None = eqx.field(static=True, kw_only=True, default=None)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Bool[Array, "n *batch time"]:
         """`n` partitions drawn from P(partition | all of x): True where a segment starts."""
@@ -178,6 +180,29 @@ class Posterior(eqx.Module):
             pending = short if tried < len(_SHARES) else []
         return [found[i] for i in range(len(positions))]
 
+    def to_frame(self) -> Any:
+        """A row for each position of one sequence: what is known of it, in the columns.
+
+        A DataFrame of pandas with the index of the values, or of polars if they were. Fields with
+        several numbers for each position have a column for each: `probs_smoothed_0` and so on, or
+        the name of the column that they are about.
+        """
+        if self._batch:
+            raise ValueError(f"to_frame is for one sequence, got a batch of {self._batch}")
+        import pandas as pd
+
+        labels = self._labels or Labels("pandas", pd.RangeIndex(self.map_switches.shape[-1]))
+        columns: dict[str, np.ndarray] = {}
+        for name in _FRAME_FIELDS:
+            array = np.asarray(getattr(self, name))
+            if array.ndim == 2:
+                named = name.startswith("level") and len(labels.names) == array.shape[1]
+                own = labels.names if named else range(array.shape[1])
+                columns |= {f"{name}_{k}": each for k, each in zip(own, array.T, strict=True)}
+            elif array.ndim == 1:
+                columns[name] = array
+        return labels.frame(columns)
+
     def _without_switch(
         self, windows: Bool[np.ndarray, "windows time"]
     ) -> Float[Array, "flat windows"]:
@@ -190,6 +215,11 @@ class Posterior(eqx.Module):
             windows = np.pad(windows, ((0, _room_for(count) - count), (0, 0)))
         return self._partitions.without_switch(jnp.asarray(windows))[:, :count]
 
+
+_FRAME_FIELDS = (
+    "switch_filtered", "switch_smoothed", "run_length_mean", "map_switches",
+    "probs_smoothed", "level_mean", "level_std",
+)  # fmt: skip
 
 # Expected numbers of switches relative to `level`; an interval may contain more than one.
 _SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
@@ -224,7 +254,9 @@ def make_posterior(
     fields: Mapping[str, Array], batch: tuple[int, ...], partitions: Partitions
 ) -> Posterior:
     """The posterior of a batch of that shape, from the fields of a flat batch."""
-    shaped = {name: field.reshape(*batch, *field.shape[1:]) for name, field in fields.items()}
+    shaped: dict[str, Any] = {
+        name: field.reshape(*batch, *field.shape[1:]) for name, field in fields.items()
+    }
     return Posterior(**shaped, _partitions=partitions, _batch=batch)
 
 
@@ -238,11 +270,13 @@ class ExactPredictor(Predictor[State]):
     def alphabet(self) -> int:
         return self.segment.alphabet
 
+    @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         self.prior.check_length(symbols.shape[-1])
         return self._log_probs(symbols)
 
+    @keeps_labels("log_density")
     def extend(self, state: State, values: Any) -> tuple[State, Float[Array, "time *alphabet"]]:
         """The state after a chunk, and ln P(x_t = k | x_<t) for each x_t in it.
 
@@ -261,6 +295,7 @@ class ExactPredictor(Predictor[State]):
             logs = jnp.where(missing, 0.0, logs)
         return state, logs
 
+    @keeps_labels("log_density")
     def log_density(self, values: Any) -> Float[Array, "*batch time"]:
         """ln p(x_t | x_<t) for every t, t = 0 included; for symbols the density is P(x_t | x_<t).
 
@@ -279,9 +314,13 @@ class ExactPredictor(Predictor[State]):
     def posterior(self, values: Any) -> Posterior:
         """The exact posterior over switching points of a sequence, or of a batch of them."""
         symbols = self._symbols(values)
-        if symbols is not None:
-            return self._symbol_posterior(symbols)
-        return self._posterior(*self._sequences(values))
+        found = (
+            self._posterior(*self._sequences(values))
+            if symbols is None
+            else self._symbol_posterior(symbols)
+        )
+        labels = labels_of(values)
+        return found if labels is None else replace(found, _labels=labels)
 
     def _reserve(self, state: State, length: int) -> State:
         """The state with capacity for this many observations in all."""

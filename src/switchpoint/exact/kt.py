@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from switchpoint import _checks
+from switchpoint._labels import keeps_labels
 from switchpoint._prefix_sums import sum_before
 from switchpoint.exact.counting import count_symbol, halved
 from switchpoint.predictor import Predictor, check_state
@@ -43,9 +44,11 @@ class KT(Predictor[KTState]):
     def update(self, state: KTState, symbol: Any) -> KTState:
         return self._update(state, _checks.symbol(symbol, self.alphabet))
 
+    @keeps_labels("log_density")
     def extend(self, state: KTState, values: Any) -> tuple[KTState, Float[Array, "time alphabet"]]:
         return self._extend(state, _checks.chunk(values, self.alphabet))
 
+    @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         return _since_start(self.segment, symbols, jnp.zeros_like(symbols))
@@ -118,6 +121,7 @@ class KTOracle(Predictor[KTOracleState]):
                 f"for symbol {time}"
             )
 
+    @keeps_labels("log_density")
     def extend(
         self, state: KTOracleState, values: Any
     ) -> tuple[KTOracleState, Float[Array, "time alphabet"]]:
@@ -126,6 +130,7 @@ class KTOracle(Predictor[KTOracleState]):
             self._check_covered(int(state.time) + len(symbols) - 1)
         return super().extend(state, symbols)
 
+    @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)
         if self.switches.shape not in (symbols.shape, symbols.shape[-1:]):

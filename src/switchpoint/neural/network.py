@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
+from switchpoint._labels import keeps_labels
 from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.predictor import Predictor, check_capacity, check_state
 
@@ -137,6 +138,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
             check_capacity(state.grows)
         return self._next(self.grow(state.memory), token, state.grows)
 
+    @keeps_labels("log_density")
     def extend(
         self, state: StreamState[Memory], values: Any
     ) -> tuple[StreamState[Memory], Float[Array, "time *alphabet"]]:
@@ -162,6 +164,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
             return state, jax.nn.log_softmax(outputs)
         return state, self.observed(outputs, values)
 
+    @keeps_labels("log_density")
     def log_density(self, values: Any) -> Float[Array, "*batch time"]:
         """ln p(x_t | x_<t) for every t, t = 0 included; for symbols ln P(x_t | x_<t)."""
         return self.log_density_unchecked(self._checked(values))
@@ -177,6 +180,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         )
         return found.reshape(*batch, time)
 
+    @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         return self.log_probs_unchecked(_checks.symbols(symbols, self.alphabet))
 

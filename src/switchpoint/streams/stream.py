@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint import _checks
+from switchpoint._labels import keeps_labels
 from switchpoint.predictor import Predictor
 from switchpoint.streams.dispatch import make_engine
 
@@ -69,8 +70,12 @@ class Stream:
         """
         return self._engine.update(x)
 
+    @keeps_labels("log_density")
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
-        """Observe many: ln p(x | all before) of each. If one is refused, none is observed."""
+        """Observe many: ln p(x | all before) of each. If one is refused, none is observed.
+
+        Those of a Series or a DataFrame are a Series with its index.
+        """
         return self._engine.extend(xs)
 
     @property
@@ -122,6 +127,24 @@ class Stream:
         loaded = load_state(Path(path), predictor)
         stream.predictor, stream.columns, stream._engine, stream.notes = loaded
         return stream
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy` and for other processes; a file is written by `save`."""
+        engine = self._engine
+        return {
+            "predictor": self.predictor,
+            "columns": self.columns,
+            "position": engine.position,
+            "log_evidence": engine.log_evidence,
+            "arrays": {name: array.copy() for name, array in engine.arrays().items()},
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.predictor, self.columns = state["predictor"], state["columns"]
+        self._engine = make_engine(self.predictor, self.columns)
+        self._engine.position = state["position"]
+        self._engine.log_evidence = state["log_evidence"]
+        self._engine.restore(state["arrays"])
 
     def __repr__(self) -> str:
         return f"Stream({self.predictor!r}, position={self.position})"

@@ -1,0 +1,184 @@
+"""What `detect` infers with: a source, and the units in which it sees the values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from switchpoint import _checks
+from switchpoint.detection.defaults import (
+    SEGMENTS,
+    SENSITIVITY,
+    default_column,
+    default_source,
+    fitted_parameters,
+)
+from switchpoint.detection.segmentation import Segmentation
+from switchpoint.detection.series import Series
+from switchpoint.exact import ExactPredictor, Posterior, bayes_optimal
+from switchpoint.priors import Geometric
+from switchpoint.segments.values import checked_values
+from switchpoint.sources import Source
+
+
+class Forecasts(NamedTuple):
+    """Predictions of each observation given those before it."""
+
+    expected: Float[np.ndarray, "time outputs"]
+    """E[x_t | x_<t] of each column; for symbols, P(x_t = k | x_<t) of each symbol."""
+    log_density: Float[np.ndarray, " time"]
+    """ln p(x_t | x_<t); 0 where x_t is missing."""
+
+
+@dataclass(frozen=True)
+class SeriesModel:
+    """A source of (values - centres) / scales, column by column."""
+
+    source: Source
+    centres: Float[np.ndarray, " columns"]
+    scales: Float[np.ndarray, " columns"]
+
+    def standardised(
+        self, values: Float[np.ndarray, "time columns"]
+    ) -> Float[np.ndarray, "time *columns"]:
+        """Values as the source sees them, without the axis of the columns if it has none."""
+        standard = (values - self.centres) / self.scales
+        return standard if self.source.segment.event else standard[:, 0]
+
+    def posterior(self, values: Float[np.ndarray, "time columns"]) -> Posterior:
+        """The posterior over switching points, which may have more positions at the end."""
+        data = _filled_up(self.standardised(values), self.source)
+        return bayes_optimal(self.source).posterior(data)
+
+    def forecasts(self, values: Float[np.ndarray, "time columns"]) -> Forecasts:
+        """What was expected of each observation before it was seen, in the units of the data."""
+        data, length = _filled_up(self.standardised(values), self.source), len(values)
+        predictor = bayes_optimal(self.source)
+        if self.source.segment.finite:
+            return Forecasts(
+                np.exp(np.asarray(predictor.log_probs(data), float)),
+                np.asarray(predictor.log_density(data), float),
+            )
+        self.source.prior.check_length(len(data))
+        checked = jnp.asarray(checked_values(self.source.segment, data), float)
+        means, logs = map(np.asarray, _forecasts(predictor, checked))
+        units = (~np.isnan(values) * np.log(self.scales)).sum(1)
+        return Forecasts(
+            self.centres + self.scales * means.reshape(len(data), -1)[:length],
+            logs[:length] - units,
+        )
+
+    def segmentation(self, series: Series, coverage: float) -> Segmentation:
+        """The most probable partition of a series, and how certain it is."""
+        length = len(series.values)
+        posterior = self.posterior(series.values)
+        intervals = posterior.switch_intervals(coverage, before=length)
+        logs_of_scale = np.log(self.scales) * (~np.isnan(series.values)).sum(0)
+        return Segmentation(
+            changepoints=np.array([each.position for each in intervals], int),
+            probability=np.array([each.probability for each in intervals], float),
+            intervals=np.array([(each.begin, each.end) for each in intervals], int).reshape(-1, 2),
+            interval_probability=np.array([each.interval_probability for each in intervals], float),
+            switch_probability=np.asarray(posterior.switch_smoothed, float)[:length],
+            no_switch_probability=float(posterior.no_switch_within(0, length - 1)),
+            log_evidence=float(posterior.log_marginal) - float(logs_of_scale.sum()),
+            coverage=coverage,
+            source=self.source,
+            series=series,
+        )
+
+    def fitted(
+        self, values: Float[np.ndarray, "time columns"], parameters: Sequence[str] | None
+    ) -> "SeriesModel":
+        """With those hyperparameters of the source, or all, that have the highest evidence."""
+        from switchpoint.exact.fitting import fit
+
+        data = _filled_up(self.standardised(values), self.source)
+        return replace(self, source=fit(self.source, data, parameters).source)
+
+
+def series_model(
+    values: Float[np.ndarray, "time columns"],
+    segment: str | Sequence[str] | None = None,
+    sensitivity: float | None = None,
+    source: Source | None = None,
+    fit: bool = False,
+) -> SeriesModel:
+    """The model of `detect` for these values; its arguments are explained there."""
+    count = values.shape[1]
+    if source is None:
+        given = (
+            SENSITIVITY
+            if sensitivity is None
+            else _checks.positive_float("sensitivity", sensitivity)
+        )
+        if given >= 1000:
+            raise ValueError(
+                "sensitivity must be below 1000, the number of switches per 1,000 observations, "
+                f"got {given:g}"
+            )
+        columns = [
+            default_column(kind, column)
+            for kind, column in zip(segment_kinds(segment, count), values.T, strict=True)
+        ]
+        centres = np.array([column.centre for column in columns])
+        scales = np.array([column.scale for column in columns])
+        model = SeriesModel(default_source(columns, given), centres, scales)
+        return model.fitted(values, fitted_parameters(model.source)) if fit else model
+    for name, value in (("segment", segment), ("sensitivity", sensitivity)):
+        if value is not None:
+            raise ValueError(f"{name} cannot be given with a source, got {value!r}")
+    if source.segment.event not in ((), (count,)) or (not source.segment.event and count > 1):
+        raise ValueError(
+            f"source must be for {count} columns, such as with a switchpoint.Independent "
+            f"segment, got {source.segment!r}"
+        )
+    model = SeriesModel(source, np.zeros(count), np.ones(count))
+    return model.fitted(values, None) if fit else model
+
+
+@eqx.filter_jit
+def _forecasts(
+    predictor: ExactPredictor[Any], values: Float[Array, "time *columns"]
+) -> tuple[Float[Array, "time *columns"], Float[Array, " time"]]:
+    def step(state: Any, x: Float[Array, "*columns"]) -> tuple[Any, Any]:
+        expected: Any = predictor.predict(state)
+        known = ~jnp.isnan(x).all()
+        return predictor.update(state, x), (
+            expected.mean,
+            jnp.where(known, expected.log_density(x), 0.0),
+        )
+
+    return lax.scan(step, predictor.init(length=len(values)), values)[1]
+
+
+def _filled_up(
+    values: Float[np.ndarray, "time *columns"], source: Source
+) -> Float[np.ndarray, "more *columns"]:
+    """Values with missing ones at the end, up to a round length, since programs depend on it.
+
+    Missing observations have no influence on what is inferred about those before them. The most
+    probable partition includes the times of the missing ones; where the hazard is constant, it is
+    the same before them.
+    """
+    length = len(values)
+    if type(source.prior) is not Geometric or source.segment.finite:
+        return values
+    room = next((size for size in (256, 1024) if size >= length), 2048)
+    while room < length:
+        room = 3 * room // 2 if room & (room - 1) == 0 else 4 * room // 3
+    more = [(0, room - length), *[(0, 0)] * (values.ndim - 1)]
+    return np.pad(values, more, constant_values=np.nan)
+
+
+def segment_kinds(segment: str | Sequence[str] | None, count: int) -> list[str]:
+    """The kind of segments of each column."""
+    kinds = [segment or SEGMENTS[0]] if segment is None or isinstance(segment, str) else segment
+    if len(kinds) not in (1, count):
+        raise ValueError(f"segment must be one, or one for each of {count} columns, got {segment}")
+    return list(kinds) * (count if len(kinds) == 1 else 1)
