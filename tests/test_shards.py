@@ -15,11 +15,11 @@ from switchpoint.report import write_report
 from switchpoint.report.render import _seeds
 from switchpoint.studies import SCALES, STUDIES, ProgressReporter, reproduce
 from switchpoint.studies.base import Measurement, main_run
-from switchpoint.studies.networks import ShardNetworks
+from switchpoint.studies.networks import ShardNetworks, shard
 from switchpoint.studies.pipeline import can_compute
 from switchpoint.studies.progress import Stopwatch
 from switchpoint.studies.scale import Ablation, TestSet
-from switchpoint.studies.shards import all_runs, measurements_of, shard, train_shard
+from switchpoint.studies.shards import all_runs, measurements_of, train_shard
 from switchpoint.studies.store import MeasurementStore
 from switchpoint.zoo.manifest import SOURCES
 
@@ -304,7 +304,7 @@ def test_a_stopwatch_tells_training_from_the_rest_and_one_work_from_another(tmp_
 
     def begun(work, trained):
         stopwatch = Stopwatch(tmp_path / "seconds", ProgressReporter(), work, lambda: trained[0])
-        stopwatch.begin("memory")
+        stopwatch.begin()
         return stopwatch
 
     first = begun("a study", trained)
