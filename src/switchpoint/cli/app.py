@@ -12,8 +12,8 @@ from typer.core import TyperCommand
 from switchpoint.cli.process import use_compilation_cache
 from switchpoint.cli.signals import SIGNALS
 
-COMMANDS = ("detect", "sample", "predict", "train", "evaluate", "prior", "reproduce", "figure",
-            "report", "zoo", "verify", "shard", "merge", "build-zoo")  # fmt: skip
+COMMANDS = ("detect", "sample", "predict", "train", "sweep", "evaluate", "prior", "reproduce",
+            "figure", "report", "zoo", "verify", "shard", "merge", "build-zoo")  # fmt: skip
 """The commands in the order of the help."""
 
 _OWNERS = {  # the module of a command that is not called as it is
