@@ -30,6 +30,7 @@ EXECUTORS = ("local", "processes", "ray")
 """The executors that have a name."""
 
 _CONNECT_SECONDS = 5.0  # for an answer from the address of a cluster
+_SAME_VERSION = "install the version of the driver on every worker"
 _END_SECONDS = 20.0  # in which a worker that is told to stop may write a checkpoint
 
 
@@ -189,8 +190,13 @@ class RayExecutor:
         else:
             largest = max((int(node.get("CPU", 0)) for node in nodes), default=1)
             needs = {"num_cpus": max(1, min(jax.local_device_count(), largest))}
-        # Lost work is submitted again by whoever submitted it, who counts the attempts.
-        self._run = ray.remote(**needs, max_retries=0)(_remote_function())
+        # Sent by value, so that workers need nothing of ours to understand it. Lost work is
+        # submitted again by whoever submitted it, who counts the attempts.
+        self._run = ray.remote(**needs, max_retries=0)(
+            lambda *call: __import__("switchpoint.executors", fromlist=["run_checked"]).run_checked(
+                *call
+            )
+        )
         self._settings = ray.put(worker_settings())
         self._version = ray.put(package_version())
         try:
@@ -233,31 +239,21 @@ class RayExecutor:
             except Exception as error:
                 reason = getattr(error, "cause", None) or error
                 text = (str(reason).splitlines() or [""])[-1]
+                if isinstance(reason, ImportError):
+                    text = f"switchpoint is not installed there ({text}); {_SAME_VERSION}"
                 raise ValueError(f"the Ray worker on {host} cannot be used: {text}") from error
 
 
-def _remote_function() -> Callable[..., Any]:
-    """What a Ray worker runs, sent by value: it needs nothing of ours to be installed there."""
-
-    def run(
-        version: dict[str, str], settings: dict[str, Any], module: str, name: str, *arguments: Any
-    ) -> Any:
-        import importlib
-
-        advice = "install the version of the driver on every worker"
-        try:
-            ours = importlib.import_module("switchpoint.executors")
-        except ImportError as error:
-            raise ValueError(f"switchpoint is not installed there ({error}); {advice}") from None
-        there = ours.package_version()
-        odd = [key for key in version if version[key] != there.get(key)]
-        if odd:
-            differences = ", ".join(f"{key} {there.get(key)} for {version[key]}" for key in odd)
-            raise ValueError(f"it has {differences}; {advice}")
-        ours.apply_settings(settings)
-        return getattr(importlib.import_module(module), name)(*arguments)
-
-    return run
+def run_checked(
+    version: Mapping[str, str], settings: Mapping[str, Any], module: str, name: str, *arguments: Any
+) -> Any:
+    """Call a function of a module as a driver of this version and with these settings does."""
+    here = package_version()
+    if odd := [key for key in version if version[key] != here.get(key)]:
+        differences = ", ".join(f"{key} {here.get(key)}, not {version[key]}" for key in odd)
+        raise ValueError(f"it has {differences}; {_SAME_VERSION}")
+    apply_settings(settings)
+    return getattr(importlib.import_module(module), name)(*arguments)
 
 
 def _check_address(address: str | None) -> None:
