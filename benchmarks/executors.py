@@ -19,7 +19,7 @@ from switchpoint._work import Listener, Task, WorkQueue
 from switchpoint.executors import EXECUTORS, Executor, open_executor
 from switchpoint.studies.networks import divide
 from switchpoint.studies.scale import SCALES
-from switchpoint.studies.shards import Shard, all_runs, measurements_of
+from switchpoint.studies.shards import Shard, all_runs, measurements_by_run
 
 
 def work(listener: Listener) -> None:
@@ -66,15 +66,19 @@ def main() -> None:
             f"driver {before:.0f} MiB before, {memory():.0f} MiB at most"
         )
     for scale in (SCALES["quick"], SCALES["full"]):
-        runs = all_runs(scale)
+        runs, wanted = all_runs(scale), measurements_by_run(scale)
         for members in (None, 1):
-            parts = [(run, part) for run in runs.values() for part in divide(run, members)]
-            sizes = []
-            for run, part in parts:
-                wanted = measurements_of(scale, run, part.config.prior)
-                sizes.append(len(pickle.dumps(Shard(scale, run, part, tuple(wanted)))))
-            size = f"{min(sizes):,} to {max(sizes):,} bytes each"
-            print(f"{scale.name}, members {members or 'of a run'}: {len(parts)} shards, {size}")
+            begun = time.perf_counter()
+            sizes = [
+                len(pickle.dumps(Shard.of(scale, run, part, wanted)))
+                for run in runs.values()
+                for part in divide(run, members)
+            ]
+            seconds = time.perf_counter() - begun
+            print(
+                f"{scale.name}, {members or 'all'} members of a run: {len(sizes)} shards, "
+                f"{min(sizes):,} to {max(sizes):,} bytes each, planned in {seconds:.1f} s"
+            )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from switchpoint.studies.results import (
     save_result,
 )
 from switchpoint.studies.scale import Scale
-from switchpoint.studies.shards import Shard, measurements_of, shard_times, train_and_measure
+from switchpoint.studies.shards import Shard, measurements_by_run, shard_times, train_and_measure
 from switchpoint.studies.store import MeasurementStore
 from switchpoint.zoo import Zoo
 
@@ -143,11 +143,10 @@ class _Work:
         if not isinstance(self._networks, TrainedNetworks):
             return
         runs = {name: run for study in ahead for name, run in study.runs(self._scale).items()}
+        wanted = measurements_by_run(self._scale, ahead)
         for name, run in runs.items():
-            self._shards[name] = []
-            for part in self._networks.parts(run):
-                wanted = measurements_of(self._scale, run, part.config.prior, ahead)
-                self._shards[name].append(Shard(self._scale, run, part, tuple(wanted)))
+            parts = self._networks.parts(run)
+            self._shards[name] = [Shard.of(self._scale, run, part, wanted) for part in parts]
         if not self.queue.local:
             self.queue.add(self._tasks(runs))
 

@@ -7,7 +7,7 @@ which the studies are put together elsewhere.
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +50,15 @@ class Shard:
     """The same run with these sources and seeds alone; the run itself where it is not divided."""
     measurements: tuple[Measurement, ...]
 
+    @classmethod
+    def of(
+        cls, scale: Scale, run: Run, part: Run, measurements: Mapping[str, Sequence[Measurement]]
+    ) -> "Shard":
+        """The shard of a run, with those of the measurements by run that are of its sources."""
+        wanted = (replace(each, run=run) for each in measurements.get(run.name, ()))
+        own = tuple(each for each in wanted if each.trained_on in part.config.prior)
+        return cls(scale, run, part, own)
+
     @property
     def cost(self) -> float:
         """The symbols that its networks are trained on."""
@@ -64,20 +73,23 @@ class Shard:
         )
 
 
-def measurements_of(
-    scale: Scale, run: Run, sources: Sequence[str], studies: Iterable[Study] | None = None
-) -> list[Measurement]:
-    """Everything that studies ask of the networks of a run, each test set at its largest."""
+def measurements_by_run(
+    scale: Scale, studies: Iterable[Study] | None = None
+) -> dict[str, list[Measurement]]:
+    """Everything that studies ask of the networks of each run, each test set at its largest."""
     largest: dict[Any, Measurement] = {}
     for study in STUDIES.values() if studies is None else studies:
         for grid in study.grids(scale).values():
             for each in grid.cells.values():
-                if each.run_name == run.name and each.trained_on in sources:
-                    key = (each.trained_on, each.test.source, each.test.length)
+                if each.run is not None:
+                    key = (each.run.name, each.trained_on, each.test.source, each.test.length)
                     known = largest.setdefault(key, each)
                     if each.test.sequences > known.test.sequences:
                         largest[key] = each
-    return [replace(each, run=run, seeds=None) for each in largest.values()]
+    found: dict[str, list[Measurement]] = {}
+    for each in largest.values():
+        found.setdefault(each.run_name, []).append(replace(each, seeds=None))
+    return found
 
 
 class ShardTimes(NamedTuple):
@@ -124,11 +136,13 @@ def train_shard(
     records = out / f"{part.name}.jsonl"
     with atomic_write(records) as file:
         file.write((directory / "metrics.jsonl").read_bytes())
-    wanted = measurements_of(scale, run, part.config.prior)
+    shard = Shard.of(scale, run, part, measurements_by_run(scale))
     store = MeasurementStore(directory / "measurements", reporter.note)
-    seconds = _measure(Shard(scale, run, part, tuple(wanted)), work, store, reporter)
+    seconds = _measure(shard, work, store, reporter)
     path = out / f"{part.name}.nc"
-    store.pack(path, wanted, scale.seed, {**about, "measuring_seconds": round(seconds, 1)})
+    store.pack(
+        path, shard.measurements, scale.seed, {**about, "measuring_seconds": round(seconds, 1)}
+    )
     return [path, records, *paths]
 
 
