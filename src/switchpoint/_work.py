@@ -2,10 +2,13 @@
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from switchpoint._claims import (
@@ -91,6 +94,7 @@ class WorkQueue:
         """Whether tasks are done in this process, one after another."""
         self._tasks: dict[str, _Progress] = {}
         self._waiting: dict[Future[Finished | None], _Progress] = {}
+        self._finished: SimpleQueue[Future[Finished | None]] = SimpleQueue()
         self._later: list[tuple[float, _Progress]] = []
         self.results: dict[str, Any] = {}
         """What the tasks that are done have returned."""
@@ -114,14 +118,16 @@ class WorkQueue:
 
         A `ValueError`, which any attempt would raise again, is raised at once.
         """
-        begun = time.monotonic()
+        begun, left = time.monotonic(), deque(names)
         try:
-            while not set(names) <= self.results.keys() | self.failed.keys():
-                finished, _ = wait(self._waiting, _POLL, return_when=FIRST_COMPLETED)
-                if not self._waiting:
-                    time.sleep(_POLL)
-                for future in finished:
-                    self._settle(future, self._waiting.pop(future))
+            while left:
+                if left[0] in self.results or left[0] in self.failed:
+                    left.popleft()
+                    continue
+                with suppress(Empty):
+                    future = self._finished.get(timeout=_POLL)
+                    if future in self._waiting:
+                        self._settle(future, self._waiting.pop(future))
                 now = time.monotonic()
                 for at, progress in list(self._later):
                     if at <= now:
@@ -180,6 +186,7 @@ class WorkQueue:
         about = path, progress.attempt, tuple(progress.ended), listener
         future = self._executor.submit(attempt, *about, task.function, *task.arguments)
         self._waiting[future] = progress
+        future.add_done_callback(self._finished.put)
 
     def _settle(self, future: "Future[Finished | None]", progress: _Progress) -> None:
         """Take note of the end of an attempt."""

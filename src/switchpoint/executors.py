@@ -14,6 +14,7 @@ import os
 import pickle
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -180,7 +181,10 @@ class RayExecutor:
         if self._own:
             _check_address(address)
             try:
-                ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+                with warnings.catch_warnings():
+                    # It starts programs, which do not run any of our code after the fork.
+                    warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+                    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
             except Exception as error:  # of many kinds
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 raise ValueError(_no_cluster(address, reason)) from error
