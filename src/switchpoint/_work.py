@@ -102,16 +102,18 @@ class WorkQueue:
         self.failed: dict[str, BaseException] = {}
         """The last error of each task that has failed too often."""
         self.seconds = 0.0
-        """Time spent in `finish`."""
+        """Time spent on tasks and on waiting for them."""
 
     def add(self, tasks: Iterable[Task]) -> None:
         """Submit tasks, unless tasks of these names have been."""
+        begun = time.monotonic()
         for task in tasks:
             if task.name not in self._tasks:
                 if not self._tasks:
                     check_writable(claim_path(self._claims, "any"))
                 self._tasks[task.name] = _Progress(task)
                 self._submit(self._tasks[task.name])
+        self.seconds += time.monotonic() - begun
 
     def finish(self, names: Collection[str]) -> None:
         """Wait until the tasks of these names are done or have failed.

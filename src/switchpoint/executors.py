@@ -9,6 +9,7 @@ same kind of device.
 
 import hashlib
 import importlib
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -73,6 +74,7 @@ class ProcessExecutor:
         self._gpus = visible.split(",") if gpus else []
         self._settings = worker_settings()
         self._own = threading.local()
+        self._slots = itertools.count()
         self._workers: list[_Worker] = []
         self._closed = False
         # A thread for each process, which waits for it.
@@ -95,9 +97,11 @@ class ProcessExecutor:
         if worker is None or not worker.process.is_alive():
             if self._closed:
                 raise WorkerDiedError("the executor is closed")
+            if worker is None:
+                self._own.slot = next(self._slots)
             settings = dict(self._settings)
             if self._gpus:
-                settings["CUDA_VISIBLE_DEVICES"] = self._gpus[len(self._workers) % len(self._gpus)]
+                settings["CUDA_VISIBLE_DEVICES"] = self._gpus[self._own.slot % len(self._gpus)]
             worker = self._own.worker = _Worker(settings)
             self._workers.append(worker)
         return worker.call(function, arguments)

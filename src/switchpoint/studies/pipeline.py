@@ -203,7 +203,7 @@ class _Work:
         earlier = {
             name
             for other in STUDIES.values()
-            if result_path(self._out, other.name).exists()
+            if other.name != study.name and result_path(self._out, other.name).exists()
             for name in other.runs(self._scale)
         }
         own = [s.part for name in runs if name not in earlier for s in self._shards.get(name, ())]

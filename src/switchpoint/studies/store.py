@@ -35,7 +35,7 @@ class MeasurementStore:
     ) -> None:
         self.directory = directory
         self._name = name
-        self._rows: list[tuple[dict[str, Any], np.ndarray]] = []
+        self._rows: dict[tuple[Any, ...], list[tuple[dict[str, Any], np.ndarray]]] = {}
         self._loaded: set[Path] = set()
         self.provenance: dict[str, Any] = {}
         """What made the rows of other machines, by file."""
@@ -61,14 +61,14 @@ class MeasurementStore:
             self.provenance[path.stem] = content.attrs["provenance"]
         for index, key in enumerate(content.attrs["rows"]):
             plan = key["plan"] and plan_of(key["plan"], key["trained_on"])  # in today's terms
-            self._rows.append(({**key, "plan": plan}, content[f"regret_{index}"].values))
+            self._add_row({**key, "plan": plan}, content[f"regret_{index}"].values)
 
     def find(self, measurement: Measurement, test_seed: int) -> dict[int, np.ndarray]:
         """The regret of the test sequences by seed, for the seeds that are known."""
         wanted = _key(measurement, test_seed)
         count = measurement.test.sequences
         found: dict[int, np.ndarray] = {}
-        for key, values in self._rows:
+        for key, values in self._rows.get(_place(wanted), ()):
             if values.shape[1] >= count and all(key[name] == wanted[name] for name in wanted):
                 found |= zip(key["seeds"], values[:, :count].astype(float), strict=True)
         return {seed: found[seed] for seed in measurement.all_seeds if seed in found}
@@ -82,7 +82,10 @@ class MeasurementStore:
         path = self.directory / f"{self._name or measurement.run_name}-{digest.hexdigest()[:16]}.nc"
         write_rows(path, [(key, values)])
         self._loaded.add(path)
-        self._rows.append((key, values))
+        self._add_row(key, values)
+
+    def _add_row(self, key: dict[str, Any], values: np.ndarray) -> None:
+        self._rows.setdefault(_place(key), []).append((key, values))
 
     def pack(
         self,
@@ -155,6 +158,11 @@ def _key(measurement: Measurement, test_seed: int) -> dict[str, Any]:
         "length": test.length,
         "test_seed": test_seed,
     }
+
+
+def _place(key: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The part of a key by which rows are found."""
+    return tuple(key[name] for name in ("run", "trained_on", "source", "length", "test_seed"))
 
 
 def _from_format_0(content: xr.Dataset, path: Path) -> xr.Dataset:
