@@ -25,7 +25,7 @@ PATHS = ["none", "none/x.csv", ".", "..", "loop", "loop.csv", "loop.png", "folde
          "new.png", "new.gif", "ü.json", "\x1b[31m.csv", os.devnull]  # fmt: skip
 # What a command needs before anything else can be wrong.
 USUAL = {"detect": ["numbers.csv"], "predict": ["bits.txt"], "prior": ["lin"],
-         "figure": ["memory"], "train": ["--out", "run"]}  # fmt: skip
+         "figure": ["memory"], "train": ["--out", "run"], "sweep": ["sweep.toml"]}  # fmt: skip
 
 
 @pytest.fixture
@@ -37,7 +37,8 @@ def folder(tmp_path, monkeypatch):
 
     for name in ("detect.detect_changes", "sample._draw", "predict.analyse",
                  "evaluate.evaluation.evaluate", "zoo.check", "reproduce.run_studies",
-                 "train.training.train", "shards.all_runs", "shards.build"):  # fmt: skip
+                 "train.training.train", "sweep.training.sweep", "shards.all_runs",
+                 "shards.build"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
     monkeypatch.setattr("switchpoint.cli.train.training.use_all_cores", lambda: None)
     monkeypatch.chdir(tmp_path)
@@ -45,6 +46,7 @@ def folder(tmp_path, monkeypatch):
     for kind in ("npy", "npz", "parquet", "safetensors", "toml"):
         (tmp_path / f"noise.{kind}").write_bytes(noise)
     (tmp_path / "deep.toml").write_text("steps = " + "[" * 5000)
+    (tmp_path / "sweep.toml").write_text("[sweep]\nlearning_rate = [0.1, 0.2]\n")
     (tmp_path / "bits.txt").write_text("0110100110010110")
     (tmp_path / "table.csv").write_text("a,b\n0,1\n1,0\n")
     (tmp_path / "numbers.csv").write_text("year,x\n2000,1.5\n2001,\n2002,-3e5\n")
