@@ -26,7 +26,7 @@ PATHS = ["none", "none/x.csv", ".", "..", "loop", "loop.csv", "loop.png", "folde
 # What a command needs before anything else can be wrong.
 USUAL = {"detect": ["numbers.csv"], "watch": ["numbers.csv"], "predict": ["bits.txt"],
          "compress": ["bits.txt"], "decompress": ["noise.npy"], "prior": ["lin"],
-         "figure": ["memory"], "train": ["--out", "run"]}  # fmt: skip
+         "figure": ["memory"], "train": ["--out", "run"], "sweep": ["sweep.toml"]}  # fmt: skip
 
 
 @pytest.fixture
@@ -38,7 +38,8 @@ def folder(tmp_path, monkeypatch):
 
     for name in ("detect.detect_changes", "watch._first_lines", "sample._draw", "predict.analyse",
                  "compress.encode", "evaluate.evaluation.evaluate", "zoo.check",
-                 "reproduce.run_studies", "train.training.train", "shards.all_runs",
+                 "reproduce.run_studies", "train.training.train", "sweep.training.sweep",
+                 "shards.all_runs",
                  "shards.build"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
     monkeypatch.setattr("switchpoint.cli.train.training.use_all_cores", lambda: None)
@@ -47,6 +48,7 @@ def folder(tmp_path, monkeypatch):
     for kind in ("npy", "npz", "parquet", "safetensors", "toml"):
         (tmp_path / f"noise.{kind}").write_bytes(noise)
     (tmp_path / "deep.toml").write_text("steps = " + "[" * 5000)
+    (tmp_path / "sweep.toml").write_text("[sweep]\nlearning_rate = [0.1, 0.2]\n")
     (tmp_path / "bits.txt").write_text("0110100110010110")
     (tmp_path / "table.csv").write_text("a,b\n0,1\n1,0\n")
     (tmp_path / "numbers.csv").write_text("year,x\n2000,1.5\n2001,\n2002,-3e5\n")

@@ -146,7 +146,7 @@ def drawn(directory, monkeypatch):
 def stopwatch(directory):
     path, reporter = directory / "seconds.json", ProgressReporter()
     first = Stopwatch(path, reporter, "a study")
-    first.begin("memory")
+    first.begin()
     first.save()
 
     def refuse(text):

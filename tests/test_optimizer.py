@@ -19,6 +19,7 @@ from switchpoint.training.optimizer import (
     optimizer_of,
     with_muon,
 )
+from switchpoint.training.packing import PackedConfig
 from switchpoint.training.program import Program
 
 # With these options every matrix is known by its name, and the number of matrices in it.
@@ -250,8 +251,10 @@ def test_members_with_settings_of_their_own_are_as_if_alone():
         TrainConfig(**settings, **dict(zip(SWEPT, values, strict=True)))
         for values in zip(*SWEPT.values(), strict=True)
     ]
-    together = Program(configs)
-    assert [config for config, _ in together.members] == configs
+    together = Program(PackedConfig(configs))
+    assert [dict(each.settings) for each in together.config.members()] == [
+        {name: getattr(config, name) for name in SWEPT} for config in configs
+    ]
     state = together.advance(together.start(), 20)
     for index, config in enumerate(configs):
         alone = Program(config)
@@ -259,7 +262,7 @@ def test_members_with_settings_of_their_own_are_as_if_alone():
         for a, b in zip(*map(jax.tree.leaves, (state.networks, expected.networks)), strict=True):
             np.testing.assert_allclose(a[0, index], b[0, 0], rtol=2e-3, atol=2e-4)
     with pytest.raises(ValueError, match="must have the same batch, depth, length"):
-        Program([configs[0], TrainConfig(**{**settings, "length": 4, "batch": 2})])
+        PackedConfig([configs[0], TrainConfig(**{**settings, "length": 4, "batch": 2})])
 
 
 @pytest.mark.slow

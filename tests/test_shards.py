@@ -15,11 +15,11 @@ from switchpoint.report import write_report
 from switchpoint.report.render import _seeds
 from switchpoint.studies import SCALES, STUDIES, ProgressReporter, reproduce
 from switchpoint.studies.base import Measurement, main_run
-from switchpoint.studies.networks import ShardNetworks
+from switchpoint.studies.networks import ShardNetworks, shard
 from switchpoint.studies.pipeline import can_compute
 from switchpoint.studies.progress import Stopwatch
 from switchpoint.studies.scale import Ablation, TestSet
-from switchpoint.studies.shards import all_runs, measurements_of, shard, train_shard
+from switchpoint.studies.shards import Shard, all_runs, measurements_by_run, train_shard
 from switchpoint.studies.store import MeasurementStore
 from switchpoint.zoo.manifest import SOURCES
 
@@ -209,7 +209,8 @@ def test_a_finished_shard_is_not_done_again(shards, tmp_path):
 
 
 def test_a_shard_takes_every_measurement_of_the_studies_once():
-    asked = measurements_of(SCALE, RUN, ("ptw", "lin"))
+    part = shard(RUN, ("ptw", "lin"), range(1))
+    asked = Shard.of(SCALE, RUN, part, measurements_by_run(SCALE)).measurements
     tests = {(each.trained_on, each.test.source, each.test.length) for each in asked}
     assert len(tests) == len(asked)
     assert ("ptw", "ptw", 16) in tests  # longer-lengths
@@ -296,7 +297,7 @@ def test_a_stopwatch_tells_training_from_the_rest_and_one_work_from_another(tmp_
 
     def begun(work, trained):
         stopwatch = Stopwatch(tmp_path / "seconds", ProgressReporter(), work, lambda: trained[0])
-        stopwatch.begin("memory")
+        stopwatch.begin()
         return stopwatch
 
     first = begun("a study", trained)

@@ -40,6 +40,8 @@ def join_and(parts: Sequence[str]) -> str:
 
 def duration(seconds: float) -> str:
     """A length of time in the unit that suits it."""
+    if math.isnan(seconds):
+        return "unknown"
     if seconds < 99.5:
         return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes = round(seconds / 60)

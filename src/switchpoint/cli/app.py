@@ -12,8 +12,8 @@ from typer.core import TyperCommand
 from switchpoint.cli.process import use_compilation_cache
 from switchpoint.cli.signals import SIGNALS
 
-COMMANDS = ("detect", "watch", "sample", "predict", "compress", "decompress", "train", "evaluate",
-            "prior", "reproduce", "figure", "report", "zoo", "verify", "shard", "merge",
+COMMANDS = ("detect", "watch", "sample", "predict", "compress", "decompress", "train", "sweep",
+            "evaluate", "prior", "reproduce", "figure", "report", "zoo", "verify", "shard", "merge",
             "build-zoo")  # fmt: skip
 """The commands in the order of the help."""
 

@@ -15,6 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from switchpoint._numbers import duration
+from switchpoint.cli.executor_options import (
+    Executor,
+    Jobs,
+    RayAddress,
+    ShardMembers,
+    chosen_executor,
+)
 from switchpoint.cli.study_progress import reporter_for
 from switchpoint.report import write_markdown, write_report
 from switchpoint.studies import SCALES, STUDIES, Outcome, Scale, Study, draw, load_result
@@ -52,6 +59,10 @@ def reproduce(
         int | None,
         typer.Option(help="The first training seed; 0 by default."),
     ] = None,
+    executor: Executor = None,
+    jobs: Jobs = None,
+    ray_address: RayAddress = None,
+    shard_members: ShardMembers = None,
     show: Annotated[
         bool, typer.Option("--list", help="Print the studies with their cost and state, and exit.")
     ] = False,
@@ -69,6 +80,8 @@ def reproduce(
         switchpoint reproduce --out report
 
         switchpoint reproduce --scale quick --set period=30 --first-seed 100 --out other
+
+        switchpoint reproduce --scale full --executor ray --ray-address 10.0.0.1:6379 --out full
     """
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
@@ -77,7 +90,8 @@ def reproduce(
         given["first_seed"] = first_seed
     size = SCALES[scale].changed(given)
     studies = select_studies(only or None)
-    networks = networks_for(size, out)
+    networks = networks_for(size, out, shard_members)
+    chosen = chosen_executor(executor, jobs)
     if size.fast_compile:
         _compile_fast()
     use_all_cores()
@@ -90,6 +104,8 @@ def reproduce(
     _print_plan(console, states, ahead, size, out, given)
     options = [word for each in settings or [] for word in ("--set", each)]
     options += [] if first_seed is None else ["--first-seed", str(first_seed)]
+    options += [] if chosen == "local" else ["--executor", chosen]
+    options += [] if shard_members is None else ["--shard-members", str(shard_members)]
     command = shlex.join(
         ["switchpoint", "reproduce", "--scale", scale, "--out", str(out), *options]
     )
@@ -100,8 +116,19 @@ def reproduce(
             reporter.update(f"drawing {outcome.study.name}", 0.0)
             draw(outcome.study, out)
 
-        chosen = [study.name for study in studies]
-        run_studies(size, out, chosen, reporter, command, draw_figures, networks)
+        names = [study.name for study in studies]
+        run_studies(
+            size,
+            out,
+            names,
+            reporter,
+            command,
+            draw_figures,
+            networks,
+            executor=chosen,
+            jobs=None if chosen == "local" else jobs,
+            ray_address=ray_address,
+        )
     if skipped := [name for name, state in states.items() if state == "skipped"]:
         text = f"skipped: no recorded results of {', '.join(skipped)}"
         console.print(text, soft_wrap=True)

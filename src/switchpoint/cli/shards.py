@@ -1,10 +1,6 @@
 """`switchpoint shard`, `merge` and `build-zoo`: studies trained piecewise on other machines."""
 
-import os
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +8,18 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from switchpoint._work import Task, WorkQueue
+from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, chosen_executor
 from switchpoint.cli.study_progress import reporter_for
+from switchpoint.executors import open_executor
 from switchpoint.studies import SCALES, STUDIES, reproduce
 from switchpoint.studies.base import Run
 from switchpoint.studies.networks import ShardNetworks
+from switchpoint.studies.networks import shard as shard_of
 from switchpoint.studies.pipeline import can_compute, forget_partial
-from switchpoint.studies.progress import ProgressReporter
 from switchpoint.studies.results import record, result_path
 from switchpoint.studies.scale import Scale
 from switchpoint.studies.shards import all_runs, train_shard
-from switchpoint.studies.shards import shard as shard_of
 from switchpoint.zoo import Zoo, build
 from switchpoint.zoo.building import TEST_SEQUENCES
 
@@ -46,14 +44,9 @@ def shard(
     work: Annotated[
         Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of checkpoints.")
     ] = Path("runs/shards"),
-    jobs: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Runs trained at the same time, each in a process. Small networks do not fill a "
-            "GPU; start nvidia-cuda-mps-control -d first, or the processes take turns.",
-        ),
-    ] = 1,
+    executor: Executor = None,
+    jobs: Jobs = None,
+    ray_address: RayAddress = None,
     scale: _SCALE = "full",
 ) -> None:
     """Train some seeds of a study's runs, and take every measurement of them.
@@ -86,30 +79,27 @@ def shard(
         shard_of(run, prior or run.config.prior, _seeds(seeds, run))
         for run in (known[name] for name in runs)
     ]
-    tasks = [(size, known[name], part, work, out) for name, part in zip(runs, parts, strict=True)]
-    with reporter_for(sys.stderr, {}) as reporter:
-        for paths in (
-            _in_processes(tasks, jobs, reporter)
-            if jobs > 1
-            else (train_shard(*task, reporter) for task in tasks)
-        ):
-            for path in paths:
-                size_text = f"{path.stat().st_size / 2**20:.1f} MiB"
-                console.print(Text(f"{path}: {size_text}"), soft_wrap=True)
-
-
-def _in_processes(
-    tasks: list[tuple[Scale, Run, Run, Path, Path]], jobs: int, reporter: ProgressReporter
-) -> Iterator[list[Path]]:
-    """The files of each shard, in the order in which they are done."""
-    # Each process would otherwise take most of the memory of a GPU for itself.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    context = get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, max_tasks_per_child=1) as processes:
-        waiting = [processes.submit(train_shard, *task, ProgressReporter()) for task in tasks]
-        for count, each in enumerate(as_completed(waiting), start=1):
-            reporter.update(f"{count} of {len(tasks)} shards", count / len(tasks))
-            yield each.result()
+    work, out = work.absolute(), out.absolute()  # workers may have another working directory
+    tasks = [
+        Task(part.name, train_shard, (size, known[name], part, work, out))
+        for name, part in zip(runs, parts, strict=True)
+    ]
+    claims = work / "claims"
+    claims.mkdir(parents=True, exist_ok=True)
+    chosen = chosen_executor(executor, jobs)
+    jobs = None if chosen == "local" else jobs
+    with (
+        reporter_for(sys.stderr, {}) as reporter,
+        open_executor(chosen, jobs=jobs, ray_address=ray_address) as opened,
+    ):
+        queue = WorkQueue(opened, claims, reporter)
+        queue.add(tasks)
+        queue.finish([task.name for task in tasks])
+    for paths in queue.results.values():
+        for path in paths:
+            size_text = f"{path.stat().st_size / 2**20:.1f} MiB"
+            console.print(Text(f"{path}: {size_text}"), soft_wrap=True)
+    queue.check()
 
 
 def merge(

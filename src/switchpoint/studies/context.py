@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from switchpoint import evaluation
+from switchpoint._work import Listener
 from switchpoint.evaluation import regrets
 from switchpoint.evaluation.evaluate import Entry
 from switchpoint.evaluation.measure import Member
@@ -16,7 +17,6 @@ from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 from switchpoint.studies.base import Measurement, Study, main_run
 from switchpoint.studies.networks import Networks
-from switchpoint.studies.progress import ProgressReporter
 from switchpoint.studies.scale import Scale
 from switchpoint.studies.store import MeasurementStore
 
@@ -29,7 +29,7 @@ class StudyContext:
         scale: Scale,
         networks: Networks,
         store: MeasurementStore,
-        reporter: ProgressReporter,
+        reporter: Listener,
     ) -> None:
         self.scale = scale
         self.networks = networks

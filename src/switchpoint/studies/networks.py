@@ -1,6 +1,5 @@
 """Trained networks by run, training source and seed: trained here, pretrained, or from shards."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any
 
 from switchpoint._files import digest_of
 from switchpoint.neural import Network, best_member, load_with_card, read_card
+from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.studies.base import Run, main_runs, plan_of
-from switchpoint.studies.progress import ProgressReporter, TrainingProgress
 from switchpoint.studies.scale import Scale
-from switchpoint.training import EvalRecord, TrainConfig, read_reports, train
+from switchpoint.training import EvalRecord, TrainConfig, read_reports
 from switchpoint.zoo import Zoo
 from switchpoint.zoo.manifest import SOURCES
 
@@ -34,14 +33,11 @@ class Networks:
         self._members: dict[tuple[str, str, int], tuple[Path, int, dict[str, Any]]] = {}
         self._loaded: dict[Path, Sequence[Network]] = {}
         self._provenance: dict[str, dict[str, Any]] = {}
-        self.training_seconds = 0.0
-        """Seconds of training in this process."""
-        self.reporter = ProgressReporter()
         self.measurements: list[Path] = []
         """Files of measurements that were taken of these networks elsewhere."""
 
     def prepare(self, run: Run) -> None:
-        """Make the networks of a run available; where they are given, there is nothing to do."""
+        """Find the networks of a run; where they are given, there is nothing to do."""
 
     def members(self, run: Run, trained_on: str) -> dict[int, Network | None]:
         """The networks of a run by seed; None where training diverged, missing ones left out."""
@@ -87,7 +83,8 @@ class Networks:
         del path
         return None
 
-    def _add(self, run: str, name: str, path: Path) -> None:
+    def add(self, run: str, name: str, path: Path) -> None:
+        """Add the networks of a file, or of the directory of a training run, to a run."""
         card = read_card(path)
         made = card.get("provenance") or {}
         made = made.get("training", made)  # a zoo adds what measured them
@@ -103,26 +100,23 @@ class Networks:
 
 
 class TrainedNetworks(Networks):
-    """The training runs below one directory; a run that is not complete is trained first."""
+    """The training runs below one directory, each trained as a whole or in shards."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, shard_members: int | None = None) -> None:
         super().__init__()
-        self._directory = directory
+        self.directory = directory
+        self._shard_members = shard_members
         self._prepared: set[str] = set()
 
+    def parts(self, run: Run) -> list[Run]:
+        """What is trained for a run: the run itself, or shards of it."""
+        return [run] if is_trained(self.directory, run) else divide(run, self._shard_members)
+
     def prepare(self, run: Run) -> None:
-        if run.name in self._prepared:
-            return
-        path = self._directory / run.name
-        if not is_trained(self._directory, run):
-            before, started = self.training_seconds, time.monotonic()
-
-            def elapsed() -> None:
-                self.training_seconds = before + time.monotonic() - started
-
-            train(run.config, path, progress=TrainingProgress(self.reporter, run.name, elapsed))
-        self._add(run.name, run.name, path)
-        self._prepared.add(run.name)
+        if run.name not in self._prepared:
+            for part in self.parts(run):
+                self.add(run.name, part.name, self.directory / part.name)
+            self._prepared.add(run.name)
 
     def can_have(self, run: Run) -> bool:
         del run
@@ -145,7 +139,7 @@ class PretrainedNetworks(Networks):
         for name in zoo.names():
             card = zoo.card(name)
             run = runs.get((card["model"], card["members"][0]["prior"]), card["model"])
-            self._add(run, name, zoo.path(name))
+            self.add(run, name, zoo.path(name))
         if zoo.entries:
             self.identity += "-" + digest_of(zoo.directory / "manifest.json")[:16]
         self._cards = {name: zoo.card(name) for name in zoo.names()}
@@ -188,13 +182,49 @@ class ShardNetworks(Networks):
                     raise ValueError(
                         f"{path} is of another configuration of {name} than this scale has"
                     )
-            self._add(name, shard, path)
+            self.add(name, shard, path)
 
     def _log(self, path: Path) -> TrainingLog | None:
         log = path.with_name(path.name.removesuffix(".safetensors").rpartition(".")[0] + ".jsonl")
         if not log.exists():
             return None
         return TrainingLog(TrainConfig.from_dict(read_card(path)["config"]), read_reports(log))
+
+
+def shard(run: Run, sources: Sequence[str], seeds: range) -> Run:
+    """The part of a run with these of its training sources and seeds."""
+    for source in sources:
+        if source not in run.config.prior:
+            known = ", ".join(run.config.prior)
+            raise ValueError(f"prior of {run.name} must be one of {known}, got {source!r}")
+    if not seeds or seeds.start not in run.seeds or seeds[-1] not in run.seeds:
+        raise ValueError(
+            f"seeds of {run.name} must be among {run.seeds.start} to {run.seeds[-1]}, "
+            f"got {seeds.start} to {seeds.stop - 1}"
+        )
+    others = {name for name, owner in PARAMETER_OWNERS.items() if owner not in sources}
+    own = {"prior": list(sources), "first_seed": seeds.start, "seeds": len(seeds)}
+    whole = {name: value for name, value in run.config.to_dict().items() if name not in others}
+    name = f"{run.name}.{'_'.join(sources)}.{seeds.start}-{seeds[-1]}"
+    return Run(name, TrainConfig.from_dict({**whole, **own}))
+
+
+def divide(run: Run, members: int | None = None) -> list[Run]:
+    """The shards of a run with at most so many members each; the run itself where it has no more.
+
+    The members of a shard are trained in one program, and how many it has decides how their
+    numbers are rounded. So the division depends on nothing else, least of all on who trains.
+    """
+    priors, seeds, rates = run.config.prior, run.seeds, len(run.config.learning_rate)
+    if members is None or members >= len(run.config.members()):
+        return [run]
+    together = max(1, members // (len(seeds) * rates))  # priors with all their seeds
+    at_once = len(seeds) if together > 1 else max(1, min(len(seeds), members // rates))
+    return [
+        shard(run, priors[first : first + together], seeds[start : start + at_once])
+        for first in range(0, len(priors), together)
+        for start in range(0, len(seeds), at_once)
+    ]
 
 
 def is_trained(directory: Path, run: Run) -> bool:

@@ -1,25 +1,26 @@
 """All studies, one after another; what is done already is left as it is."""
 
-from collections.abc import Callable, Iterable, Mapping
+import glob
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from switchpoint._files import atomic_write, digest_of, json_digest, read_json, write_json
+from switchpoint._claims import ClaimState, claim_path, exclusive
+from switchpoint._files import digest_of, json_digest, read_json, write_json
+from switchpoint._work import Task, WorkQueue
+from switchpoint.executors import Executor, open_executor
 from switchpoint.figures.style import write_figure
-from switchpoint.studies.base import Study, main_runs
+from switchpoint.neural.storage import MODEL_FILE
+from switchpoint.studies.base import EXACT, Study, main_runs
 from switchpoint.studies.context import StudyContext
-from switchpoint.studies.networks import (
-    Networks,
-    PretrainedNetworks,
-    TrainedNetworks,
-    is_trained,
-)
+from switchpoint.studies.networks import Networks, PretrainedNetworks, TrainedNetworks
 from switchpoint.studies.progress import ProgressReporter, Stopwatch
 from switchpoint.studies.registry import STUDIES
 from switchpoint.studies.results import (
     Result,
     RunCost,
+    copy_result,
     finished,
     load_result,
     recorded_path,
@@ -28,9 +29,11 @@ from switchpoint.studies.results import (
     save_result,
 )
 from switchpoint.studies.scale import Scale
+from switchpoint.studies.shards import Shard, measurements_by_run, shard_times, train_and_measure
 from switchpoint.studies.store import MeasurementStore
-from switchpoint.training.checkpoints import run_lock
 from switchpoint.zoo import Zoo
+
+_CLAIMS = "claims"  # the directory in which processes agree who does what
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ def reproduce(
     command: str = "",
     then: Callable[[Outcome], None] | None = None,
     networks: Networks | None = None,
+    *,
+    executor: str | Executor = "local",
+    jobs: int | None = None,
+    shard_members: int | None = None,
+    ray_address: str | None = None,
 ) -> list[Outcome]:
     """Run the studies of these names, or all, and save their results below `out`.
 
@@ -58,56 +66,157 @@ def reproduce(
     is resumed; the results are the same. `then` is called after each study. Networks are trained
     below `out`, or come from the zoo where the scale says so, unless others are given. Studies
     without networks and without recorded results are skipped.
+
+    `executor` trains and measures the networks: `local`, `processes`, `ray`, or any object with
+    `submit(function, *arguments)` that returns a `concurrent.futures.Future`; see
+    `switchpoint.executors.open_executor` for the other options. Workers must reach `out` under the
+    same path. Results are the same bytes for all executors on the same kind of device. Several
+    processes may run with the same `out`: none does what another is doing. Where a shard fails
+    three times, the studies that need it are left out, and the others are done before a
+    `FailedTasksError` names it.
+
+    A shard is a whole run, or a part of one with at most `shard_members` members. Networks that
+    are trained in parts of another size differ by rounding.
     """
     reporter = reporter or ProgressReporter()
     studies = select_studies(only)
-    networks = networks or networks_for(scale, out)
+    networks = networks or networks_for(scale, out, shard_members)
     plans = {study.name: plan_for(study, scale) for study in studies}
-    out.mkdir(parents=True, exist_ok=True)
+    out = out.absolute()  # workers may have another working directory
+    try:
+        (out / _CLAIMS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"out cannot be made: {out} ({error.strerror})") from error
+    ahead = [
+        study
+        for study in studies
+        if can_compute(study, scale, networks)
+        and finished(out, study, plans[study.name], reporter.note) is None
+    ]
     outcomes = []
-    with run_lock(out):
-        store = MeasurementStore(out / "measurements" / networks.identity, reporter.note)
-        for path in networks.measurements:
-            store.merge(path)
+    with open_executor(executor, jobs=jobs, ray_address=ray_address) as opened:
+        work = _Work(scale, out, networks, WorkQueue(opened, out / _CLAIMS, reporter), reporter)
+        work.plan(ahead)
         for study in studies:
             recorded = recorded_result(scale.recorded, study.name)
-            local, computed = None, False
+            plan, computed = plans[study.name], False
+            if study in ahead:
+                computed = work.complete(study, plan, command)
+            local = None
             if can_compute(study, scale, networks):
-                plan = plans[study.name]
-                local = finished(out, study, plan, reporter.note)
-                if computed := local is None:
-                    clock = Stopwatch(
-                        _seconds_path(out, study),
-                        reporter,
-                        json_digest(plan),
-                        lambda: networks.training_seconds,
-                    )
-                    clock.begin(study.name)
-                    networks.reporter = clock
-                    context = StudyContext(scale, networks, store, clock)
-                    context.measure(study)
-                    local = study.analyse(context)
-                    if context.missing_runs and scale.zoo is None:
-                        local = local.assign_attrs(missing_runs=context.missing_runs)
-                    clock.save()
-                    made = networks.provenance(study.runs(scale))
-                    made |= {
-                        name: store.provenance[name] for name in made if name in store.provenance
-                    }
-                    cost = RunCost(clock.seconds, clock.training_seconds, command, made)
-                    local = save_result(out, study, scale, plan, local, cost)
-                    _seconds_path(out, study).unlink(missing_ok=True)
-                    reporter.end(study.name, clock.seconds + clock.training_seconds)
+                local = finished(out, study, plan)
             if recorded is not None and (local is None or "seed" in local.dims):
                 recorded_path(out, study.name).parent.mkdir(exist_ok=True)
-                with atomic_write(recorded_path(out, study.name)) as file:
-                    file.write(recorded.read_bytes())
+                copy_result(recorded, recorded_path(out, study.name))
             elif local is None:
                 continue
             outcomes.append(Outcome(study, load_result(out, study.name), computed))
             if then is not None:
                 then(outcomes[-1])
+        work.queue.check()
     return outcomes
+
+
+class _Work:
+    """What the studies of one call have in common: measurements, networks, and shards to do."""
+
+    def __init__(
+        self,
+        scale: Scale,
+        out: Path,
+        networks: Networks,
+        queue: WorkQueue,
+        reporter: ProgressReporter,
+    ) -> None:
+        self._scale, self._out, self._networks = scale, out, networks
+        self.queue, self._reporter = queue, reporter
+        # The measurements of shards are loaded when these are done.
+        name = EXACT if isinstance(networks, TrainedNetworks) else None
+        directory = out / "measurements" / networks.identity
+        self._store = MeasurementStore(directory, reporter.note, name)
+        for path in networks.measurements:
+            self._store.merge(path)
+        self._shards: dict[str, list[Shard]] = {}
+
+    def plan(self, ahead: Sequence[Study]) -> None:
+        """Find the shards of the studies ahead; they are submitted at once where others do them."""
+        if not isinstance(self._networks, TrainedNetworks):
+            return
+        runs = {name: run for study in ahead for name, run in study.runs(self._scale).items()}
+        wanted = measurements_by_run(self._scale, ahead)
+        for name, run in runs.items():
+            parts = self._networks.parts(run)
+            self._shards[name] = [Shard.of(self._scale, run, part, wanted) for part in parts]
+        if not self.queue.local:
+            self.queue.add(self._tasks(runs))
+
+    def complete(self, study: Study, plan: Mapping[str, Any], command: str) -> bool:
+        """Compute a study when its shards are done; whether it was computed here."""
+        out, reporter, queue = self._out, self._reporter, self.queue
+        reporter.begin(study.name)
+        path = out / "measurements" / f"{study.name}.seconds.json"
+        clock = Stopwatch(path, reporter, json_digest(plan), lambda: queue.seconds)
+        clock.begin()
+        runs = study.runs(self._scale)
+        needed = [shard.part.name for name in runs for shard in self._shards.get(name, ())]
+        tasks = self._tasks(runs)
+        queue.add(tasks)
+        queue.finish([task.name for task in tasks])
+        if failed := [name for name in needed if name in queue.failed]:
+            reporter.note(f"skipped, since these shards failed: {', '.join(failed)}")
+            return False
+        for name in needed:
+            self._store.load(name)
+        claim = claim_path(out / _CLAIMS, f"study-{study.name}")
+
+        def waiting(state: ClaimState) -> None:
+            reporter.update(f"waiting for {state.where}, which has this study", 0.0)
+
+        with exclusive(claim, waiting):
+            if finished(out, study, plan) is not None:
+                return False
+            context = StudyContext(self._scale, self._networks, self._store, clock)
+            context.measure(study)
+            local = study.analyse(context)
+            if context.missing_runs and self._scale.zoo is None:
+                local = local.assign_attrs(missing_runs=context.missing_runs)
+            clock.save()
+            save_result(out, study, self._scale, plan, local, self._cost(study, clock, command))
+            path.unlink(missing_ok=True)
+        reporter.end(study.name, clock.seconds + clock.training_seconds)
+        return True
+
+    def _tasks(self, runs: Iterable[str]) -> list[Task]:
+        """The shards of these runs that are not done."""
+        tasks = []
+        for shard in (shard for name in runs for shard in self._shards.get(name, ())):
+            directories = self._out / "runs", self._store.directory
+            self._store.load(shard.part.name, self._reporter.note)
+            if not shard.is_done(directories[0], self._store):
+                about = (shard, *directories)
+                tasks.append(Task(shard.part.name, train_and_measure, about, shard.cost))
+        return tasks
+
+    def _cost(self, study: Study, clock: Stopwatch, command: str) -> RunCost:
+        """What a study took, with the shards that no earlier study needed."""
+        runs = study.runs(self._scale)
+        earlier = {
+            name
+            for other in STUDIES.values()
+            if other.name != study.name and result_path(self._out, other.name).exists()
+            for name in other.runs(self._scale)
+        }
+        own = [s.part for name in runs if name not in earlier for s in self._shards.get(name, ())]
+        times = [shard_times(self._out / "runs", part) for part in own]
+        made = self._networks.provenance(runs)
+        known = self._store.provenance
+        made |= {name: known[name] for name in made if name in known}
+        return RunCost(
+            clock.seconds + sum(each.measuring for each in times),
+            sum(each.training for each in times),
+            command,
+            made,
+        )
 
 
 def select_studies(only: Iterable[str] | None) -> list[Study]:
@@ -118,10 +227,10 @@ def select_studies(only: Iterable[str] | None) -> list[Study]:
     return [study for name, study in STUDIES.items() if name in wanted]
 
 
-def networks_for(scale: Scale, out: Path) -> Networks:
+def networks_for(scale: Scale, out: Path, shard_members: int | None = None) -> Networks:
     """Where the networks of a scale come from."""
     if scale.zoo is None:
-        return TrainedNetworks(out / "runs")
+        return TrainedNetworks(out.absolute() / "runs", shard_members)
     pretrained = PretrainedNetworks(Zoo(scale.zoo), scale)
     pretrained.check(scale)
     return pretrained
@@ -154,9 +263,11 @@ def state_of(study: Study, scale: Scale, out: Path, networks: Networks) -> str:
         return "skipped" if recorded_result(scale.recorded, study.name) is None else "recorded"
     if finished(out, study, plan_for(study, scale)) is not None:
         return "done"
-    begun = _seconds_path(out, study).exists() or any(
-        is_trained(out / "runs", run) or (out / "runs" / run.name / "checkpoints").exists()
-        for run in study.runs(scale).values()
+    begun = (out / "measurements" / f"{study.name}.seconds.json").exists() or any(
+        any((out / "runs").glob(f"{glob.escape(name)}{suffix}/{file}"))
+        for name in study.runs(scale)
+        for suffix in ("", ".*")
+        for file in ("checkpoints", MODEL_FILE)
         if scale.zoo is None
     )
     return "partly" if begun else "to do"
@@ -215,8 +326,3 @@ def _figure_notes(directory: Path) -> Mapping[str, Any]:
         return dict(read_json(directory / "figures.json", steps=[{}], studies=dict)["studies"])
     except ValueError:
         return {}
-
-
-def _seconds_path(out: Path, study: Study) -> Path:
-    """Where the time is kept that a study has taken so far."""
-    return out / "measurements" / f"{study.name}.seconds.json"

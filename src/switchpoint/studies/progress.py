@@ -1,65 +1,26 @@
 """How the studies report their progress."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from switchpoint._files import read_json, write_json
-from switchpoint.training import EvalRecord, Member
-from switchpoint.training.progress import Progress
+from switchpoint._work import Listener
 
 _SECONDS = 1.0  # between two notes of the elapsed time: what a killed process loses
 
 
-class ProgressReporter:
+class ProgressReporter(Listener):
     """Receives the progress of the studies; this one shows nothing, and is there to be extended."""
 
     def begin(self, study: str) -> None:
         """A study starts."""
 
-    def update(self, text: str, done: float) -> None:
-        """The current task, and the share of it that is done, from 0 to 1."""
-
-    def note(self, text: str) -> None:
-        """Something that the user should know."""
-
     def end(self, study: str, seconds: float) -> None:
         """The study is complete, and its result is saved."""
 
 
-class TrainingProgress(Progress):
-    """Passes the progress of a training run to a reporter."""
-
-    def __init__(
-        self, reporter: ProgressReporter, run: str, elapsed: Callable[[], None] = lambda: None
-    ) -> None:
-        self._reporter = reporter
-        self._run = run
-        self._elapsed = elapsed
-        self._steps = 1
-
-    def start(self, members: Sequence[Member], first_step: int, last_step: int) -> None:
-        del members
-        self._steps = last_step
-        self.tick(first_step, 0.0)
-
-    def note(self, text: str) -> None:
-        self._reporter.note(f"{self._run}: {text}")
-
-    def tick(self, step: int, steps_per_second: float) -> None:
-        del steps_per_second
-        self._elapsed()
-        self._reporter.update(f"training {self._run}", step / self._steps)
-
-    def report(self, record: EvalRecord) -> None:
-        del record
-        self._elapsed()
-
-    def close(self) -> None:
-        self._elapsed()
-
-
-class Stopwatch(ProgressReporter):
+class Stopwatch(Listener):
     """Passes progress on, and keeps the elapsed time in a file, across processes that are killed.
 
     `training` returns the seconds of training in this process, which are counted separately. A
@@ -69,14 +30,14 @@ class Stopwatch(ProgressReporter):
     def __init__(
         self,
         path: Path,
-        reporter: ProgressReporter,
+        reporter: Listener,
         work: str = "",
         training: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._path, self._work = path, work
         self._training = training
         self.seconds = self.training_seconds = 0.0
-        self.note, self.end = reporter.note, reporter.end  # type: ignore[method-assign]
+        self.note = reporter.note  # type: ignore[method-assign]
         self._reporter = reporter
         if path.exists():
             try:
@@ -88,9 +49,9 @@ class Stopwatch(ProgressReporter):
         self._last = time.monotonic(), training()
         self._used = False
 
-    def begin(self, study: str) -> None:
+    def begin(self) -> None:
+        """Count from now on, even if there is no progress to pass on."""
         self._used = True
-        self._reporter.begin(study)
 
     def update(self, text: str, done: float) -> None:
         self._used = True

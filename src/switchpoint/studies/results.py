@@ -1,5 +1,6 @@
 """Results in files: one for each study, with the plan that made it."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -60,6 +61,14 @@ def recorded_path(out: Path, study: str) -> Path:
     return out / "recorded" / f"{study}.nc"
 
 
+def cost_path(result: Path) -> Path:
+    """The file beside a result that has what it took.
+
+    Times and commands differ whenever a study is repeated, and results are the same bytes.
+    """
+    return result.with_suffix(".json")
+
+
 def load_result(out: Path, study: str, path: Path | None = None) -> Result:
     """The saved results of a study in a report's directory, or in a file of its own."""
     local, recorded = path or result_path(out, study), recorded_path(out, study)
@@ -72,8 +81,14 @@ def load_result(out: Path, study: str, path: Path | None = None) -> Result:
 def read_result(path: Path, study: str) -> Result:
     """The result in one file; a file of format 0 may hold a recorded and a local one."""
     found = evaluation.load(path)
-    attributes = found.attrs = upgrade(found.attrs, str(path), _STEPS)
+    attributes = upgrade(found.attrs, str(path), _STEPS)
     made = attributes.get("provenance")
+    if isinstance(made, dict):
+        cost = {"command": "unknown", **dict.fromkeys(_TIMES, math.nan)}  # copied without its file
+        if cost_path(path).exists():
+            cost = read_json(cost_path(path), steps=[{}], study=str, cost=dict)["cost"]
+        made = attributes["provenance"] = {**cost, **made}
+    found.attrs = attributes
     if attributes.get("study") != study or not (
         isinstance(made, dict) and all(isinstance(made.get(name), int | float) for name in _TIMES)
     ):
@@ -138,7 +153,7 @@ class RunCost:
     """What a result took, and the command that asked for it."""
 
     seconds: float
-    """Wall time without training."""
+    """Computing time without training, of all processes."""
     training_seconds: float
     command: str
     networks: Mapping[str, Any]
@@ -169,16 +184,16 @@ def save_result(
         "length": scale.length,
         "labels": scale.labels(),
         "plan": dict(plan),
-        "provenance": {
-            **environment_info(),
-            "seed": scale.seed,
-            "wall_seconds": round(cost.seconds, 3),
-            "training_seconds": round(cost.training_seconds, 3),
-            "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-            "command": cost.command,
-            **({"networks": dict(cost.networks)} if cost.networks else {}),
-        },
+        "provenance": {**environment_info(), "seed": scale.seed},
     }
+    took = {
+        "wall_seconds": round(cost.seconds, 3),
+        "training_seconds": round(cost.training_seconds, 3),
+        "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        "command": cost.command,
+        **({"networks": dict(cost.networks)} if cost.networks else {}),
+    }
+    write_json(cost_path(path), {"format": 1, "study": study.name, "cost": took})
     evaluation.save(result.assign_attrs(about), path)
     saved = finished(out, study, plan)
     if saved is None:
@@ -187,14 +202,21 @@ def save_result(
 
 
 def record(result: Path, recorded: Path) -> None:
-    """Copy a result file into a directory of recorded ones, with its SHA-256 in the manifest."""
+    """Copy a result into a directory of recorded ones, with its SHA-256 in the manifest."""
     digests = _digests(recorded) or {}
     recorded.mkdir(parents=True, exist_ok=True)
-    with atomic_write(recorded / result.name) as file:
-        file.write(result.read_bytes())
+    copy_result(result, recorded / result.name)
     digests[result.name] = digest_of(recorded / result.name)
     content = {"format": 1, "results": dict(sorted(digests.items()))}
     write_json(recorded / _MANIFEST, content, "manifest")
+
+
+def copy_result(result: Path, target: Path) -> None:
+    """Copy the file of a result, and the one beside it that has what it took."""
+    for path, copy in ((cost_path(result), cost_path(target)), (result, target)):
+        if path.exists():
+            with atomic_write(copy) as file:
+                file.write(path.read_bytes())
 
 
 def recorded_result(recorded: Path | None, study: str) -> Path | None:

@@ -1,33 +1,38 @@
-"""Shards: some training sources and seeds of a run, trained and measured by one command.
+"""Shards: some training sources and seeds of a run, trained and measured by one process.
 
-An ephemeral GPU worker takes one shard at a time and leaves a few small files, from which the
-studies are put together elsewhere.
+They are what is handed to other processes and machines. With a shared directory, a shard leaves a
+training run and its measurements there; an ephemeral GPU worker leaves a few small files, from
+which the studies are put together elsewhere.
 """
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from switchpoint._files import atomic_write
 from switchpoint._provenance import environment_info
+from switchpoint._work import Listener
 from switchpoint.neural import load_with_card, save_networks
-from switchpoint.priors import PARAMETER_OWNERS
-from switchpoint.studies.base import Measurement, Run
+from switchpoint.studies.base import Measurement, Run, Study
 from switchpoint.studies.context import StudyContext
-from switchpoint.studies.networks import TrainedNetworks
-from switchpoint.studies.progress import ProgressReporter, Stopwatch
+from switchpoint.studies.networks import Networks, is_trained
+from switchpoint.studies.progress import Stopwatch
 from switchpoint.studies.registry import STUDIES
 from switchpoint.studies.scale import Scale
 from switchpoint.studies.store import MeasurementStore
-from switchpoint.training import TrainConfig
+from switchpoint.training import train
+from switchpoint.training.progress import TrainingProgress
 
 MAX_FILE = 15 * 2**20
 """Bytes of the networks in one file, beside which it has a card."""
+
+
+_TRAINING, _MEASURING = "training_seconds.json", "measuring_seconds.json"
 
 
 def all_runs(scale: Scale) -> dict[str, Run]:
@@ -35,40 +40,83 @@ def all_runs(scale: Scale) -> dict[str, Run]:
     return {name: run for study in STUDIES.values() for name, run in study.runs(scale).items()}
 
 
-def shard(run: Run, sources: Sequence[str], seeds: range) -> Run:
-    """The part of a run with these of its training sources and seeds."""
-    for source in sources:
-        if source not in run.config.prior:
-            known = ", ".join(run.config.prior)
-            raise ValueError(f"prior of {run.name} must be one of {known}, got {source!r}")
-    if not seeds or seeds.start not in run.seeds or seeds[-1] not in run.seeds:
-        raise ValueError(
-            f"seeds of {run.name} must be among {run.seeds.start} to {run.seeds[-1]}, "
-            f"got {seeds.start} to {seeds.stop - 1}"
+@dataclass(frozen=True)
+class Shard:
+    """Some training sources and seeds of a run, and what is to be measured of their networks."""
+
+    scale: Scale
+    run: Run
+    part: Run
+    """The same run with these sources and seeds alone; the run itself where it is not divided."""
+    measurements: tuple[Measurement, ...]
+
+    @classmethod
+    def of(
+        cls, scale: Scale, run: Run, part: Run, measurements: Mapping[str, Sequence[Measurement]]
+    ) -> "Shard":
+        """The shard of a run, with those of the measurements by run that are of its sources."""
+        wanted = (replace(each, run=run) for each in measurements.get(run.name, ()))
+        own = tuple(each for each in wanted if each.trained_on in part.config.prior)
+        return cls(scale, run, part, own)
+
+    @property
+    def cost(self) -> float:
+        """The symbols that its networks are trained on."""
+        config = self.part.config
+        return len(config.members()) * config.steps * config.batch * config.length
+
+    def is_done(self, runs: Path, store: MeasurementStore) -> bool:
+        """Whether its networks are trained, and the store has all measurements of them."""
+        return is_trained(runs, self.part) and all(
+            set(self.part.seeds) <= set(store.find(each, self.scale.seed))
+            for each in self.measurements
         )
-    others = {name for name, owner in PARAMETER_OWNERS.items() if owner not in sources}
-    own = {"prior": list(sources), "first_seed": seeds.start, "seeds": len(seeds)}
-    whole = {name: value for name, value in run.config.to_dict().items() if name not in others}
-    name = f"{run.name}.{'_'.join(sources)}.{seeds.start}-{seeds[-1]}"
-    return Run(name, TrainConfig.from_dict({**whole, **own}))
 
 
-def measurements_of(scale: Scale, run: Run, sources: Sequence[str]) -> list[Measurement]:
-    """Everything that the studies ask of the networks of a run, each test set at its largest."""
+def measurements_by_run(
+    scale: Scale, studies: Iterable[Study] | None = None
+) -> dict[str, list[Measurement]]:
+    """Everything that studies ask of the networks of each run, each test set at its largest."""
     largest: dict[Any, Measurement] = {}
-    for study in STUDIES.values():
+    for study in STUDIES.values() if studies is None else studies:
         for grid in study.grids(scale).values():
             for each in grid.cells.values():
-                if each.run_name == run.name and each.trained_on in sources:
-                    key = (each.trained_on, each.test.source, each.test.length)
+                if each.run is not None:
+                    key = (each.run.name, each.trained_on, each.test.source, each.test.length)
                     known = largest.setdefault(key, each)
                     if each.test.sequences > known.test.sequences:
                         largest[key] = each
-    return [replace(each, run=run, seeds=None) for each in largest.values()]
+    found: dict[str, list[Measurement]] = {}
+    for each in largest.values():
+        found.setdefault(each.run_name, []).append(replace(each, seeds=None))
+    return found
+
+
+class ShardTimes(NamedTuple):
+    """What a shard took, in seconds, in all processes that worked on it."""
+
+    training: float
+    measuring: float
+
+
+def train_and_measure(shard: Shard, runs: Path, store: Path, reporter: Listener) -> None:
+    """Train a shard in its directory below `runs`, and add its measurements to those in `store`.
+
+    What is done is left as it is, and what was begun is continued.
+    """
+    _train(shard.part, runs, reporter)
+    rows = MeasurementStore(store, name=shard.part.name)
+    _measure(shard, runs, rows, reporter)
+
+
+def shard_times(runs: Path, part: Run) -> ShardTimes:
+    """What a shard has taken so far."""
+    files = (runs / part.name / each for each in (_TRAINING, _MEASURING))
+    return ShardTimes(*(Stopwatch(file, Listener()).seconds for file in files))
 
 
 def train_shard(
-    scale: Scale, run: Run, part: Run, work: Path, out: Path, reporter: ProgressReporter
+    scale: Scale, run: Run, part: Run, work: Path, out: Path, reporter: Listener
 ) -> list[Path]:
     """Train a shard of a run and take all measurements of it; returns the files it left.
 
@@ -78,15 +126,9 @@ def train_shard(
     """
     out.mkdir(parents=True, exist_ok=True)
     directory = work / part.name
-    directory.mkdir(parents=True, exist_ok=True)
-    networks = TrainedNetworks(work)
-    training = Stopwatch(directory / "training_seconds.json", reporter)
-    networks.reporter = training
-    networks.prepare(part)
-    training.save()
     about: dict[str, Any] = {
+        "training_seconds": round(_train(part, work, reporter), 1),
         **environment_info(),
-        "training_seconds": round(training.seconds, 1),
         "members": len(part.config.members()),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     }
@@ -94,18 +136,36 @@ def train_shard(
     records = out / f"{part.name}.jsonl"
     with atomic_write(records) as file:
         file.write((directory / "metrics.jsonl").read_bytes())
-    measuring = Stopwatch(directory / "measuring_seconds.json", reporter)
+    shard = Shard.of(scale, run, part, measurements_by_run(scale))
     store = MeasurementStore(directory / "measurements", reporter.note)
-    context = StudyContext(scale, networks, store, measuring)
-    # The shard is a run of its own while it is measured, and a part of the whole run afterwards.
-    wanted = measurements_of(scale, run, part.config.prior)
-    for each in wanted:
-        context.take(replace(each, run=part))
-    measuring.save()
+    seconds = _measure(shard, work, store, reporter)
     path = out / f"{part.name}.nc"
-    about = {**about, "measuring_seconds": round(measuring.seconds, 1)}
-    store.pack(path, [replace(each, run=part) for each in wanted], scale.seed, about, run.name)
+    store.pack(
+        path, shard.measurements, scale.seed, {**about, "measuring_seconds": round(seconds, 1)}
+    )
     return [path, records, *paths]
+
+
+def _train(part: Run, runs: Path, reporter: Listener) -> float:
+    """Train a run, unless it is trained; how many seconds it took."""
+    directory = runs / part.name
+    clock = Stopwatch(directory / _TRAINING, reporter)
+    if not is_trained(runs, part):
+        train(part.config, directory, progress=TrainingProgress(clock, part.name))
+        clock.save()
+    return clock.seconds
+
+
+def _measure(shard: Shard, runs: Path, store: MeasurementStore, reporter: Listener) -> float:
+    """Take the measurements of a shard that the store does not have; how many seconds it took."""
+    clock = Stopwatch(runs / shard.part.name / _MEASURING, reporter)
+    networks = Networks()
+    networks.add(shard.run.name, shard.part.name, runs / shard.part.name)
+    context = StudyContext(shard.scale, networks, store, clock)
+    for each in shard.measurements:
+        context.take(each)
+    clock.save()
+    return clock.seconds
 
 
 def _write_networks(

@@ -1,5 +1,6 @@
 """The measurement store: the regret of every network on every test sequence, in files."""
 
+import glob
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,14 +25,27 @@ class MeasurementStore:
     killed loses at most the measurement it was taking. Files of other directories and machines
     are merged by copying them. A row of more sequences serves those who ask for fewer, and rows of
     another plan are left alone.
+
+    With a `name`, only the files of that name are read and written: those of one shard, while
+    other processes work on other shards.
     """
 
-    def __init__(self, directory: Path, note: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, directory: Path, note: Callable[[str], None] = lambda _: None, name: str | None = None
+    ) -> None:
         self.directory = directory
-        self._rows: list[tuple[dict[str, Any], np.ndarray]] = []
+        self._name = name
+        self._rows: dict[tuple[Any, ...], list[tuple[dict[str, Any], np.ndarray]]] = {}
+        self._loaded: set[Path] = set()
         self.provenance: dict[str, Any] = {}
         """What made the rows of other machines, by file."""
-        for path in sorted(directory.glob("*.nc")):
+        self.load(name, note)
+
+    def load(self, name: str | None = None, note: Callable[[str], None] = lambda _: None) -> None:
+        """Add the rows of the files of this name, or of all, that have come since."""
+        pattern = "*.nc" if name is None else f"{glob.escape(name)}-*.nc"
+        for path in sorted(set(self.directory.glob(pattern)) - self._loaded):
+            self._loaded.add(path)
             try:
                 self.merge(path)
             except ValueError as error:
@@ -47,14 +61,14 @@ class MeasurementStore:
             self.provenance[path.stem] = content.attrs["provenance"]
         for index, key in enumerate(content.attrs["rows"]):
             plan = key["plan"] and plan_of(key["plan"], key["trained_on"])  # in today's terms
-            self._rows.append(({**key, "plan": plan}, content[f"regret_{index}"].values))
+            self._add_row({**key, "plan": plan}, content[f"regret_{index}"].values)
 
     def find(self, measurement: Measurement, test_seed: int) -> dict[int, np.ndarray]:
         """The regret of the test sequences by seed, for the seeds that are known."""
         wanted = _key(measurement, test_seed)
         count = measurement.test.sequences
         found: dict[int, np.ndarray] = {}
-        for key, values in self._rows:
+        for key, values in self._rows.get(_place(wanted), ()):
             if values.shape[1] >= count and all(key[name] == wanted[name] for name in wanted):
                 found |= zip(key["seeds"], values[:, :count].astype(float), strict=True)
         return {seed: found[seed] for seed in measurement.all_seeds if seed in found}
@@ -65,9 +79,13 @@ class MeasurementStore:
         values = np.stack(list(rows.values()))
         self.directory.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256(json.dumps([key, values.shape[1]], sort_keys=True).encode())
-        name = f"{measurement.run_name}-{digest.hexdigest()[:16]}.nc"
-        write_rows(self.directory / name, [(key, values)])
-        self._rows.append((key, values))
+        path = self.directory / f"{self._name or measurement.run_name}-{digest.hexdigest()[:16]}.nc"
+        write_rows(path, [(key, values)])
+        self._loaded.add(path)
+        self._add_row(key, values)
+
+    def _add_row(self, key: dict[str, Any], values: np.ndarray) -> None:
+        self._rows.setdefault(_place(key), []).append((key, values))
 
     def pack(
         self,
@@ -75,16 +93,15 @@ class MeasurementStore:
         measurements: Iterable[Measurement],
         test_seed: int,
         provenance: Any,
-        run: str,
     ) -> None:
-        """Write the rows of these measurements into one file, under the name of their run.
+        """Write the rows of these measurements into one file.
 
         In float32, which halves its size and is as fine as the regrets are measured.
         """
         rows = []
         for measurement in measurements:
             found = self.find(measurement, test_seed)
-            key = {**_key(measurement, test_seed), "run": run, "seeds": list(found)}
+            key = {**_key(measurement, test_seed), "seeds": list(found)}
             rows.append((key, np.stack(list(found.values())).astype(np.float32)))
         write_rows(path, rows, provenance)
 
@@ -141,6 +158,11 @@ def _key(measurement: Measurement, test_seed: int) -> dict[str, Any]:
         "length": test.length,
         "test_seed": test_seed,
     }
+
+
+def _place(key: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The part of a key by which rows are found."""
+    return tuple(key[name] for name in ("run", "trained_on", "source", "length", "test_seed"))
 
 
 def _from_format_0(content: xr.Dataset, path: Path) -> xr.Dataset:

@@ -62,11 +62,14 @@ class Member:
     """The seed of its first weights and of its sequences."""
     learning_rate: float
     """The peak of its schedule."""
+    settings: tuple[tuple[str, float], ...] = ()
+    """Other settings that differ between the members of a sweep."""
 
     @property
     def label(self) -> str:
         """A name that is unique within the ensemble."""
-        return f"{self.prior}-seed{self.seed}-lr{self.learning_rate:g}"
+        others = "".join(f"-{name}{value:g}" for name, value in self.settings)
+        return f"{self.prior}-seed{self.seed}-lr{self.learning_rate:g}{others}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,7 +376,7 @@ def read_toml(path: Path | str, **overrides: Any) -> TrainConfig:
                 raise ValueError(f"table {name!r} is not allowed: settings stand outside of tables")
             check_field_name(name)
         except ValueError as error:
-            raise ValueError(f"{_place(path, content, name)}: {error}") from error
+            raise ValueError(f"{place_of(path, content, name)}: {error}") from error
     written = {RENAMED.get(name, name): name for name in values}
     overrides = rename(overrides, RENAMED)
     try:
@@ -382,11 +385,11 @@ def read_toml(path: Path | str, **overrides: Any) -> TrainConfig:
         # The message begins with the name of the setting, which tells where its value came from.
         name = str(error).split(" ", 1)[0]
         if name in written and name not in overrides:
-            raise ValueError(f"{_place(path, content, written[name])}: {error}") from error
+            raise ValueError(f"{place_of(path, content, written[name])}: {error}") from error
         raise
 
 
-def _place(path: Path | str, content: str, name: str) -> str:
+def place_of(path: Path | str, content: str, name: str) -> str:
     """The file, and the line on which it sets `name` or opens a table of that name."""
     begins = re.compile(rf"\s*\[*\s*[\"']?{re.escape(name)}\b")
     for number, line in enumerate(content.splitlines(), start=1):

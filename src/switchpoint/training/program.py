@@ -2,8 +2,6 @@
 
 import functools
 import os
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -20,14 +18,9 @@ from switchpoint._tensors import check_leaves
 from switchpoint.evaluation.measure import over_members
 from switchpoint.evaluation.metrics import BITS_PER_NAT
 from switchpoint.neural import Network
-from switchpoint.training.config import Member, TrainConfig
+from switchpoint.training.config import TrainConfig
 from switchpoint.training.loss import loss_and_gradient
 from switchpoint.training.optimizer import lr_schedule, optimizer_of
-
-PER_MEMBER = ("clip_norm", "b2", "matrix_decay")
-"""The settings that may differ between the members of a program, besides those of a `Member`."""
-
-_OF_MEMBERS = {*PER_MEMBER, "learning_rate", "seeds", "first_seed"}
 
 
 class TrainState(eqx.Module):
@@ -53,7 +46,7 @@ class MemberKeys(eqx.Module):
     keys: Any
     learning_rates: Float[Array, "prior replica"]
     settings: dict[str, Float[Array, "prior replica"]]
-    """Those of `PER_MEMBER` that differ between members; the others are constants."""
+    """Settings that differ between members; the others are constants."""
 
 
 def use_all_cores() -> None:
@@ -76,41 +69,22 @@ def use_all_cores() -> None:
 class Program:
     """The initial state of members, and their progress by any number of steps.
 
-    The members are those of one configuration, or of several that differ in nothing but seeds,
-    learning rates and `PER_MEMBER`. If there are several devices, each has an equal share of
-    the replicas.
+    If there are several devices, each has an equal share of the replicas.
     """
 
     config: TrainConfig
-    """The first configuration, which says what is the same for all members."""
-    members: tuple[tuple[TrainConfig, Member], ...]
-    """Each member with its configuration: by prior, then by configuration."""
+    """It may hold several: see `PackedConfig`."""
     mesh: Mesh
     """The devices that replicas are divided among."""
 
-    def __init__(self, configs: TrainConfig | Sequence[TrainConfig], backend: str = "auto") -> None:
-        configs = [configs] if isinstance(configs, TrainConfig) else list(configs)
-        self.config = config = configs[0]
-        for other in configs[1:]:
-            if odd := set(config.differences(other)) - _OF_MEMBERS:
-                raise ValueError(
-                    f"members of one program must have the same {', '.join(sorted(odd))}"
-                )
+    def __init__(self, config: TrainConfig, backend: str = "auto") -> None:
+        self.config = config
         self.backend = backend
-        every = [
-            (each, member)
-            for prior in config.prior
-            for each in configs
-            for member in each.members()
-            if member.prior == prior
-        ]
-        self.members = tuple(
-            (each, replace(member, index=index)) for index, (each, member) in enumerate(every)
-        )
-        self._places = (len(config.prior), len(every) // len(config.prior))
+        members = config.members()
+        self._places = (len(config.prior), len(members) // len(config.prior))
         self._sources = [config.source(prior) for prior in config.prior]
-        self._seeds = [member.seed for _, member in every]
-        self._varied = [n for n in PER_MEMBER if len({getattr(each, n) for each in configs}) > 1]
+        self._seeds = [member.seed for member in members]
+        self._varied = [name for name, _ in members[0].settings]
         devices = jax.devices()
         share = max(d for d in range(1, len(devices) + 1) if self._places[1] % d == 0)
         self.mesh = Mesh(np.asarray(devices[:share]), ("replica",))
@@ -122,8 +96,8 @@ class Program:
         self._member_keys = self._on_devices(
             MemberKeys(
                 keys.reshape(self._places),
-                placed([member.learning_rate for _, member in every]),
-                {name: placed([getattr(each, name) for each, _ in every]) for name in self._varied},
+                placed([member.learning_rate for member in members]),
+                {n: placed([dict(each.settings)[n] for each in members]) for n in self._varied},
             )
         )
         self._advance = self._compiled()

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from switchpoint._text import printable
+from switchpoint._work import Listener
 from switchpoint.training.config import Member
 from switchpoint.training.metrics_log import EvalRecord
 
@@ -199,3 +200,24 @@ def _pair(values: Sequence[str]) -> str:
 def _bits(number: float) -> str:
     """Thousandths of a bit, or tenths of many: what fits into a column."""
     return f"{number:.3f}" if abs(number) < 100 else f"{number:.1f}"
+
+
+class TrainingProgress(Progress):
+    """Passes the progress of a training run to a listener."""
+
+    def __init__(self, listener: Listener, run: str) -> None:
+        self._listener = listener
+        self._run = run
+        self._steps = 1
+
+    def start(self, members: Sequence[Member], first_step: int, last_step: int) -> None:
+        del members
+        self._steps = last_step
+        self.tick(first_step, 0.0)
+
+    def note(self, text: str) -> None:
+        self._listener.note(f"{self._run}: {text}")
+
+    def tick(self, step: int, steps_per_second: float) -> None:
+        del steps_per_second
+        self._listener.update(f"training {self._run}", step / self._steps)

@@ -123,6 +123,7 @@ def card_of(config: TrainConfig, record: EvalRecord) -> dict[str, Any]:
                 "prior": member.prior,
                 "seed": member.seed,
                 "learning_rate": member.learning_rate,
+                **dict(member.settings),
                 "excess": finite(record.excess[member.index]),
                 "excess_error": finite(record.excess_error[member.index]),
                 "diverged": member.index in record.diverged,

@@ -1,0 +1,85 @@
+"""Where the driver becomes the bottleneck: many tasks that take a millisecond each.
+
+    python benchmarks/executors.py --tasks 2000 --executor local processes ray
+
+For each executor: tasks per second, the time without claims and retries (`submit` alone), and the
+memory of the driver before and after. Then the bytes that are sent for a shard of each scale.
+"""
+
+import argparse
+import os
+import pickle
+import resource
+import tempfile
+import time
+from concurrent.futures import wait
+from pathlib import Path
+
+from switchpoint._work import Listener, Task, WorkQueue
+from switchpoint.executors import EXECUTORS, Executor, open_executor
+from switchpoint.studies.networks import divide
+from switchpoint.studies.scale import SCALES
+from switchpoint.studies.shards import Shard, all_runs, measurements_by_run
+
+
+def work(listener: Listener) -> None:
+    """A shard of a millisecond."""
+    time.sleep(0.001)
+    listener.update("done", 1.0)
+
+
+def memory() -> float:
+    """The memory of this process at its largest, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(executor: Executor, tasks: int) -> tuple[float, float]:
+    """The seconds of so many tasks by `submit` alone, and through the queue."""
+    wait([executor.submit(time.sleep, 0.001) for _ in range(50)])  # the workers are started
+    begun = time.perf_counter()
+    wait([executor.submit(time.sleep, 0.001) for _ in range(tasks)])
+    alone = time.perf_counter() - begun
+    with tempfile.TemporaryDirectory() as directory:
+        begun = time.perf_counter()
+        queue = WorkQueue(executor, Path(directory))
+        queue.add(Task(f"task-{number}", work, ()) for number in range(tasks))
+        queue.finish([f"task-{number}" for number in range(tasks)])
+        assert not queue.failed
+    return alone, time.perf_counter() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--executor", nargs="*", choices=EXECUTORS, default=list(EXECUTORS))
+    parser.add_argument("--ray-address")
+    options = parser.parse_args()
+    print(f"{options.tasks} tasks of 1 ms, {os.cpu_count()} cores")
+    for name in options.executor:
+        before = memory()
+        address = options.ray_address if name == "ray" else None
+        with open_executor(name, ray_address=address) as executor:
+            alone, queued = measure(executor, options.tasks)
+        rates = [f"{options.tasks / each:.0f}" for each in (alone, queued)]
+        print(
+            f"{name}: {rates[0]} tasks/s by submit alone, {rates[1]} with claims and retries; "
+            f"driver {before:.0f} MiB before, {memory():.0f} MiB at most"
+        )
+    for scale in (SCALES["quick"], SCALES["full"]):
+        runs, wanted = all_runs(scale), measurements_by_run(scale)
+        for members in (None, 1):
+            begun = time.perf_counter()
+            sizes = [
+                len(pickle.dumps(Shard.of(scale, run, part, wanted)))
+                for run in runs.values()
+                for part in divide(run, members)
+            ]
+            seconds = time.perf_counter() - begun
+            print(
+                f"{scale.name}, {members or 'all'} members of a run: {len(sizes)} shards, "
+                f"{min(sizes):,} to {max(sizes):,} bytes each, planned in {seconds:.1f} s"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The options of commands whose work other processes and machines may do."""
+
+import os
+from typing import Annotated, TypeAlias
+
+import typer
+
+from switchpoint.executors import EXECUTORS
+
+Executor: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"Where networks are trained: {', '.join(EXECUTORS)}. Workers must reach the output "
+        "directory under the same path, and on the same kind of device the results are the same. "
+        "local by default, or processes where --jobs is more than 1.",
+    ),
+]
+Jobs: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="The number of processes, with --executor processes; by default one for each GPU, or "
+        "2 without any. Small networks do not fill a GPU: for more than one process on each, "
+        "start nvidia-cuda-mps-control -d first, or they take turns.",
+    ),
+]
+RayAddress: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="The Ray cluster, with --executor ray; by default that of RAY_ADDRESS, or one of this "
+        "machine alone.",
+    ),
+]
+ShardMembers: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Divide training runs into shards of at most this many members, so that more workers "
+        "have something to do; by default a run is one shard. Another number gives networks that "
+        "differ by rounding.",
+    ),
+]
+
+
+def chosen_executor(name: str | None, jobs: int | None) -> str:
+    """The name of the executor that the options ask for."""
+    name = name or ("processes" if (jobs or 1) > 1 else "local")
+    if name != "local":
+        # This process uses the GPU too, and must not take most of its memory from the workers.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    return name

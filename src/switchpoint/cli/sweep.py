@@ -1,0 +1,138 @@
+"""`switchpoint sweep`: training runs that differ in some settings, compared."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import xarray as xr
+from rich.table import Table
+
+from switchpoint import training
+from switchpoint.cli import output
+from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, chosen_executor
+from switchpoint.cli.study_progress import reporter_for
+from switchpoint.training.packing import pack
+from switchpoint.training.sweep import MAX_MEMBERS, RESULT_FILE, Sweep
+
+_SHOWN = 50  # members in the table
+
+
+def sweep(
+    config: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A TOML file of training settings, as for switchpoint train --config, with a "
+            "table [sweep] of those that vary.",
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            file_okay=False,
+            help="The directory of the sweep; an interrupted one is continued.",
+        ),
+    ] = Path("sweep"),
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Draw so many combinations at random; all by default."
+        ),
+    ] = None,
+    executor: Executor = None,
+    jobs: Jobs = None,
+    ray_address: RayAddress = None,
+    members: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The most members that one program trains. Another number gives networks that "
+            "differ by rounding.",
+        ),
+    ] = MAX_MEMBERS,
+    kernels: Annotated[
+        str,
+        typer.Option(metavar="BACKEND", help="The backend: fused, plain or auto, as for train."),
+    ] = "auto",
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write events for TensorBoard.")
+    ] = False,
+) -> None:
+    """Train every combination of some settings, and sort the results by excess regret.
+
+    Members that differ only in learning rate, seeds, clip_norm, b2 and matrix_decay are trained in
+    one program. The table [sweep] has lists of values, such as learning_rate = [1e-3, 3e-3], or
+    with draws = N also ranges, such as learning_rate = {low = 1e-4, high = 1e-2, log = true}. The
+    same command with the same --out continues a sweep that was stopped.
+
+    For example:
+
+        switchpoint sweep lstm.toml --out sweeps/lstm --executor processes
+    """
+    training.use_all_cores()
+    plan = training.read_sweep(config, draws)
+    chosen = chosen_executor(executor, jobs)
+    screen = output.console()
+    screen.print(output.panel("switchpoint sweep", _plan_lines(plan, members, out)))
+    with reporter_for(sys.stderr, {}) as reporter:
+        result = training.sweep(
+            plan,
+            out,
+            executor=chosen,
+            jobs=None if chosen == "local" else jobs,
+            ray_address=ray_address,
+            members=members,
+            tensorboard=tensorboard,
+            kernels=kernels,
+            listener=reporter,
+        )
+    screen.print(_table(result))
+    print(f"{out / RESULT_FILE}: {result.sizes['member']} members")
+
+
+def _plan_lines(plan: Sweep, members: int, out: Path) -> Iterator[tuple[str, str]]:
+    """What varies, and how many programs and members that makes."""
+    for name, axis in plan.axes.items():
+        yield name, output.shortened(str(axis if isinstance(axis, list) else vars(axis)))
+    count = len(plan.configs)
+    yield "runs", f"{count} combinations" if plan.draws is None else f"{count} random draws"
+    programs = pack(plan.configs, members)
+    total = sum(len(program.members()) for program in programs)
+    yield "members", f"{total} in {len(programs)} program{'' if len(programs) == 1 else 's'}"
+    yield "directory", str(out)
+
+
+def _table(result: xr.Dataset) -> Table:
+    """The best members, with the settings that differ."""
+    count = result.sizes["member"]
+    columns = {
+        str(name): result[name].values.tolist()
+        for name in result.coords
+        if result[name].dims == ("member",) and name != "program"
+    }
+    shown = [
+        name
+        for name, values in columns.items()
+        if len(set(values)) > 1 or name in result.attrs["swept"]
+    ]
+    caption = f"the best {_SHOWN} of {count}" if count > _SHOWN else None
+    table = output.table(
+        "Excess over the Bayes optimum in bits per sequence, at the end of training",
+        *(*shown, "excess, bits", "error", "loss, bits/symbol"),
+        texts=0,
+        caption=caption,
+        caption_justify="left",
+    )
+    for index in range(min(count, _SHOWN)):
+        one: Any = {name: float(result[name][index]) for name in ("excess", "excess_error", "loss")}
+        cells = [f"{one['excess']:.3f}", f"{one['excess_error']:.3f}", f"{one['loss']:.4f}"]
+        cells = cells if one["excess"] == one["excess"] else ["diverged", "-", "-"]
+        settings = (columns[name][index] for name in shown)
+        table.add_row(
+            *(f"{each:g}" if isinstance(each, float) else str(each) for each in settings), *cells
+        )
+    return table

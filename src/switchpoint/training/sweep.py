@@ -1,0 +1,314 @@
+"""Sweeps: training runs that differ in any settings, in as few programs as can be."""
+
+import itertools
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from switchpoint import _checks, evaluation
+from switchpoint._formats import rename
+from switchpoint._provenance import environment_info
+from switchpoint._text import name_of, read_text
+from switchpoint._work import Listener, Task, WorkQueue
+from switchpoint.executors import Executor, open_executor
+from switchpoint.neural import read_card
+from switchpoint.neural.kernels.backend import BACKENDS
+from switchpoint.training.config import (
+    RENAMED,
+    TrainConfig,
+    check_field_name,
+    place_of,
+    upgrade_config,
+)
+from switchpoint.training.fields import one_of
+from switchpoint.training.metrics_log import read_reports
+from switchpoint.training.packing import PackedConfig, pack
+from switchpoint.training.progress import TrainingProgress
+from switchpoint.training.train import train
+
+RESULT_FILE = "sweep.nc"
+"""The results of a sweep, in its directory."""
+
+MAX_MEMBERS = 40
+"""Members of one program, unless others are asked for."""
+
+_FORMAT = 1
+_TABLE = "sweep"
+_COLUMNS = ("excess", "excess_error", "loss")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers to draw from: whole ones where both ends are, evenly or by their logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def draw(self, random: np.random.Generator) -> float:
+        """A number of the range."""
+        if self.log:
+            value = math.exp(random.uniform(math.log(self.low), math.log(self.high)))
+        else:
+            value = random.uniform(self.low, self.high)
+        whole = isinstance(self.low, int) and isinstance(self.high, int)
+        return min(max(round(value), self.low), self.high) if whole else float(f"{value:.4g}")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Settings that all runs have, and those that vary: every combination, or random draws."""
+
+    settings: Mapping[str, Any]
+    """Fields of `TrainConfig`."""
+    axes: Mapping[str, Sequence[Any] | Range]
+    """The values of each setting that varies; a range is for draws."""
+    draws: int | None = None
+    """How many combinations are drawn; all of them if None."""
+    seed: int = 0
+    """Of the draws."""
+    configs: tuple[TrainConfig, ...] = field(init=False)
+    """The configuration of each combination."""
+
+    def __post_init__(self) -> None:
+        if self.draws is None:
+            for name, axis in self.axes.items():
+                if isinstance(axis, Range):
+                    raise ValueError(f"{name} is a range, which needs draws, the number of them")
+        made = []
+        for point in self.points():
+            try:
+                made.append(TrainConfig(**{**self.settings, **point}))
+            except ValueError as error:
+                where = ", ".join(f"{name} = {value}" for name, value in point.items())
+                raise ValueError(f"{error} (at {where})" if where else str(error)) from error
+        object.__setattr__(self, "configs", tuple(made))
+
+    def points(self) -> list[dict[str, Any]]:
+        """The values of what varies, for each run."""
+        if self.draws is None:
+            return [
+                dict(zip(self.axes, each, strict=True))
+                for each in itertools.product(*self.axes.values())  # type: ignore[arg-type]
+            ]
+        random = np.random.default_rng(self.seed)
+        points = [
+            {
+                name: axis.draw(random)
+                if isinstance(axis, Range)
+                else axis[int(random.integers(len(axis)))]
+                for name, axis in self.axes.items()
+            }
+            for _ in range(self.draws)
+        ]
+        return [point for index, point in enumerate(points) if point not in points[:index]]
+
+
+def read_sweep(path: str | PathLike[str], draws: int | None = None, **overrides: Any) -> Sweep:
+    """The sweep in a TOML file: settings of a training run, and a table `[sweep]`.
+
+    The table has a list of values, or a range `{low = 1e-4, high = 1e-2, log = true}`, for each
+    setting that varies; `draws` and `seed` make it random. `draws` and `overrides` win over the
+    file. A `ValueError` names the file, and the line of what is wrong.
+    """
+    path = Path(path)
+    content = read_text(path)
+    try:
+        settings = tomllib.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name_of(path)} is not TOML: {error}") from error
+    table = settings.pop(_TABLE, None)
+    if not isinstance(table, dict) or not table:
+        raise ValueError(
+            f"{name_of(path)} must have a table [sweep] of what varies, as learning_rate = "
+            "[1e-3, 3e-3]"
+        )
+
+    def checked(name: str, value: Any, varies: bool) -> Any:
+        try:
+            if isinstance(value, dict) and not varies:
+                raise ValueError(f"table {name!r} is not allowed: settings stand outside of tables")
+            check_field_name(name)
+            return _axis(name, value) if varies else value
+        except ValueError as error:
+            raise ValueError(f"{place_of(path, content, name)}: {error}") from error
+
+    random = {name: table.pop(name) for name in ("draws", "seed") if name in table}
+    axes = rename({name: checked(name, value, True) for name, value in table.items()}, RENAMED)
+    fixed = rename({n: checked(n, value, False) for n, value in settings.items()}, RENAMED)
+    if both := [name for name in axes if name in fixed]:
+        raise ValueError(
+            f"{place_of(path, content, both[0])}: {both[0]} stands both in [sweep] and outside"
+        )
+    try:
+        if draws is not None or "draws" in random:
+            random["draws"] = _checks.positive_int("draws", draws or random["draws"])
+        if "seed" in random:
+            random["seed"] = _checks.seed(random["seed"])
+        return Sweep({**fixed, **overrides}, axes, **random)
+    except ValueError as error:
+        name = str(error).split(" ", 1)[0]  # the message begins with the name of the setting
+        raise ValueError(f"{place_of(path, content, name)}: {error}") from error
+
+
+def sweep(
+    config: Sweep | str | PathLike[str],
+    out: str | PathLike[str],
+    *,
+    executor: str | Executor = "local",
+    jobs: int | None = None,
+    ray_address: str | None = None,
+    members: int = MAX_MEMBERS,
+    tensorboard: bool = False,
+    kernels: str = "auto",
+    listener: Listener | None = None,
+) -> xr.Dataset:
+    """Train every run of a sweep, and return how far each member is from the optimum.
+
+    `config` is a sweep or the path of its file. Members that differ only in learning rate, seeds,
+    clip_norm, b2 and matrix_decay are trained in one program, of at most so many `members`, and
+    programs are spread over the executor (see `switchpoint.executors`). Each has a directory below
+    `out`, with checkpoints; the same call resumes, and does nothing again. The dataset, which is
+    also written to `sweep.nc`, is sorted by excess. It has the last excess, its standard error and
+    the training loss of every member, and all of them by step.
+    """
+    plan = config if isinstance(config, Sweep) else read_sweep(config)
+    one_of(*BACKENDS)("kernels", kernels)
+    directory = Path(out).absolute()  # workers may have another working directory
+    programs = pack(plan.configs, _checks.positive_int("members", members))
+    paths = {each.digest(): directory / "programs" / _name(plan, each) for each in programs}
+    try:
+        (directory / "claims").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"out cannot be made: {directory} ({error.strerror})") from error
+    todo = [program for program in programs if not _is_trained(program, paths[program.digest()])]
+    tasks = [
+        Task(
+            paths[each.digest()].name,
+            train_program,
+            ([c.to_dict() for c in each.configs], paths[each.digest()], tensorboard, kernels),
+            float(len(each.members()) * each.steps * each.batch * each.length),
+        )
+        for each in todo
+    ]
+    with open_executor(executor, jobs=jobs, ray_address=ray_address) as opened:
+        queue = WorkQueue(opened, directory / "claims", listener, "program")
+        queue.add(tasks)
+        queue.finish([task.name for task in tasks])
+    done = [each for each in programs if paths[each.digest()].name not in queue.failed]
+    if done:
+        result = _results(plan, [(each, paths[each.digest()]) for each in done])
+        evaluation.save(result, directory / RESULT_FILE)
+    queue.check()
+    return result
+
+
+def train_program(
+    configs: Sequence[Mapping[str, Any]],
+    directory: Path,
+    tensorboard: bool,
+    kernels: str,
+    listener: Listener,
+) -> None:
+    """Train the configurations, as `to_dict` gave them, in one program, unless that is done."""
+    program = PackedConfig([TrainConfig.from_dict(each) for each in configs])
+    if not _is_trained(program, directory):
+        progress = TrainingProgress(listener, directory.name)
+        train(program, directory, progress=progress, tensorboard=tensorboard, kernels=kernels)
+
+
+def _name(plan: Sweep, program: PackedConfig) -> str:
+    """The directory of a program: what sets it apart, for people, and its digest."""
+    own = {name: getattr(program, name) for name in plan.axes if name not in _of_members(program)}
+    words = [
+        f"{name}-{'_'.join(map(str, value)) if isinstance(value, tuple) else value}"
+        for name, value in own.items()
+    ]
+    return "-".join([program.model, *words, program.digest()])
+
+
+def _of_members(program: PackedConfig) -> set[str]:
+    """The settings that a program's members may differ in."""
+    return {"model", "learning_rate", "seeds", "first_seed", *program.varied}
+
+
+def _is_trained(program: PackedConfig, directory: Path) -> bool:
+    """Whether a program's networks are there, trained as it says."""
+    try:
+        card = read_card(directory)
+        same = upgrade_config(card["config"]) == upgrade_config(program.to_dict())
+    except (ValueError, KeyError):
+        return False
+    return same and card.get("steps") == program.steps
+
+
+def _results(plan: Sweep, programs: Sequence[tuple[PackedConfig, Path]]) -> xr.Dataset:
+    """The members of all programs, sorted by excess; those that diverged come last."""
+    rows: list[dict[str, Any]] = []
+    curves: list[dict[int, tuple[float, ...]]] = []
+    for program, path in programs:
+        records = read_reports(path / "metrics.jsonl")
+        for member in program.members():
+            settings = {name: getattr(program, name) for name in plan.axes} | dict(member.settings)
+            own = {"learning_rate": member.learning_rate, "prior": member.prior}
+            rows.append({**settings, **own, "seed": member.seed, "program": path.name})
+            curves.append(
+                {
+                    record.step: tuple(getattr(record, name)[member.index] for name in _COLUMNS)
+                    for record in records
+                }
+            )
+    steps = sorted({step for curve in curves for step in curve})
+    none = (math.nan,) * len(_COLUMNS)
+    values = np.array([[curve.get(step, none) for step in steps] for curve in curves])
+    last = np.array([curve[max(curve)] for curve in curves])
+    order = np.argsort(last[:, 0], kind="stable")  # NaN is last
+    names = [name for name in rows[0] if name not in ("seeds", "first_seed")]
+    units = ({"units": "bits"}, {"units": "bits"}, {"units": "bits per symbol"})
+    variables: dict[str, Any] = {}
+    for index, name in enumerate(_COLUMNS):
+        variables[name] = "member", last[order, index], units[index]
+        variables[f"{name}_by_step"] = ("member", "step"), values[order, :, index], units[index]
+    coordinates: dict[str, Any] = {"step": np.array(steps, np.int32)}
+    for name in names:
+        column = [_cell(rows[index][name]) for index in order]
+        coordinates[name] = "member", column
+    about = {
+        "kind": "sweep",
+        "format": _FORMAT,
+        "settings": [program.to_dict() for program, _ in programs],
+        "swept": list(plan.axes),
+        "provenance": environment_info(),
+    }
+    return xr.Dataset(variables, coordinates, about)
+
+
+def _cell(value: Any) -> Any:
+    """A setting as netCDF holds it."""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return "none" if value is None else value
+
+
+def _axis(name: str, value: Any) -> Sequence[Any] | Range:
+    """The values of a setting that varies."""
+    if isinstance(value, list) and value:
+        return value
+    numbers = isinstance(value, dict) and {"low", "high"} <= set(value) <= {"low", "high", "log"}
+    if not numbers:
+        raise ValueError(
+            f"{name} must be a list of values, or a range as {{low = 1e-4, high = 1e-2, log = "
+            f"true}}, got {value!r}"
+        )
+    low, high, log = value["low"], value["high"], value.get("log", False)
+    kinds = all(isinstance(each, int | float) and math.isfinite(each) for each in (low, high))
+    if not kinds or not isinstance(log, bool) or not low < high or (log and low <= 0):
+        raise ValueError(f"{name} must have low < high, both positive with log, got {value!r}")
+    return Range(low, high, log)
