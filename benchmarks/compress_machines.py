@@ -10,6 +10,7 @@ On one machine, NumPy and OpenBLAS can be told to use other instructions:
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def main() -> None:
     parser.add_argument("--read", type=Path)
     options = parser.parse_args()
     if options.write is not None:
-        written = {}
+        written: dict[str, Any] = {}
         for name, (predictor, symbols) in cases().items():
             written[f"{name}.code"] = np.frombuffer(
                 encode(sp.Stream(predictor), symbols, precision_of(predictor)), np.uint8
