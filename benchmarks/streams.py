@@ -151,9 +151,10 @@ def long(count: int, chunk: int = 100_000) -> None:
                 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1024
         tenth = max(1, len(rates) // 10)
+        first, last = np.median(rates[:tenth]), np.median(rates[-tenth:])
         print(
-            f"{name:28} {stream.position:,} bits; a second, first tenth {np.median(rates[:tenth]):,.0f}, "
-            f"last tenth {np.median(rates[-tenth:]):,.0f}; memory grown by {grown:.1f} MiB; finite "
+            f"{name:28} {stream.position:,} bits; a second, first tenth {first:,.0f}, "
+            f"last tenth {last:,.0f}; memory grown by {grown:.1f} MiB; finite "
             f"{finite}; sums within {off:.1g} of 1; {stream.code_length / count:.4f} bits a bit",
             flush=True,
         )
