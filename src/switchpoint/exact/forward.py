@@ -258,9 +258,8 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         capacity = len(state.log_weights)
         log_weights, kept = lax.top_k(after.log_weights, capacity)
         dropped = jnp.isneginf(after.log_weights).sum() < len(after.log_weights) - capacity
-        logs = filtered.log_density
-        if self.segment.finite:
-            logs = jnp.log(filtered.probs)
+        probs: Any = filtered.probs
+        logs = jnp.log(probs) if self.segment.finite else filtered.log_density
         return ForwardState(
             time=jax.tree.map(lambda leaf: leaf[-1], times),
             starts=after.starts[kept],
