@@ -21,7 +21,7 @@ import numpy as np
 
 import switchpoint as sp
 from switchpoint.streams.archive import Archive
-from switchpoint.streams.coding import PRECISION, decode, encode
+from switchpoint.streams.coding import decode, encode
 from switchpoint.streams.storage import describe_predictor
 
 HYPOTHESES = 100
@@ -65,7 +65,7 @@ def compress(predictor: sp.Predictor, row: np.ndarray) -> tuple[int, int]:
         raise SystemExit("the archive does not hold the file")
     about = describe_predictor(predictor)[0]
     layout = {"kind": "text", "names": [], "before": "", "between": [""], "after": "\n"}
-    return len(Archive(about, PRECISION, layout, len(row), "0123456789abcdef", code).pack()), len(
+    return len(Archive(about, "exact", layout, len(row), "0123456789abcdef", code).pack()), len(
         code
     )
 

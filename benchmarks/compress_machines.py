@@ -10,12 +10,13 @@ On one machine, NumPy and OpenBLAS can be told to use other instructions:
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import switchpoint as sp
 from switchpoint.neural import Network
-from switchpoint.streams.coding import NETWORK_PRECISION, PRECISION, decode, encode
+from switchpoint.streams.coding import EXACT, NETWORK, Grid, decode, encode
 
 LENGTH, NETWORK_LENGTH, SEGMENT = 30_000, 10_000, 300
 NETWORKS = ("lstm-ptw", "rnn-ptw", "stack-rnn-ptw", "stack-lstm-ptw")
@@ -27,10 +28,10 @@ def main() -> None:
     parser.add_argument("--read", type=Path)
     options = parser.parse_args()
     if options.write is not None:
-        written = {}
+        written: dict[str, Any] = {}
         for name, (predictor, symbols) in cases().items():
             written[f"{name}.code"] = np.frombuffer(
-                encode(sp.Stream(predictor), symbols, precision_of(predictor)), np.uint8
+                encode(sp.Stream(predictor), symbols, grid_of(predictor)), np.uint8
             )
             written[f"{name}.probs"] = predictions(predictor, symbols)
         np.savez(options.write, **written)
@@ -38,13 +39,12 @@ def main() -> None:
         written = dict(np.load(options.read))
         for name, (predictor, symbols) in cases().items():
             code = written[f"{name}.code"].tobytes()
-            found = decode(sp.Stream(predictor), code, len(symbols), precision_of(predictor))
+            found = decode(sp.Stream(predictor), code, len(symbols), grid_of(predictor))
             result = "the same symbols" if np.array_equal(found, symbols) else "OTHER SYMBOLS"
             difference = np.abs(predictions(predictor, symbols) - written[f"{name}.probs"]).max()
-            margin = 2.0 ** -(precision_of(predictor) + 18)
             print(
                 f"{name:16} {len(symbols)} symbols: {result}; probabilities differ by up to "
-                f"{difference:.1e}, the margin is {margin:.1e}",
+                f"{difference:.1e}, the tolerance is {grid_of(predictor).tolerance:.1e}",
                 flush=True,
             )
 
@@ -64,8 +64,8 @@ def cases() -> dict[str, tuple[sp.Predictor, np.ndarray]]:
     }
 
 
-def precision_of(predictor: sp.Predictor) -> int:
-    return NETWORK_PRECISION if isinstance(predictor, Network) else PRECISION
+def grid_of(predictor: sp.Predictor) -> Grid:
+    return NETWORK if isinstance(predictor, Network) else EXACT
 
 
 def predictions(predictor: sp.Predictor, symbols: np.ndarray) -> np.ndarray:

@@ -9,6 +9,8 @@ many bits go through PTW(40) and a pruned Geometric in chunks: time per symbol, 
 at the beginning and at the end.
 """
 
+import functools
+import importlib
 import importlib.util
 import resource
 import sys
@@ -89,7 +91,7 @@ def others(count: int) -> dict[str, float]:
     found = {}
     coins, numbers = bits(count), values(count)
     if importlib.util.find_spec("changepoint"):
-        import changepoint
+        changepoint = importlib.import_module("changepoint")
 
         def rust(observations: list[Any], prior: Any) -> None:
             detector = changepoint.Bocpd(prior, 500.0)
@@ -106,16 +108,16 @@ def others(count: int) -> dict[str, float]:
             lambda: rust(numbers[:few], gamma), few
         )
     if importlib.util.find_spec("river"):
-        from river.drift import ADWIN
+        drift = importlib.import_module("river.drift")
 
         def adwin() -> None:
-            detector = ADWIN()
+            detector = drift.ADWIN()
             for x in coins:
                 detector.update(x)
 
         found["river's ADWIN (detects only)"] = rate(adwin, count)
     if importlib.util.find_spec("fast_bocpd"):
-        import fast_bocpd
+        fast_bocpd = importlib.import_module("fast_bocpd")
 
         def fast() -> None:
             detector = fast_bocpd.BOCPD(
@@ -151,9 +153,10 @@ def long(count: int, chunk: int = 100_000) -> None:
                 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1024
         tenth = max(1, len(rates) // 10)
+        first, last = np.median(rates[:tenth]), np.median(rates[-tenth:])
         print(
-            f"{name:28} {stream.position:,} bits; a second, first tenth {np.median(rates[:tenth]):,.0f}, "
-            f"last tenth {np.median(rates[-tenth:]):,.0f}; memory grown by {grown:.1f} MiB; finite "
+            f"{name:28} {stream.position:,} bits; a second, first tenth {first:,.0f}, "
+            f"last tenth {last:,.0f}; memory grown by {grown:.1f} MiB; finite "
             f"{finite}; sums within {off:.1g} of 1; {stream.code_length / count:.4f} bits a bit",
             flush=True,
         )
@@ -163,7 +166,7 @@ def main(count: int) -> None:
     print(f"{'one at a time, predict and update':44} {'per second':>12} {'bar':>9}")
     for name, (predictor, observations, share) in streams().items():
         data = observations(count)[: count // share]
-        found = rate(lambda p=predictor, d=data: one_at_a_time(p, d), len(data))
+        found = rate(functools.partial(one_at_a_time, predictor, data), len(data))
         print(f"{name:44} {found:12,.0f} {BARS[name]:9,}", flush=True)
     for name, found in others(count).items():
         print(f"{name:44} {found:12,.0f}", flush=True)

@@ -72,15 +72,16 @@ def test_a_thousand_round_trips_in_no_more_than_the_code_length():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.003, 0.5])
-def test_a_long_sequence_has_its_code_length(share, monkeypatch):
-    """Where almost nothing is to be said, a loss at every symbol would show; so would blocks."""
-    monkeypatch.setattr(coding, "BLOCK", 2**10)
+def test_a_long_sequence_has_its_code_length(share):
+    """In several blocks; where almost nothing is to be said, a loss at every symbol would show."""
+    grid = coding.Grid(24, 2**10)
     symbols = (np.random.default_rng(3).random(2**12 - 5) < share).astype(np.int32)
     stream = sp.Stream(sp.KT())
-    code = coding.encode(stream, symbols)
+    code = coding.encode(stream, symbols, grid)
     assert 8 * len(code) <= 1.001 * stream.code_length + 32
     assert 8 * len(code) >= stream.code_length - 8
-    np.testing.assert_array_equal(coding.decode(sp.Stream(sp.KT()), code, len(symbols)), symbols)
+    found = coding.decode(sp.Stream(sp.KT()), code, len(symbols), grid)
+    np.testing.assert_array_equal(found, symbols)
 
 
 class Elsewhere:
@@ -97,18 +98,21 @@ class Elsewhere:
         return self.stream.update(symbol)
 
 
-@pytest.mark.parametrize(("number", "precision"), [(1, 24), (2, 24), (2, 18), (6, 24)])
-def test_machines_that_round_differently_decode_the_same(number, precision):
+@pytest.mark.parametrize(
+    ("number", "grid"), [(1, "exact"), (2, "exact"), (2, "network"), (6, "exact")]
+)
+def test_machines_that_round_differently_decode_the_same(number, grid):
+    grid = coding.GRIDS[grid]
     predictor = PREDICTORS[number]
     symbols = random_symbols(np.random.default_rng(5), predictor.alphabet, 2000)
-    code = coding.encode(sp.Stream(predictor), symbols, precision)
+    code = coding.encode(sp.Stream(predictor), symbols, grid)
     # Differences of ln P of e change sums of probabilities by at most e.
-    elsewhere = Elsewhere(predictor, 0.9 * 2.0 ** -(precision + 18))
-    found = coding.decode(elsewhere, code, len(symbols), precision)
+    elsewhere = Elsewhere(predictor, 0.9 * grid.tolerance)
+    found = coding.decode(elsewhere, code, len(symbols), grid)
     np.testing.assert_array_equal(found, symbols)
     # Much more than the margin is too much, or else the test above would mean nothing.
-    elsewhere = Elsewhere(predictor, 2.0 ** -(precision + 2))
-    found = coding.decode(elsewhere, code, len(symbols), precision)
+    elsewhere = Elsewhere(predictor, 2.0 ** -(grid.precision + 2))
+    found = coding.decode(elsewhere, code, len(symbols), grid)
     assert (found != symbols).any()
 
 
@@ -116,14 +120,14 @@ def test_a_margin_is_found_for_simple_fractions():
     """KT predicts a quarter, two thirds and so on; rounding to nearest would be a toss-up."""
     sums = np.array([[0.0] * 3, [(2**24 - 2) * p for p in (0.25, 0.5, 0.75)]])
     symbols = np.zeros(3, int)
-    index, (low, high) = coding._best_offset(sums, symbols, 2, 2**24)
+    index, (low, high) = coding._best_offset(sums, symbols, 2, coding.EXACT)
     assert index == 0
     assert low.tolist() == [0, 0, 0]
     np.testing.assert_allclose(high / 2**24, [0.25, 0.5, 0.75], atol=2e-7)
     # One more symbol on the edge of the first offset: another is taken.
     edge = 5 - coding._offset(0)
     sums, symbols = np.array([[0.0] * 4, [*sums[1], edge]]), np.zeros(4, int)
-    assert coding._best_offset(sums, symbols, 2, 2**24)[0] == 1
+    assert coding._best_offset(sums, symbols, 2, coding.EXACT)[0] == 1
 
 
 @pytest.mark.parametrize("alphabet", [2, 3, 256])
@@ -202,7 +206,7 @@ def test_texts_that_cannot_be_restored_are_refused(content, kind, alphabet, prob
 # --- archives -------------------------------------------------------------------------------
 
 
-ARCHIVE = Archive({"type": "kt"}, 24, {"kind": "bits"}, 5, "0123456789abcdef", b"\0code")
+ARCHIVE = Archive({"type": "kt"}, "exact", {"kind": "bits"}, 5, "0123456789abcdef", b"\0code")
 
 
 def test_an_archive_is_unpacked_as_it_was_packed():
@@ -240,7 +244,7 @@ def test_an_archive_of_a_later_version_is_named():
         ({"length": -1}, "no valid length"),
         ({"length": "5"}, "no valid length"),
         ({"length": 2**60}, "no valid length"),
-        ({"precision": 25}, "no valid precision"),
+        ({"grid": "coarse"}, "no valid grid"),
         ({"symbols": None}, "no valid symbols"),
         (["length"], "cannot be read"),
         ({"digest": ...}, "cannot be read"),

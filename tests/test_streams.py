@@ -45,37 +45,37 @@ def test_a_stream_says_what_its_predictor_says(kind):
 
 @pytest.mark.parametrize("segment", FAMILIES, ids=name)
 def test_every_family_and_prior_is_the_sum_over_all_partitions(segment):
-    for prior in (*PRIORS, sp.PTW(5)):
-        for row in example(segment):
-            truth = FamilyEnumeration(prior, segment, row)
-            stream = sp.Stream(sp.bayes_optimal(sp.Source(prior, segment)))
-            logs = []
-            for x in row:
-                prediction = stream.predict()
-                observation = None if np.isnan(x).all() else x
-                logs.append(stream.update(observation))
-                if observation is None:
-                    assert logs[-1] == 0
-                elif segment.finite:
-                    assert prediction[int(x)] == pytest.approx(logs[-1], abs=1e-12)
-                else:  # what was predicted stays the same when the stream goes on
-                    assert prediction.log_density(x) == pytest.approx(logs[-1], abs=1e-12)
-            np.testing.assert_allclose(logs, truth.log_density(), atol=1e-10)
-            mean = truth.run_length_mean()[-1]
-            assert stream.run_length.mean == pytest.approx(mean, abs=1e-9)
-            for last in (1, 4, 100):
-                expected = truth.switch_within(max(len(row) - last, 1), len(row) - 1)
-                assert stream.change_probability(last) == pytest.approx(expected, abs=1e-9)
-            chunks = sp.Stream(stream.predictor)
-            np.testing.assert_array_equal(
-                np.concatenate([chunks.extend(row[:2]), chunks.extend(row[2:])]), logs
-            )
+    rows = example(segment)
+    for i, prior in enumerate((*PRIORS, sp.PTW(5))):
+        row = rows[i % 2]
+        truth = FamilyEnumeration(prior, segment, row)
+        stream = sp.Stream(sp.bayes_optimal(sp.Source(prior, segment)))
+        logs = []
+        for x in row:
+            prediction = stream.predict()
+            observation = None if np.isnan(x).all() else x
+            logs.append(stream.update(observation))
+            if observation is None:
+                assert logs[-1] == 0
+            elif segment.finite:
+                assert prediction[int(x)] == pytest.approx(logs[-1], abs=1e-12)
+            else:  # what was predicted stays the same when the stream goes on
+                assert prediction.log_density(x) == pytest.approx(logs[-1], abs=1e-12)
+        np.testing.assert_allclose(logs, truth.log_density(), atol=1e-10)
+        mean = truth.run_length_mean()[-1]
+        assert stream.run_length.mean == pytest.approx(mean, abs=1e-9)
+        for last in (1, 4, 100):
+            expected = truth.switch_within(max(len(row) - last, 1), len(row) - 1)
+            assert stream.change_probability(last) == pytest.approx(expected, abs=1e-9)
+        chunks = sp.Stream(stream.predictor)
+        np.testing.assert_array_equal(
+            np.concatenate([chunks.extend(row[:2]), chunks.extend(row[2:])]), logs
+        )
 
 
-@pytest.mark.parametrize("segment", [sp.Bernoulli(), sp.NormalGamma()], ids=name)
-def test_run_length_and_change_probability_are_those_of_the_posterior(segment):
-    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.02), segment))
-    values = np.r_[np.zeros(60), np.ones(12)] if segment.finite else np.repeat([0.0, 5.0], [60, 12])
+def test_run_length_and_change_probability_are_those_of_the_posterior():
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.02)))
+    values = np.repeat([0, 1], [60, 12])
     posterior = predictor.posterior(values)
     stream = sp.Stream(predictor)
     for t, x in enumerate(values):
@@ -95,13 +95,15 @@ def test_run_length_and_change_probability_are_those_of_the_posterior(segment):
 
 def test_pruned_streams_prune_what_the_predictor_prunes():
     values = np.repeat([0.0, 4.0, -2.0], 20) + np.random.default_rng(0).normal(size=60)
-    for prior in (sp.Geometric(0.05), sp.LIN()):
-        for segment, xs in ((sp.NormalGamma(), values), (sp.Categorical(5), values.round() % 5)):
-            kept = sp.bayes_optimal(sp.Source(prior, segment), max_hypotheses=7)
-            logs = sp.Stream(kept).extend(xs)
-            np.testing.assert_allclose(logs, kept.log_density(xs), atol=1e-4)
-            every = sp.Stream(sp.bayes_optimal(sp.Source(prior, segment))).extend(xs)
-            assert np.abs(logs - every).max() > 1e-6
+    for source, xs in (
+        (sp.Source(sp.Geometric(0.05), sp.NormalGamma()), values),
+        (sp.Source(sp.LIN(), sp.Categorical(5)), values.round() % 5),
+    ):
+        kept = sp.bayes_optimal(source, max_hypotheses=7)
+        logs = sp.Stream(kept).extend(xs)
+        np.testing.assert_allclose(logs, kept.log_density(xs), atol=1e-4)
+        every = sp.Stream(sp.bayes_optimal(source)).extend(xs)
+        assert np.abs(logs - every).max() > 1e-6
 
 
 def test_priors_and_families_of_your_own_run():
@@ -310,7 +312,7 @@ class TestLongStreams:
             assert late.run_length == early.run_length
 
     def test_states_stay_small_and_weights_normalised(self):
-        draw = sp.Source(sp.Geometric(0.005)).sample(jax.random.key(0), 1, 20_000)
+        draw = sp.Source(sp.Geometric(0.005)).sample(jax.random.key(0), 1, 4096)
         bits = np.asarray(draw.symbols[0])
         for predictor, most in (
             (sp.bayes_optimal(sp.Source(sp.PTW(40))), 16),

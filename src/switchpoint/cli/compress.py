@@ -16,7 +16,7 @@ from switchpoint.cli.archive_predictor import describe_exact, describe_network, 
 from switchpoint.cli.symbol_files import KINDS, kind_of, to_content, to_symbols
 from switchpoint.streams import Stream
 from switchpoint.streams.archive import Archive, unpack
-from switchpoint.streams.coding import NETWORK_PRECISION, PRECISION, decode, encode
+from switchpoint.streams.coding import GRIDS, decode, encode
 
 SUFFIX = ".spz"
 """The suffix of archives."""
@@ -98,12 +98,12 @@ def compress(
         about = describe_exact(prior or "ptw", hypotheses, given, sequence.alphabet, length)
     predictor = predictor_from(about, model)
     check_cost.check_network(predictor, length)
-    precision = NETWORK_PRECISION if model is not None else PRECISION
+    grid = "exact" if model is None else "network"
     stream = Stream(predictor)
     with output.progress_bar("compressing", length) as progress:
-        code = encode(stream, sequence.symbols, precision, progress)
+        code = encode(stream, sequence.symbols, GRIDS[grid], progress)
     digest = hashlib.sha256(content).hexdigest()[:_DIGEST]
-    data = Archive(about, precision, symbols, length, digest, code).pack()
+    data = Archive(about, grid, symbols, length, digest, code).pack()
     _write(target, data)
     screen = output.console(sys.stderr if target == STDIN else sys.stdout)
     screen.print(
@@ -153,7 +153,7 @@ def decompress(
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{name} is damaged: its predictor is unknown ({error!r})") from error
     with output.progress_bar("decompressing", archive.length) as progress:
-        symbols = decode(stream, archive.code, archive.length, archive.precision, progress)
+        symbols = decode(stream, archive.code, archive.length, GRIDS[archive.grid], progress)
     try:
         content = to_content(symbols, archive.symbols)
     except (KeyError, TypeError, IndexError, ValueError, OSError) as error:

@@ -21,7 +21,7 @@ from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics
 
-_BLOCK = 32  # times
+BLOCK = 32  # times
 _MANY = 64  # sequences
 
 PIECE_WORK = 2**22
@@ -74,7 +74,7 @@ def initial_statistics(segment: Segment, offset: Float[Array, "flat *event"]) ->
 def cut_into_blocks(segment: Segment, sequences: Sequences, with_own: bool = False) -> Blocks:
     """The blocks of sequences; the last is filled up with missing observations."""
     flat, time, *event = sequences.values.shape
-    block = min(_BLOCK, time)
+    block = min(BLOCK, time)
     count = -(-time // block)
     padding = [(0, 0), (0, count * block - time), *((0, 0),) * len(event)]
     values = jnp.pad(sequences.values, padding, constant_values=jnp.nan)
@@ -262,10 +262,12 @@ def filter_blocks(
         probs = None
         if with_probs:
             probs = _pair_probs(segment, layout, carry.statistics, here, index)
-        step = functools.partial(_step, prior, layout, index, with_runs)
+        rows = carry.log_weights.shape[layout.axes[0]]
+        starts = jnp.arange(rows * block, dtype=jnp.int32).reshape(rows, block)
+        step = functools.partial(_step, prior, layout, Starts(starts, starts, starts), with_runs)
         weights = carry.log_weights, carry.log_start
-        lanes = jnp.arange(block, dtype=jnp.int32)
-        weights, filtered = lax.scan(step, weights, (lanes, logs, probs))
+        times = index * block + jnp.arange(block, dtype=jnp.int32)
+        weights, filtered = lax.scan(step, weights, (times, logs, probs))
         statistics = next_statistics(segment, layout, carry.statistics, here, index)
         return _Carry(statistics, *weights), filtered
 
@@ -294,29 +296,125 @@ def filter_blocks(
     return jax.tree.map(joined, *parts)
 
 
+class Hypotheses(NamedTuple):
+    """Hypotheses about the start of the current segment of one stream."""
+
+    starts: Int[Array, " hypotheses"]
+    """Their starts, as the prior takes them."""
+    runs: Int[Array, " hypotheses"]
+    """The number of observations since."""
+    log_weights: Float[Array, " hypotheses"]
+    statistics: Statistics
+
+
+def extend_blocks(
+    prior: Prior,
+    segment: Segment,
+    hypotheses: Hypotheses,
+    sequences: Sequences,
+    next_starts: Int[Array, " after"],
+) -> tuple[Hypotheses, Filtered]:
+    """The recursion over a chunk of one stream, in whole blocks of observations.
+
+    `next_starts` are the starts of segments that begin in the chunk, or right after it. All
+    hypotheses are returned, the new ones last. There are probabilities where there is an alphabet.
+    """
+    layout = Layout(many=False)
+    blocks = cut_into_blocks(segment, sequences, with_own=segment.finite)
+    count, block = blocks.values.shape[:2]
+    time = count * block
+    fresh = initial_statistics(segment, sequences.offset)
+    size = len(hypotheses.starts)
+    old = -(-size // block)  # rows, filled up with hypotheses of weight 0
+
+    def in_rows(leaf: Array, new: Any, fill: Any) -> Array:
+        padded = jnp.concatenate(
+            [
+                leaf,
+                jnp.broadcast_to(
+                    jnp.asarray(fill, leaf.dtype), (old * block - size, *leaf.shape[1:])
+                ),
+            ]
+        )
+        new = jnp.broadcast_to(jnp.asarray(new, leaf.dtype), (time, *leaf.shape[1:]))
+        return jnp.concatenate([padded, new]).reshape(old + count, block, *leaf.shape[1:])
+
+    times = jnp.arange(time, dtype=jnp.int32)
+    starts = Starts(
+        in_rows(hypotheses.starts, next_starts[:-1], 0),
+        in_rows(-hypotheses.runs, times, 0),
+        in_rows(jnp.full(size, -1, jnp.int32), times, -1),
+    )
+    first = jax.tree.map(lambda leaf: leaf[0], fresh)
+    statistics = jax.tree.map(
+        lambda leaf, one: in_rows(leaf, one, one)[None], hypotheses.statistics, first
+    )
+    log_weights = in_rows(hypotheses.log_weights, -jnp.inf, -jnp.inf)[None]
+
+    def body(carry: _Carry, now: tuple[Int[Array, ""], Blocks]) -> tuple[_Carry, Filtered]:
+        index, here = now
+        row = old + index
+        logs = pair_log_density(segment, layout, carry.statistics, here, row)
+        probs = None
+        if segment.finite:
+            probs = _pair_probs(segment, layout, carry.statistics, here, row)
+        step = functools.partial(_step, prior, layout, starts, False)
+        times = index * block + jnp.arange(block, dtype=jnp.int32)
+        weights, filtered = lax.scan(
+            step, (carry.log_weights, carry.log_start), (times, logs, probs)
+        )
+        statistics = next_statistics(segment, layout, carry.statistics, here, row)
+        return _Carry(statistics, *weights), filtered
+
+    # The segment that starts with the chunk is one of the hypotheses already.
+    carry = _Carry(statistics, log_weights, jnp.full(1, -jnp.inf))
+    carry, filtered = lax.scan(body, carry, (jnp.arange(count, dtype=jnp.int32), blocks))
+
+    def flat(leaf: Array, last: Array) -> Array:
+        rows = leaf.reshape(-1, *leaf.shape[2:])
+        return jnp.concatenate([rows, jnp.asarray(last, rows.dtype)[None]])
+
+    after = Hypotheses(
+        flat(starts.absolute, next_starts[-1]),
+        flat(time - starts.relative, jnp.zeros((), jnp.int32)),
+        flat(carry.log_weights[0], carry.log_start[0]),
+        jax.tree.map(lambda leaf, one: flat(leaf[0], one), carry.statistics, first),
+    )
+    filtered = jax.tree.map(lambda leaf: leaf.reshape(time, *leaf.shape[3:]), filtered)
+    return after, filtered
+
+
+class Starts(NamedTuple):
+    """The starts of the hypotheses, seen from three places: (rows, lanes)."""
+
+    absolute: Int[Array, "rows lanes"]
+    """As the prior takes them."""
+    relative: Int[Array, "rows lanes"]
+    """From the time 0 of these blocks; negative before it."""
+    entering: Int[Array, "rows lanes"]
+    """When the hypothesis gets its weight; -1 if it has one."""
+
+
 def _step(
     prior: Prior,
     layout: Layout,
-    index: Int[Array, ""],
+    starts: Starts,
     with_runs: bool,
     carry: tuple[Array, Array],
     now: tuple[Array, Array, Array | None],
 ) -> tuple[tuple[Array, Array], Filtered]:
     log_weights, log_start = carry
-    lane, logs, probs = now
-    rows, lanes = (log_weights.shape[axis] for axis in layout.axes)
-    starts = jnp.arange(rows * lanes, dtype=jnp.int32).reshape(rows, lanes)
-    time = index * lanes + lane
-    now_starts = layout.spread_starts(starts == time)
+    time, logs, probs = now
+    now_starts = layout.spread_starts(starts.entering == time)
     log_weights = jnp.where(now_starts, layout.spread(log_start), log_weights)
-    run = jnp.maximum(time - starts, 0) + 1
+    run = jnp.maximum(time - starts.relative, 0) + 1
     joint = log_weights + logs
     highest = layout.maximum(joint)
     parts = jnp.exp(joint - layout.spread(highest))
-    factors = (1.0, prior.hazard_after(starts, run), *([run] if with_runs else []))
+    factors = (1.0, prior.hazard_after(starts.absolute, run), *([run] if with_runs else []))
     total, hazard, *length = layout.sums(parts, factors)
     evidence = highest + jnp.log(total)
-    survival = layout.spread_starts(prior.log_survival_after(starts, run))
+    survival = layout.spread_starts(prior.log_survival_after(starts.absolute, run))
     after = joint - layout.spread(evidence) + survival, safe_log(hazard / total)
     mixed = None
     if probs is not None:

@@ -12,7 +12,14 @@ from jaxtyping import Array, Float, Int
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint.exact.base import ExactPredictor, Posterior
-from switchpoint.exact.blocks import Sequences, filter_blocks, safe_log
+from switchpoint.exact.blocks import (
+    BLOCK,
+    Hypotheses,
+    Sequences,
+    extend_blocks,
+    filter_blocks,
+    safe_log,
+)
 from switchpoint.exact.changepoint_posterior import changepoint_posterior
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.family_posterior import family_posterior
@@ -218,6 +225,11 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     @jax.jit
     def _extend(self, state: ForwardState, values: Float[Array, "time *event"]) -> Any:
         check_statistics(self.segment, state.statistics, len(state.log_weights))
+        whole = 0 if self.max_hypotheses is not None else len(values) - len(values) % BLOCK
+        parts = []
+        if whole:
+            state, logs = self._extend_blocks(state, values[:whole])
+            parts.append(logs)
 
         def step(state: ForwardState, x: Float[Array, "*event"]) -> tuple[ForwardState, Array]:
             if self.segment.finite:
@@ -225,7 +237,39 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             logs = log_densities(self.segment, state.statistics, x)
             return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
 
-        return lax.scan(step, state, values)
+        if whole < len(values):
+            state, logs = lax.scan(step, state, values[whole:])
+            parts.append(logs)
+        return state, jnp.concatenate(parts)
+
+    def _extend_blocks(self, state: ForwardState, values: Float[Array, "time *event"]) -> Any:
+        """`_extend` without pruning, in blocks of observations."""
+        times = state.time.plus(jnp.arange(len(values) + 1, dtype=jnp.int32))
+        after, filtered = extend_blocks(
+            self.prior,
+            self.segment,
+            Hypotheses(
+                state.starts, state.time.since(state.starts), state.log_weights, state.statistics
+            ),
+            Sequences(values[None], anchor(state.offset)[None]),
+            times.low,
+        )
+        # As many as there are slots; if that is too few, the stream becomes NaN.
+        capacity = len(state.log_weights)
+        log_weights, kept = lax.top_k(after.log_weights, capacity)
+        dropped = jnp.isneginf(after.log_weights).sum() < len(after.log_weights) - capacity
+        probs: Any = filtered.probs
+        logs = jnp.log(probs) if self.segment.finite else filtered.log_density
+        return ForwardState(
+            time=jax.tree.map(lambda leaf: leaf[-1], times),
+            starts=after.starts[kept],
+            log_weights=jnp.where(dropped, jnp.nan, log_weights),
+            statistics=jax.tree.map(lambda leaf: leaf[kept], after.statistics),
+            offset=state.offset,
+            pruned=state.pruned,
+            pruned_weight=state.pruned_weight,
+            grows=state.grows,
+        ), logs
 
     def _with_capacity(self, state: ForwardState, needed: int) -> ForwardState:
         capacity, most = len(state.log_weights), self._most_needed()

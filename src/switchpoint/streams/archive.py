@@ -13,30 +13,30 @@ from typing import Any
 
 from switchpoint._formats import FORMAT, Step, upgrade
 from switchpoint._text import LARGEST
-from switchpoint.streams.coding import PRECISION
+from switchpoint.streams.coding import GRIDS
 
 _MAGIC = b"\x89SPZ"
 _CHECKSUM = struct.Struct("<I")
 _STEPS: tuple[Step, ...] = ({},)
-_FIELDS = {"predictor": dict, "precision": int, "symbols": dict, "length": int, "digest": str}
+_FIELDS = {"predictor": dict, "grid": str, "symbols": dict, "length": int, "digest": str}
 _MOST_SYMBOLS = 8 * LARGEST
 _LONGEST_HEADER = 2**26
 
 # What headers of format 1 usually contain; it can only change with the format.
 _PHRASES = (
     b'{"class":"Renewal","pmf":[0.{"predictor":{"type":"file","name":"lstm-ptw","member":0,"sha256":"'
-    b'"},"precision":18,"symbols":{"kind":"bits"},"length":"segment":{"class":"Categorical","size":256,'
-    b'"concentration":0.5},"max_hypotheses":null},"precision":24,"symbols":{"kind":"bytes"},"length":'
+    b'"},"grid":"network","symbols":{"kind":"bits"},"length":"segment":{"class":"Categorical","size":256,'
+    b'"concentration":0.5},"max_hypotheses":null},"grid":"exact","symbols":{"kind":"bytes"},"length":'
     b'["A","C","G","T"],"before":"","between":["","\\n"],"after":"\\n","which":"QlpoOTFBWSZTW'
     b'{"predictor":{"type":"kt","segment":{"class":"Bernoulli","alpha":0.5,"beta":0.5}},'
-    b'"precision":24,{"predictor":{"type":"forward","prior":{"class":"LIN"},"segment":{"class":'
+    b'"grid":"exact",{"predictor":{"type":"forward","prior":{"class":"LIN"},"segment":{"class":'
     b'{"predictor":{"type":"forward","prior":{"class":"RandomUniform","max_length":'
     b'{"predictor":{"type":"forward","prior":{"class":"RegularPeriodic","period":'
     b'{"predictor":{"type":"forward","prior":{"class":"Geometric","hazard":0.0'
-    b'},"segment":{"class":"Bernoulli","alpha":0.5,"beta":0.5},"max_hypotheses":100},"precision":24,'
+    b'},"segment":{"class":"Bernoulli","alpha":0.5,"beta":0.5},"max_hypotheses":100},"grid":"exact",'
     b'"symbols":{"predictor":{"type":"ptw","prior":{"class":"PTW","depth":1'
     b',"split":0.5},"segment":{"class":"Bernoulli","alpha":0.5,"beta":0.5},"max_hypotheses":null},'
-    b'"precision":24,"symbols":{"kind":"text","names":[],"before":"","between":[""],"after":"\\n"},'
+    b'"grid":"exact","symbols":{"kind":"text","names":[],"before":"","between":[""],"after":"\\n"},'
     b'"length":10,"digest":"'
 )
 
@@ -47,8 +47,8 @@ class Archive:
 
     predictor: Mapping[str, Any]
     """What made the predictions, with all its parameters."""
-    precision: int
-    """The number of bits to which probabilities are rounded."""
+    grid: str
+    """The name of the grid to which probabilities are rounded."""
     symbols: Mapping[str, Any]
     """What the symbols are, and how they become the content of a file again."""
     length: int
@@ -87,8 +87,8 @@ def unpack(data: bytes, name: str) -> Archive:
     del found[FORMAT]
     odd = [key for key, kind in _FIELDS.items() if type(found[key]) is not kind]
     if not odd:
-        ranges = {"length": (0, _MOST_SYMBOLS), "precision": (17, PRECISION)}
-        odd = [key for key, (low, high) in ranges.items() if not low <= found[key] <= high]
+        odd = ["length"] if not 0 <= found["length"] <= _MOST_SYMBOLS else []
+        odd += ["grid"] if found["grid"] not in GRIDS else []
     if odd:
         raise ValueError(f"{name} is damaged: its header has no valid {odd[0]}")
     return Archive(**found, code=inflate.unused_data)

@@ -7,10 +7,10 @@ A symbol k is coded by the integers c(k) and c(k + 1) out of 2^b, where
 so that every symbol has a share of at least one. The decoder computes the same probabilities from
 the symbols before, in double precision; on another machine exponentials, logarithms and sums may
 differ in their last digits. They must never change one of the two integers: the encoder takes, for
-each block of symbols, an offset for which all sums in front of `floor` keep a distance of 2^-18
-from the next integer, and codes which one it took. A difference between the probabilities of the
-two machines of up to 2^-(b + 18) then changes nothing. The precision b is 24 for exact predictors,
-whose probabilities may be extreme, and 18 for networks, which amplify rounding errors.
+each block of symbols, an offset for which all sums in front of `floor` keep a margin from the next
+integer, and codes which one it took. The margin is a 16th of a symbol's share of the block, so that
+the first offset usually has it. Differences between the probabilities of the two machines below
+margin / 2^b, the tolerance of the grid, change nothing.
 
 The integers are coded by asymmetric numeral systems (the ANS coder of `constriction`), which are
 decoded in the order of the symbols and encoded in reverse. Its range coder, with shares out of
@@ -19,26 +19,49 @@ decoded in the order of the symbols and encoded in reverse. Its range coder, wit
 
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, UInt
 
-BLOCK = 2**14
-"""How many symbols share an offset."""
 
-MARGIN = 2.0**-18
-"""The distance from an integer that the encoder keeps."""
+@dataclass(frozen=True)
+class Grid:
+    """To what probabilities are rounded."""
 
-PRECISION, NETWORK_PRECISION = 24, 18
-"""The precision b for exact predictors, and for networks."""
+    precision: int
+    """The number b of bits."""
+    block: int
+    """How many symbols share an offset."""
+
+    @property
+    def margin(self) -> float:
+        """The distance from an integer that the encoder keeps."""
+        return 1 / (16 * self.block)
+
+    @property
+    def tolerance(self) -> float:
+        """By how much the probabilities of two machines may differ."""
+        return self.margin / 2**self.precision
+
+
+EXACT = Grid(24, 2**18)
+"""For exact predictors, whose probabilities may be extreme and hardly depend on the machine."""
+
+NETWORK = Grid(18, 2**14)
+"""For networks, which amplify rounding errors."""
+
+GRIDS: Mapping[str, Grid] = {"exact": EXACT, "network": NETWORK}
+"""The grids by the names that archives have for them."""
 
 Progress = Callable[[int, int], None] | None
 """Called with the number of symbols that are done and with that of all."""
 
-_TOTAL = 2**PRECISION  # fixed by constriction
+_TOTAL = 2**24  # fixed by constriction
+_REPORT = 2**12  # symbols between two reports of progress
 _OFFSETS = 8
 _OFFSET_CUTS = [0, *(_TOTAL - _TOTAL // 8**i for i in range(1, _OFFSETS)), _TOTAL]
 
@@ -46,23 +69,23 @@ _OFFSET_CUTS = [0, *(_TOTAL - _TOTAL // 8**i for i in range(1, _OFFSETS)), _TOTA
 def encode(
     stream: Any,
     symbols: Int[np.ndarray, " time"],
-    precision: int = PRECISION,
+    grid: Grid = EXACT,
     progress: Progress = None,
 ) -> bytes:
     """The code of `symbols`, of which `stream` has seen none; it has seen all afterwards."""
     coder, model = _ans_coder(), _Model()
-    total = 2**precision
+    total = 2**grid.precision
     lows, highs, chosen = array("I"), array("I"), []
-    for begin in range(0, len(symbols), BLOCK):
-        block = symbols[begin : begin + BLOCK]
+    for begin in range(0, len(symbols), grid.block):
+        block = symbols[begin : begin + grid.block]
         sums = np.empty((2, len(block)))
         for i, symbol in enumerate(block.tolist()):
             scaled = _scaled_sums(stream.predict(), total)
             sums[:, i] = scaled[symbol], scaled[symbol + 1]
             stream.update(symbol)
-        if progress is not None:
-            progress(begin + len(block), len(symbols))
-        index, (low, high) = _best_offset(sums, block, len(scaled) - 1, total)
+            if progress is not None and i % _REPORT == 0:
+                progress(begin + i, len(symbols))
+        index, (low, high) = _best_offset(sums, block, len(scaled) - 1, grid)
         chosen.append(index)
         lows.frombytes(low.tobytes())
         highs.frombytes(high.tobytes())
@@ -70,7 +93,7 @@ def encode(
         # To the coder a symbol is its own share, between the shares of all below and all above.
         cuts = sorted({0, lows[i], highs[i], _TOTAL})
         coder.encode_reverse(cuts.index(lows[i]), model(cuts))
-        if i % BLOCK == 0:
+        if i % grid.block == 0:
             coder.encode_reverse(chosen.pop(), model(_OFFSET_CUTS))
     return bytes(coder.get_compressed().astype("<u4").tobytes().rstrip(b"\0"))
 
@@ -79,7 +102,7 @@ def decode(
     stream: Any,
     code: bytes,
     count: int,
-    precision: int = PRECISION,
+    grid: Grid = EXACT,
     progress: Progress = None,
 ) -> Int[np.ndarray, " time"]:
     """The `count` symbols that `encode` turned into `code`, with a stream that has seen none.
@@ -88,11 +111,11 @@ def decode(
     """
     words = np.frombuffer(code + bytes(-len(code) % 4), "<u4").astype(np.uint32)
     coder, model = _ans_coder(words), _Model()
-    symbols, offset, total = np.empty(count, np.int32), 0.0, 2**precision
+    symbols, offset, total = np.empty(count, np.int32), 0.0, 2**grid.precision
     for i in range(count):
-        if i % BLOCK == 0:
-            if progress is not None:
-                progress(i, count)
+        if progress is not None and i % _REPORT == 0:
+            progress(i, count)
+        if i % grid.block == 0:
             offset = _offset(coder.decode(model(_OFFSET_CUTS)))
         cuts = _cuts(_scaled_sums(stream.predict(), total), offset, total)
         symbols[i] = symbol = coder.decode(model(cuts))
@@ -127,7 +150,7 @@ def _best_offset(
     sums: Float[np.ndarray, "2 block"],
     symbols: Int[np.ndarray, " block"],
     alphabet: int,
-    total: int,
+    grid: Grid,
 ) -> tuple[int, UInt[np.ndarray, "2 block"]]:
     """The first offset that keeps the margin, or else the best, and c(k), c(k + 1) with it."""
     ends = np.stack([symbols, symbols + 1])
@@ -137,8 +160,9 @@ def _best_offset(
         shares = (sums + _offset(index)) % 1.0
         return float(np.where(fixed, 0.5, np.minimum(shares, 1 - shares)).min())
 
-    index = next((i for i in range(_OFFSETS) if margin(i) >= MARGIN), None)
+    index = next((i for i in range(_OFFSETS) if margin(i) >= grid.margin), None)
     index = max(range(_OFFSETS), key=margin) if index is None else index
+    total = 2**grid.precision
     cuts = np.where(fixed, np.where(ends == 0, 0, total), np.floor(sums + _offset(index)) + ends)
     return index, (_TOTAL // total * cuts).astype(np.uint32)
 

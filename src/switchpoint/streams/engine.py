@@ -92,7 +92,8 @@ class SymbolEngine(Engine):
     def _checked(self, x: Any) -> int:
         if is_missing(x):
             return -1
-        return int(_checks.symbol(x, self.alphabet))
+        symbol: Any = _checks.symbol(x, self.alphabet)
+        return int(symbol)
 
     def _checked_all(self, xs: Any) -> list[int]:
         array = _as_values(xs)

@@ -27,6 +27,11 @@ from switchpoint.segments import (
     Segment,
     Trend,
 )
+from switchpoint.segments.gaussian import MeanRun
+from switchpoint.segments.markov_chain import ChainRun
+from switchpoint.segments.normal_gamma import NormalGammaRun
+from switchpoint.segments.poisson import GammaRun
+from switchpoint.segments.trend import TrendRun
 
 Floats: TypeAlias = Float[np.ndarray, "..."]
 Table: TypeAlias = list[np.ndarray]
@@ -72,6 +77,11 @@ class SymbolFamily(Family):
         self.joint(table, np.ones(table[0].shape[-1]), joint)
         self.count(table, int(x))
         return np.log(joint.rows[int(x)])
+
+
+def _run(kind: Any, *parts: np.ndarray) -> Any:
+    """Statistics of a segment, in arrays of NumPy rather than of JAX."""
+    return kind(*parts)
 
 
 class Joint:
@@ -180,15 +190,13 @@ class ChainFamily(SymbolFamily):
         return (full, int(contexts[full[0]])) if len(full) else (None, 0)
 
     def statistics(self, table: Table) -> Any:
-        from switchpoint.segments.markov_chain import ChainRun
-
         counts, contexts, known = table
         last = np.full((len(known), self.order), -1, np.int32)
         for lag in range(self.order):
             symbols = contexts // self.size**lag % self.size
             last[:, -1 - lag] = np.where(known > lag, symbols, -1)
         whole = np.rint(np.moveaxis(counts, -1, 0) - self.concentration).astype(np.int32)
-        return ChainRun(whole, last, last, known.astype(np.int32))
+        return _run(ChainRun, whole, last, last, known.astype(np.int32))
 
 
 class GaussianFamily(Family):
@@ -213,9 +221,7 @@ class GaussianFamily(Family):
         return logs
 
     def statistics(self, table: Table) -> Any:
-        from switchpoint.segments.gaussian import MeanRun
-
-        return MeanRun(*table)
+        return _run(MeanRun, *table)
 
 
 class NormalGammaFamily(Family):
@@ -280,10 +286,8 @@ class NormalGammaFamily(Family):
         return self.rows
 
     def statistics(self, table: Table) -> Any:
-        from switchpoint.segments.normal_gamma import NormalGammaRun
-
         count, mean, twice, _ = table
-        return NormalGammaRun(self.strength + count, mean, self.shape + count / 2, twice / 2)
+        return _run(NormalGammaRun, self.strength + count, mean, self.shape + count / 2, twice / 2)
 
 
 _LONGEST_TABLE = 2**16
@@ -320,9 +324,7 @@ class PoissonFamily(Family):
         return logs
 
     def statistics(self, table: Table) -> Any:
-        from switchpoint.segments.poisson import GammaRun
-
-        return GammaRun(*table)
+        return _run(GammaRun, *table)
 
 
 def log_rising(z: Floats, x: float) -> Floats:
@@ -386,9 +388,7 @@ class TrendFamily(Family):
         table[-1] += 1
 
     def statistics(self, table: Table) -> Any:
-        from switchpoint.segments.trend import TrendRun
-
-        return TrendRun(*table)
+        return _run(TrendRun, *table)
 
 
 class IndependentFamily(Family):

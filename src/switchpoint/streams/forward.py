@@ -76,7 +76,7 @@ class Hypotheses(Engine):
         if slot < len(weights):
             self.used += 1
         else:
-            slot = weights.argmin()
+            slot = int(weights.argmin())
             dropped = weights.item(slot)
             if dropped > self.nothing and len(weights) < self.most:
                 slot, dropped = len(weights), self.nothing
@@ -201,6 +201,8 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
         self._sums = []
         self.joint = joint
         self.position = time = self.position + 1
+        ends: Any
+        stays: Any
         ends, stays = self.law(time, self.starts)
         if isinstance(ends, float):
             self.weights = joint
@@ -262,6 +264,8 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         log_density = 0.0 if missing else evidence - self.norm
         self.joint = joint
         self.position = time = self.position + 1
+        ends: Any
+        stays: Any
         ends, stays = self.law(time, self.starts)
         if isinstance(ends, float):
             # All hypotheses survive with one probability, which the new one is divided by.
