@@ -53,7 +53,7 @@ def arcsine_bound():
 
 @pytest.mark.slow
 def test_an_lstm_learns_partition_tree_weighting(tmp_path):
-    networks = trained({"lstm": {**LSTM, "steps": 900}, "memoryless": MEMORYLESS}, tmp_path)
+    networks = trained({"lstm": {**LSTM, "steps": 1500}, "memoryless": MEMORYLESS}, tmp_path)
     source = sp.Source(sp.PTW(5))
     predictors = {"optimum": sp.bayes_optimal(source), "kt": sp.KT(), **networks}
     dataset = sp.evaluate(predictors, source, LENGTH, 4000, seed=7)
