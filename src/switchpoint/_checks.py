@@ -125,12 +125,25 @@ def numbers(values: Any, name: str, columns: int = 0) -> np.ndarray:
         values = values.to_numpy()
     array = as_array(values, name)
     if array.dtype == object:
-        known = [np.nan if _is_missing(each) else each for each in array.ravel()]
-        array = np.array(known).reshape(array.shape)
+        known = [np.nan if is_missing(each) else each for each in array.ravel()]
+        array = array_of(known).reshape(array.shape)
     if array.dtype.kind not in "biuf":
-        odd = next((e for e in array.ravel().tolist() if not isinstance(e, int | float)), "")
-        raise ValueError(f"{name} must be numbers, got {shown(odd)} (dtype {array.dtype})")
+        raise ValueError(f"{name} must be numbers, got {_no_number(array)}")
     return array.astype(np.float64)
+
+
+def array_of(values: Any) -> np.ndarray:
+    """An array of the values as they are: NumPy would make numbers beside a text texts as well."""
+    array = np.asarray(values)
+    return array if array.dtype.kind not in "US" else np.asarray(values, dtype=object)
+
+
+def _no_number(array: np.ndarray) -> str:
+    """The first entry that is not a number, and where it is, in words."""
+    for at, each in np.ndenumerate(array):
+        if not isinstance(each, int | float | np.number | np.bool_):
+            return f"{shown(str(each) if isinstance(each, str) else each)}{place(at)}"
+    return f"dtype {array.dtype}"
 
 
 def check_in_memory(name: str, values: Any) -> None:
@@ -143,7 +156,7 @@ def has_missing(values: Any) -> bool:
     """Whether there is a NaN among values."""
     array = values if isinstance(values, np.ndarray | jax.Array) else as_array(values, "values")
     if array.dtype == object:
-        return any(_is_missing(each) for each in array.ravel())
+        return any(is_missing(each) for each in array.ravel())
     return array.dtype.kind == "f" and bool(np.isnan(np.asarray(array)).any())
 
 
@@ -161,9 +174,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_missing(value: Any) -> bool:
-    """Whether an object is None, NaN, or the NA of pandas, which equals nothing."""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+def is_missing(value: Any) -> bool:
+    """Whether an observation is None, NaN, or the NA or NaT of pandas."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(value != value)
 
 
 def as_array(values: Any, name: str) -> np.ndarray:
@@ -189,7 +204,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
             )
         values = values.to_numpy()[:, 0]
     try:
-        array = np.asarray(values)
+        array = array_of(values)
     except ValueError as error:  # lists of different lengths
         raise ValueError(
             f"{name} must have sequences of the same length, got {shown(values)}"
@@ -203,12 +218,9 @@ def as_array(values: Any, name: str) -> np.ndarray:
 def known_symbols(array: np.ndarray, alphabet: int, name: str) -> np.ndarray:
     """An array of symbols, if all of them are from 0 to alphabet-1."""
     if array.dtype.kind not in "biuf":
-        odd = next(
-            (each for each in array.ravel().tolist() if not isinstance(each, int | float)), ""
-        )
         raise ValueError(
-            f"{name} must be whole numbers, got {shown(odd)} (dtype {array.dtype}): map each "
-            f"symbol to a number from 0 to {alphabet - 1} first"
+            f"{name} must be whole numbers, got {_no_number(array)}: map each symbol to a number "
+            f"from 0 to {alphabet - 1} first"
         )
     if array.dtype.kind != "f" and array.min() >= 0 and array.max() < alphabet:
         return array  # the common case, in two fast passes

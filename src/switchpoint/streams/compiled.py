@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from switchpoint import _checks
 from switchpoint._tensors import DamagedError
 from switchpoint.predictor import Predictor
-from switchpoint.streams.engine import Engine, is_missing
+from switchpoint.streams.engine import Engine
 
 
 class CompiledEngine(Engine):
@@ -29,7 +30,7 @@ class CompiledEngine(Engine):
         return prediction
 
     def update(self, x: Any) -> float:
-        missing = is_missing(x)
+        missing = _checks.is_missing(x)
         prediction = self.predict()
         symbols = isinstance(prediction, np.ndarray)
         if missing and symbols:

@@ -90,7 +90,7 @@ class SymbolEngine(Engine):
         return np.array(logs, np.float64)
 
     def _checked(self, x: Any) -> int:
-        if is_missing(x):
+        if _checks.is_missing(x):
             return -1
         symbol: Any = _checks.symbol(x, self.alphabet)
         return int(symbol)
@@ -101,7 +101,7 @@ class SymbolEngine(Engine):
             return []
         gaps = None
         if _checks.has_missing(array):
-            gaps = np.array([is_missing(x) for x in array.ravel().tolist()])
+            gaps = np.array([_checks.is_missing(x) for x in array.ravel().tolist()])
             array = np.array([0 if gap else x for gap, x in zip(gaps, array.tolist(), strict=True)])
         if array.ndim != 1:
             raise ValueError(f"xs must be a list of symbols, got shape {array.shape}")
@@ -151,7 +151,7 @@ class ValueEngine(Engine):
     def _checked(self, x: Any) -> Any:
         if self.segment.event:
             x = self._row(x)
-        elif is_missing(x):
+        elif _checks.is_missing(x):
             return math.nan
         with jax.enable_x64(True):  # larger values are fine in double precision
             value = np.asarray(checked_value(self.segment, x), np.float64)
@@ -159,7 +159,7 @@ class ValueEngine(Engine):
 
     def _row(self, x: Any) -> Any:
         """An observation of several columns, which may be a mapping from names or numbers."""
-        if is_missing(x):
+        if _checks.is_missing(x):
             return [math.nan] * self.segment.event[0]
         if not isinstance(x, Mapping):
             return x
@@ -172,18 +172,11 @@ class ValueEngine(Engine):
                 known = ", ".join(map(repr, order))
                 remedy = "" if self.columns else "; name the columns: Stream(predictor, columns=)"
                 raise ValueError(f"column must be one of {known}, got {name!r}{remedy}")
-            row[order[name]] = math.nan if is_missing(value) else value
+            row[order[name]] = math.nan if _checks.is_missing(value) else value
         return row
 
 
 _NUMBERS = {float, int, np.float64, np.float32, np.int64, np.int32, np.float16, np.int16, np.uint8}
-
-
-def is_missing(x: Any) -> bool:
-    """Whether an observation is None, NaN, or the NA of pandas."""
-    if x is None or type(x).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(x, float | np.floating) and bool(x != x)
 
 
 def _as_values(xs: Any) -> np.ndarray:
@@ -191,12 +184,12 @@ def _as_values(xs: Any) -> np.ndarray:
     if isinstance(xs, Iterable) and not hasattr(xs, "__len__"):
         xs = list(xs)
     if (hasattr(xs, "columns") and hasattr(xs, "to_numpy")) or not isinstance(xs, list | tuple):
-        array = np.asarray(xs.to_numpy() if hasattr(xs, "to_numpy") else xs)
+        array = _checks.array_of(xs.to_numpy() if hasattr(xs, "to_numpy") else xs)
     else:
         array = _checks.as_array(xs, "xs")
     if array.dtype == object:
-        flat = [math.nan if is_missing(x) else x for x in array.ravel().tolist()]
-        array = np.array(flat).reshape(array.shape)
+        flat = [math.nan if _checks.is_missing(x) else x for x in array.ravel().tolist()]
+        array = _checks.array_of(flat).reshape(array.shape)
     return array
 
 
