@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint.exact.base import ExactPredictor, Posterior
-from switchpoint.exact.blocks import Sequences, filter_blocks, safe_log
+from switchpoint.exact.blocks import Sequences, filter_sequences, safe_log
 from switchpoint.exact.changepoint_posterior import changepoint_posterior
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.family_posterior import family_posterior
@@ -333,7 +333,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
 
     def _filter(self, sequences: Sequences, with_probs: bool = False) -> Any:
         return in_chunks(
-            lambda chunk: filter_blocks(self.prior, self.segment, chunk, with_probs),
+            lambda chunk: filter_sequences(self.prior, self.segment, chunk, with_probs),
             sequences,
             _NUMBERS_PER_SYMBOL,
         )
