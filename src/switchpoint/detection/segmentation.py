@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from switchpoint._files import atomic_write
-from switchpoint.detection.description import columns_of, describe, fitted
+from switchpoint.detection.description import columns_of, describe, fitted, is_positive
 from switchpoint.detection.series import Series
 from switchpoint.sources import Source
 
@@ -85,7 +85,7 @@ class Segmentation:
         """The series, the segments with bands of two standard deviations, and P(switch at t)."""
         from switchpoint.figures import segmentation_figure  # imports Matplotlib
 
-        series = self.series
+        series, families = self.series, columns_of(self.source.segment)
         levels = np.full_like(series.values, np.nan)
         noise = np.full_like(series.values, np.nan)
         for (start, end), descriptions in zip(self.bounds, self.descriptions, strict=True):
@@ -97,6 +97,7 @@ class Segmentation:
             names=[name or "value" for name in series.names],
             levels=levels,
             noise=noise,
+            floors=[0.0 if is_positive(each) else -math.inf for each in families],
             switch_probability=self.switch_probability,
             changepoints=self.changepoints,
             intervals=self.intervals,
