@@ -176,6 +176,9 @@ def test_mines_became_safer_about_1890():
     assert len(found.changepoints) == 1
     assert 1886 <= found.changepoints[0] + 1851 <= 1894
     np.testing.assert_allclose(found.segments["level"], [3.1, 0.9], atol=0.1)
+    bands = found.plot().axes[0].collections
+    lowest = [path.vertices[:, 1].min() for band in bands for path in band.get_paths()]
+    assert min(lowest) == 0  # there are no negative counts
 
 
 @pytest.mark.slow

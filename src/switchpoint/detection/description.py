@@ -9,12 +9,17 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from switchpoint.segments import Independent, Segment, Trend
+from switchpoint.segments import Exponential, Independent, Poisson, Segment, Trend
 
 
 def columns_of(segment: Segment) -> tuple[Segment, ...]:
     """The segment model of each column."""
     return segment.columns if isinstance(segment, Independent) else (segment,)
+
+
+def is_positive(segment: Segment) -> bool:
+    """Whether observations cannot be below 0."""
+    return isinstance(segment, Poisson | Exponential)
 
 
 def describe(segment: Segment, values: Float[np.ndarray, " time"]) -> dict[str, float]:

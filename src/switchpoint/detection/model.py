@@ -77,7 +77,7 @@ class SeriesModel:
         """The most probable partition of a series, and how certain it is."""
         length = len(series.values)
         posterior = self.posterior(series.values)
-        intervals = posterior.switch_intervals(coverage, before=length)
+        intervals, no_switch = posterior.intervals_and_no_switch(coverage, before=length)
         logs_of_scale = np.log(self.scales) * (~np.isnan(series.values)).sum(0)
         return Segmentation(
             changepoints=np.array([each.position for each in intervals], int),
@@ -85,7 +85,7 @@ class SeriesModel:
             intervals=np.array([(each.begin, each.end) for each in intervals], int).reshape(-1, 2),
             interval_probability=np.array([each.interval_probability for each in intervals], float),
             switch_probability=np.asarray(posterior.switch_smoothed, float)[:length],
-            no_switch_probability=float(posterior.no_switch_within(0, length - 1)),
+            no_switch_probability=no_switch,
             log_evidence=float(posterior.log_marginal) - float(logs_of_scale.sum()),
             coverage=coverage,
             source=self.source,
@@ -169,9 +169,9 @@ def _filled_up(
     length = len(values)
     if type(source.prior) is not Geometric or source.segment.finite:
         return values
-    room = next((size for size in (256, 1024) if size >= length), 2048)
-    while room < length:
-        room = 3 * room // 2 if room & (room - 1) == 0 else 4 * room // 3
+    # The time grows with the square: beyond that it would be more than one more compilation.
+    step = 1024 if length <= 8192 else 2048
+    room = 256 if length <= 256 else -(-length // step) * step
     more = [(0, room - length), *[(0, 0)] * (values.ndim - 1)]
     return np.pad(values, more, constant_values=np.nan)
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from switchpoint._files import atomic_write
 from switchpoint._labels import Labels
-from switchpoint.detection.description import columns_of, describe, fitted
+from switchpoint.detection.description import columns_of, describe, fitted, is_positive
 from switchpoint.detection.series import Series
 from switchpoint.sources import Source
 
@@ -122,7 +122,7 @@ class Segmentation:
         """The series, the segments with bands of two standard deviations, and P(switch at t)."""
         from switchpoint.figures import segmentation_figure  # imports Matplotlib
 
-        series = self.series
+        series, families = self.series, columns_of(self.source.segment)
         noise = np.full_like(series.values, np.nan)
         for (start, end), descriptions in zip(self.bounds, self.descriptions, strict=True):
             noise[start:end] = [each.get("noise", math.nan) for each in descriptions]
@@ -131,6 +131,7 @@ class Segmentation:
             names=[name or "value" for name in series.names],
             levels=self._levels(),
             noise=noise,
+            floors=[0.0 if is_positive(each) else -math.inf for each in families],
             switch_probability=self.switch_probability,
             changepoints=self.changepoints,
             intervals=self.intervals,

@@ -149,6 +149,12 @@ class Posterior(eqx.Module):
         reached, `interval_probability` is below `level`. With `before`, only positions before it
         count, such as those of a sequence that was filled up with missing observations.
         """
+        return self.intervals_and_no_switch(level, before)[0]
+
+    def intervals_and_no_switch(
+        self, level: float = 0.9, before: int | None = None
+    ) -> tuple[list[SwitchInterval], float]:
+        """`switch_intervals`, and P(no switch at all | x), by one pass where that is enough."""
         if self._batch:
             raise ValueError(f"intervals are for one sequence, got a batch of {self._batch}")
         level = _checks.probability("level", level)
@@ -157,18 +163,21 @@ class Posterior(eqx.Module):
         bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
         times = np.arange(self.map_switches.shape[-1])
         found: dict[int, SwitchInterval] = {}
-        pending, tried = list(range(len(positions))), 0
-        while pending:
+        pending, tried, none = list(range(len(positions))), 0, None
+        while pending or none is None:
             # As many candidates of each as one program has room for; most need only the first.
-            shares = level * _SHARES[tried : tried + _room_for(len(pending)) // len(pending)]
+            room = _room_for(len(pending) + 1) - 1
+            shares = level * _SHARES[tried : tried + room // max(1, len(pending))]
             tried += len(shares)
             candidates = [
                 _grow_interval(marginals, positions[i], bounds[i][0] + 1, bounds[i][1] - 1, share)
                 for i in pending
                 for share in shares
             ]
-            windows = np.stack([(times >= begin) & (times <= end) for begin, end in candidates])
-            reached = 1 - np.asarray(self._without_switch(windows)[0], np.float64)
+            every = (0, len(marginals) - 1)
+            windows = np.stack([(times >= a) & (times <= b) for a, b in (every, *candidates)])
+            none, *missed = np.asarray(self._without_switch(windows)[0], np.float64).tolist()
+            reached = [1 - each for each in missed]
             for number, i in enumerate(pending):
                 own = range(number * len(shares), (number + 1) * len(shares))
                 best = next((each for each in own if reached[each] >= level), own[-1])
@@ -178,7 +187,7 @@ class Posterior(eqx.Module):
                 )
             short = [i for i in pending if found[i].interval_probability < level]
             pending = short if tried < len(_SHARES) else []
-        return [found[i] for i in range(len(positions))]
+        return [found[i] for i in range(len(positions))], none
 
     def to_frame(self) -> Any:
         """A row for each position of one sequence: what is known of it, in the columns.

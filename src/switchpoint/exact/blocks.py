@@ -201,6 +201,13 @@ class Layout(NamedTuple):
 
         return jax.tree.map(repeat, fresh)
 
+    def pad_rows(self, array: Array, rows: int, leading: int = 0) -> Array:
+        """Zeros for the rows that are still to come."""
+        axis = self.axes[0] + leading
+        padding = [(0, 0)] * array.ndim
+        padding[axis] = (0, rows - array.shape[axis])
+        return jnp.pad(array, padding)
+
     def append(self, hypotheses: Any, more: Any) -> Any:
         """Hypotheses followed by others."""
         return jax.tree.map(
@@ -234,66 +241,103 @@ def pieces(count: int, block: int, work: int, min_work: int = PIECE_WORK) -> lis
     return list(itertools.pairwise(count * part // parts for part in range(parts + 1)))
 
 
-class _Carry(NamedTuple):
+class Held(NamedTuple):
+    """What every start has gathered up to the beginning b of each block: (blocks, *hypotheses)."""
+
     statistics: Statistics
+    gains: Float[Array, "..."]
+    """ln P(x_s..x_(b-1)) / P(x_s..x_(b-1) | x_<s)."""
+
+
+class _Carry(NamedTuple):
+    held: Held
     log_weights: Float[Array, "..."]
     log_start: Float[Array, " flat"]
+
+
+def filter_sequences(
+    prior: Prior, segment: Segment, sequences: Sequences, with_probs: bool = False
+) -> Filtered:
+    """The recursion over whole sequences."""
+    layout = Layout(many=len(sequences.values) >= _MANY)
+    blocks = cut_into_blocks(segment, sequences, with_own=with_probs)
+    return filter_blocks(prior, segment, sequences, blocks, layout, with_probs=with_probs)[0]
 
 
 def filter_blocks(
     prior: Prior,
     segment: Segment,
     sequences: Sequences,
+    blocks: Blocks,
+    layout: Layout,
+    *,
     with_probs: bool = False,
-    with_runs: bool = False,
+    for_posterior: bool = False,
     min_work: int = PIECE_WORK,
-) -> Filtered:
-    """The recursion over whole sequences."""
+) -> tuple[Filtered, Held | None]:
+    """The recursion over the blocks of sequences; what a posterior needs if asked for."""
     flat, time = sequences.values.shape[:2]
-    layout = Layout(many=flat >= _MANY)
-    blocks = cut_into_blocks(segment, sequences, with_own=with_probs)
     count, block = blocks.values.shape[:2]
     fresh = initial_statistics(segment, sequences.offset)
 
     @functools.partial(jax.checkpoint, prevent_cse=False)
-    def body(carry: _Carry, now: tuple[Int[Array, ""], Blocks]) -> tuple[_Carry, Filtered]:
+    def body(
+        carry: _Carry, now: tuple[Int[Array, ""], Blocks]
+    ) -> tuple[_Carry, tuple[Filtered, Held | None]]:
         index, here = now
-        logs = pair_log_density(segment, layout, carry.statistics, here, index)
+        statistics, gains = carry.held
+        logs = pair_log_density(segment, layout, statistics, here, index)
         probs = None
         if with_probs:
-            probs = _pair_probs(segment, layout, carry.statistics, here, index)
+            probs = _pair_probs(segment, layout, statistics, here, index)
         rows = carry.log_weights.shape[layout.axes[0]]
         starts = jnp.arange(rows * block, dtype=jnp.int32).reshape(rows, block)
-        step = functools.partial(_step, prior, layout, Starts(starts, starts, starts), with_runs)
+        seen = Starts(starts, starts, starts)
+        step = functools.partial(_step, prior, layout, seen, for_posterior)
         weights = carry.log_weights, carry.log_start
         times = index * block + jnp.arange(block, dtype=jnp.int32)
         weights, filtered = lax.scan(step, weights, (times, logs, probs))
-        statistics = next_statistics(segment, layout, carry.statistics, here, index)
-        return _Carry(statistics, *weights), filtered
+        after = next_statistics(segment, layout, statistics, here, index)
+        if not for_posterior:
+            return _Carry(Held(after, gains), *weights), (filtered, None)
+        more = gains + gains_of(layout, logs, filtered.log_density, index).sum(0)
+        return _Carry(Held(after, more), *weights), (filtered, carry.held)
 
-    carry = _Carry(
-        layout.fresh_hypotheses(fresh, 0, block),
-        layout.fresh_hypotheses(jnp.full(flat, -jnp.inf), 0, block),
-        jnp.zeros(flat),
-    )
-    parts = []
+    # The gains are zeros, which cost nothing, unless they are asked for.
+    new = Held(fresh, jnp.zeros(flat)), jnp.full(flat, -jnp.inf)
+    held, log_weights = layout.fresh_hypotheses(new, 0, block)
+    carry = _Carry(held, log_weights, jnp.zeros(flat))
+    parts, kept = [], []
     for first, last in pieces(count, block, flat * time**2, min_work):
-        more = (
-            layout.fresh_hypotheses(fresh, last - first, block),
-            layout.fresh_hypotheses(jnp.full(flat, -jnp.inf), last - first, block),
-        )
-        statistics, log_weights = layout.append((carry.statistics, carry.log_weights), more)
-        carry = _Carry(statistics, log_weights, carry.log_start)
+        more = layout.fresh_hypotheses(new, last - first, block)
+        held, log_weights = layout.append((carry.held, carry.log_weights), more)
+        carry = _Carry(held, log_weights, carry.log_start)
         indices = jnp.arange(first, last, dtype=jnp.int32)
         here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], blocks)
-        carry, part = lax.scan(body, carry, (indices, here))
+        carry, (part, held) = lax.scan(body, carry, (indices, here))
         parts.append(part)
+        kept.append(jax.tree.map(lambda leaf: layout.pad_rows(leaf, count, leading=1), held))
 
     def joined(*leaves: Array) -> Array:
         whole = jnp.concatenate(leaves)
         return jnp.moveaxis(whole.reshape(-1, *whole.shape[2:])[:time], 0, 1)
 
-    return jax.tree.map(joined, *parts)
+    held = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *kept)
+    return jax.tree.map(joined, *parts), held
+
+
+def gains_of(
+    layout: Layout,
+    logs: Float[Array, "block *hypotheses"],
+    evidence: Float[Array, "block flat"],
+    index: Int[Array, ""],
+) -> Float[Array, "block *hypotheses"]:
+    """ln p(x_t | the segment started at s) - ln p(x_t | x_<t); 0 before s."""
+    rows, lanes = (logs.shape[axis + 1] for axis in layout.axes)
+    times = index * lanes + jnp.arange(len(logs), dtype=jnp.int32)
+    starts = jnp.arange(rows * lanes, dtype=jnp.int32).reshape(rows, lanes)
+    begun = jax.vmap(lambda time: layout.spread_starts(starts <= time))(times)
+    return jnp.where(begun, logs - jax.vmap(layout.spread)(evidence), 0.0)
 
 
 class Hypotheses(NamedTuple):
@@ -351,24 +395,23 @@ def extend_blocks(
     )
     log_weights = in_rows(hypotheses.log_weights, -jnp.inf, -jnp.inf)[None]
 
-    def body(carry: _Carry, now: tuple[Int[Array, ""], Blocks]) -> tuple[_Carry, Filtered]:
+    def body(carry: Any, now: tuple[Int[Array, ""], Blocks]) -> tuple[Any, Filtered]:
+        statistics, weights = carry
         index, here = now
         row = old + index
-        logs = pair_log_density(segment, layout, carry.statistics, here, row)
+        logs = pair_log_density(segment, layout, statistics, here, row)
         probs = None
         if segment.finite:
-            probs = _pair_probs(segment, layout, carry.statistics, here, row)
+            probs = _pair_probs(segment, layout, statistics, here, row)
         step = functools.partial(_step, prior, layout, starts, False)
         times = index * block + jnp.arange(block, dtype=jnp.int32)
-        weights, filtered = lax.scan(
-            step, (carry.log_weights, carry.log_start), (times, logs, probs)
-        )
-        statistics = next_statistics(segment, layout, carry.statistics, here, row)
-        return _Carry(statistics, *weights), filtered
+        weights, filtered = lax.scan(step, weights, (times, logs, probs))
+        return (next_statistics(segment, layout, statistics, here, row), weights), filtered
 
     # The segment that starts with the chunk is one of the hypotheses already.
-    carry = _Carry(statistics, log_weights, jnp.full(1, -jnp.inf))
+    carry = statistics, (log_weights, jnp.full(1, -jnp.inf))
     carry, filtered = lax.scan(body, carry, (jnp.arange(count, dtype=jnp.int32), blocks))
+    statistics, (log_weights, log_start) = carry
 
     def flat(leaf: Array, last: Array) -> Array:
         rows = leaf.reshape(-1, *leaf.shape[2:])
@@ -377,8 +420,8 @@ def extend_blocks(
     after = Hypotheses(
         flat(starts.absolute, next_starts[-1]),
         flat(time - starts.relative, jnp.zeros((), jnp.int32)),
-        flat(carry.log_weights[0], carry.log_start[0]),
-        jax.tree.map(lambda leaf, one: flat(leaf[0], one), carry.statistics, first),
+        flat(log_weights[0], log_start[0]),
+        jax.tree.map(lambda leaf, one: flat(leaf[0], one), statistics, first),
     )
     filtered = jax.tree.map(lambda leaf: leaf.reshape(time, *leaf.shape[3:]), filtered)
     return after, filtered

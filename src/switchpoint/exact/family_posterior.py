@@ -20,12 +20,14 @@ from switchpoint.exact.base import Posterior, make_posterior
 from switchpoint.exact.blocks import (
     PIECE_WORK,
     Blocks,
+    Filtered,
+    Held,
     Layout,
     Sequences,
     cut_into_blocks,
     filter_blocks,
+    gains_of,
     initial_statistics,
-    next_statistics,
     pair_log_density,
     pieces,
 )
@@ -45,29 +47,18 @@ _PIECE_WORK = 64 * PIECE_WORK  # a posterior takes long to compile, and is often
 _LAYOUT = Layout(many=False)
 
 
-class _FilterLogs(NamedTuple):
-    """The results of the forward recursion that the passes need."""
-
-    log_density: Float[Array, "flat time"]
-    log_start: Float[Array, "flat time"]
-
-
 def family_posterior(
     prior: Prior, segment: Segment, sequences: Sequences, batch: tuple[int, ...]
 ) -> Posterior:
     """The posterior over switching points of a flat batch of that shape."""
-    fields, logs = _fields(prior, segment, sequences)
-    return make_posterior(fields, batch, FamilyPartitions(prior, segment, sequences, logs))
+    fields = _fields(prior, segment, sequences)
+    return make_posterior(fields, batch, FamilyPartitions(prior, segment, sequences))
 
 
 @jax.jit
-def _fields(
-    prior: Prior, segment: Segment, sequences: Sequences
-) -> tuple[dict[str, Array], _FilterLogs]:
-    def fields(sequences: Sequences) -> tuple[dict[str, Array], _FilterLogs]:
-        filtered = filter_blocks(prior, segment, sequences, with_runs=True, min_work=_PIECE_WORK)
-        logs = _FilterLogs(filtered.log_density, filtered.log_start)
-        last_start = _FamilyLastStart.of(prior, segment, sequences, logs)
+def _fields(prior: Prior, segment: Segment, sequences: Sequences) -> dict[str, Array]:
+    def fields(sequences: Sequences) -> dict[str, Array]:
+        filtered, last_start = _FamilyLastStart.of(prior, segment, sequences)
         best, best_log_prob = most_probable(last_start)
         fresh = jax.vmap(jax.vmap(segment.log_density, in_axes=(None, 0)))(
             initial_statistics(segment, sequences.offset), sequences.values
@@ -83,7 +74,7 @@ def _fields(
             "map_switches": best,
             "map_log_prob": best_log_prob,
             **levels,
-        }, logs
+        }
 
     time = sequences.values.shape[1]
     return in_chunks(fields, sequences, max(32, time // 2))
@@ -95,10 +86,9 @@ class FamilyPartitions(StartPartitions):
     prior: Prior
     segment: Segment
     sequences: Sequences
-    logs: _FilterLogs
 
     def last_start(self) -> LastStart:
-        return _FamilyLastStart.of(self.prior, self.segment, self.sequences, self.logs)
+        return _FamilyLastStart.of(self.prior, self.segment, self.sequences)[1]
 
 
 class _FamilyLastStart(LastStart):
@@ -110,41 +100,30 @@ class _FamilyLastStart(LastStart):
     segment: Segment
     blocks: Blocks
     log_density: Float[Array, "blocks block flat"]
-    statistics: Statistics
-    """From every start to the beginning of each block: (blocks, flat, rows, lanes)."""
-    gains: Float[Array, "blocks flat rows lanes"]
-    """ln P(x_s..x_(b-1)) / P(x_s..x_(b-1) | x_<s), up to the beginning b of each block."""
+    held: Held
 
     @classmethod
     def of(
-        cls, prior: Prior, segment: Segment, sequences: Sequences, logs: _FilterLogs
-    ) -> "_FamilyLastStart":
-        flat, time = logs.log_density.shape
+        cls, prior: Prior, segment: Segment, sequences: Sequences
+    ) -> tuple[Filtered, "_FamilyLastStart"]:
         blocks = cut_into_blocks(segment, sequences, with_own=True)
+        filtered, held = filter_blocks(
+            prior,
+            segment,
+            sequences,
+            blocks,
+            _LAYOUT,
+            for_posterior=True,
+            min_work=_PIECE_WORK,
+        )
         count, block = blocks.values.shape[:2]
+        flat, time = filtered.log_density.shape
         padding = ((0, 0), (0, count * block - time))
-        log_density = jnp.pad(logs.log_density, padding).reshape(flat, count, block)
+        log_density = jnp.pad(filtered.log_density, padding).reshape(flat, count, block)
         log_density = jnp.moveaxis(log_density, 0, -1)
-        log_start = jnp.pad(logs.log_start, padding, constant_values=-jnp.inf)
-
-        def body(carry: Any, now: tuple[Array, Blocks, Array]) -> tuple[Any, Any]:
-            statistics, gains = carry
-            index, here, evidence = now
-            small = _gains(segment, statistics, here, evidence, index)
-            after = next_statistics(segment, _LAYOUT, statistics, here, index)
-            return (after, gains + small.sum(0)), carry
-
-        parts = []
-        fresh = initial_statistics(segment, sequences.offset)
-        fresh = fresh, jnp.zeros(flat)
-        carry = _LAYOUT.fresh_hypotheses(fresh, 0, block)
-        for first, last in pieces(count, block, flat * time**2, _PIECE_WORK):
-            carry = _LAYOUT.append(carry, _LAYOUT.fresh_hypotheses(fresh, last - first, block))
-            here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], (blocks, log_density))
-            carry, part = lax.scan(body, carry, (jnp.arange(first, last, dtype=jnp.int32), *here))
-            parts.append(jax.tree.map(lambda leaf: _pad_rows(leaf, count), part))
-        statistics, gains = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
-        return cls(time, log_start, prior, segment, blocks, log_density, statistics, gains)
+        log_start = jnp.pad(filtered.log_start, padding, constant_values=-jnp.inf)
+        assert held is not None
+        return filtered, cls(time, log_start, prior, segment, blocks, log_density, held)
 
     def over_ends(
         self, step: Step[Carry], carry: Carry, *, reverse: bool = False
@@ -161,9 +140,10 @@ class _FamilyLastStart(LastStart):
         starts = jnp.arange(self.log_start.shape[1], dtype=jnp.int32)
 
         def body(carry: Any, now: Any) -> tuple[Any, Any]:
-            index, here, evidence, statistics, gains = now
+            index, here, evidence, (statistics, gains) = now
             ends = index * block + 1 + jnp.arange(block, dtype=jnp.int32)
-            small = _gains(self.segment, statistics, here, evidence, index)
+            logs = pair_log_density(self.segment, _LAYOUT, statistics, here, index)
+            small = gains_of(_LAYOUT, logs, evidence, index)
             scores = gains + jnp.cumsum(small, axis=0)
             scores = scores.reshape(*scores.shape[:2], -1)
             own = starts[: scores.shape[-1]]
@@ -182,7 +162,8 @@ class _FamilyLastStart(LastStart):
         outputs = []
         for first, last in reversed(ranges) if reverse else ranges:
             indices = jnp.arange(first, last, dtype=jnp.int32)
-            parts = (self.blocks, self.log_density, *self._held(last))
+            held = jax.tree.map(lambda leaf, b=last: leaf[:, :, :b], self.held)
+            parts = (self.blocks, self.log_density, held)
             here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], parts)
             carry, output = lax.scan(body, carry, (indices, *here), reverse=reverse)
             outputs.append(output)
@@ -192,33 +173,6 @@ class _FamilyLastStart(LastStart):
             return whole.reshape(-1, *whole.shape[2:])
 
         return carry, jax.tree.map(joined, *outputs)
-
-    def _held(self, last: int) -> tuple[Statistics, Array]:
-        """What is known of the starts in the first `last` blocks."""
-        return jax.tree.map(lambda leaf: leaf[:, :, :last], (self.statistics, self.gains))
-
-
-def _gains(
-    segment: Segment,
-    statistics: Statistics,
-    block: Blocks,
-    evidence: Float[Array, "block flat"],
-    index: Int[Array, ""],
-) -> Float[Array, "block flat rows lanes"]:
-    """ln p(x_t | the segment started at s) - ln p(x_t | x_<t); 0 before s."""
-    logs = pair_log_density(segment, _LAYOUT, statistics, block, index)
-    lanes, _, rows, _ = logs.shape
-    times = index * lanes + jnp.arange(lanes, dtype=jnp.int32)
-    starts = jnp.arange(rows * lanes, dtype=jnp.int32).reshape(rows, lanes)
-    begun = starts <= times[:, None, None]
-    return jnp.where(begun[:, None], logs - evidence[..., None, None], 0.0)
-
-
-def _pad_rows(leaf: Array, rows: int) -> Array:
-    """Zeros for the rows that are still to come."""
-    padding = [(0, 0)] * leaf.ndim
-    padding[2] = (0, rows - leaf.shape[2])
-    return jnp.pad(leaf, padding)
 
 
 class Levels(NamedTuple):
@@ -292,11 +246,13 @@ def _smoothed(
             block.own, block.values
         )
         whole = jax.tree.map(lambda p, o: _LAYOUT.put_block(p, o, index, leading=1), pairs, own)
-        rows = last_start.gains.shape[2]
-        return jax.tree.map(
-            lambda leaf: _pad_rows(leaf, rows).reshape(*leaf.shape[:2], width, *leaf.shape[4:]),
-            whole,
-        )
+        rows = last_start.held.gains.shape[2]
+
+        def flattened(leaf: Array) -> Array:
+            padded = _LAYOUT.pad_rows(leaf, rows, leading=1)
+            return padded.reshape(*leaf.shape[:2], width, *leaf.shape[4:])
+
+        return jax.tree.map(flattened, whole)
 
     def step(
         carry: tuple[Array, Levels], end: Int[Array, ""], log_segment: Array, more: Any

@@ -17,7 +17,7 @@ from switchpoint.exact.blocks import (
     Hypotheses,
     Sequences,
     extend_blocks,
-    filter_blocks,
+    filter_sequences,
     safe_log,
 )
 from switchpoint.exact.changepoint_posterior import changepoint_posterior
@@ -394,7 +394,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
 
     def _filter(self, sequences: Sequences, with_probs: bool = False) -> Any:
         return in_chunks(
-            lambda chunk: filter_blocks(self.prior, self.segment, chunk, with_probs),
+            lambda chunk: filter_sequences(self.prior, self.segment, chunk, with_probs),
             sequences,
             _NUMBERS_PER_SYMBOL,
         )

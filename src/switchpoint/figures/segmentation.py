@@ -24,6 +24,7 @@ def segmentation_figure(
     names: Sequence[str],
     levels: Float[np.ndarray, "time columns"],
     noise: Float[np.ndarray, "time columns"],
+    floors: Sequence[float],
     switch_probability: Float[np.ndarray, " time"],
     changepoints: Int[np.ndarray, " switch"],
     intervals: Int[np.ndarray, "switch 2"],
@@ -33,7 +34,8 @@ def segmentation_figure(
     """Each column with the levels of its segments and their bands, above P(switch at t).
 
     `times` are the coordinates of the observations on the axis: numbers or dates, or else their
-    positions. `levels` and `noise` are NaN where there is none.
+    positions. `levels` and `noise` are NaN where there is none. No band goes below the floor of its
+    column, such as 0 for counts.
     """
     count, columns = values.shape
     at: Any = np.arange(count) if times is None else times
@@ -46,7 +48,7 @@ def segmentation_figure(
         bounds = list(pairwise([0, *changepoints.tolist(), count]))
         for index, axes in enumerate(panels[:-1]):
             _series(axes, at, values[:, index])
-            _segments(axes, at, edges, levels[:, index], noise[:, index], bounds)
+            _segments(axes, at, edges, levels[:, index], noise[:, index], floors[index], bounds)
             _show_all(axes, values[:, index], levels[:, index])
             axes.set_ylabel(f"column {names[index]}" if names[index].isdigit() else names[index])
             for number, position in enumerate(changepoints.tolist()):
@@ -87,6 +89,7 @@ def _segments(
     edges: Any,
     levels: Float[np.ndarray, " time"],
     noise: Float[np.ndarray, " time"],
+    floor: float,
     bounds: Sequence[tuple[int, int]],
 ) -> None:
     for number, (start, end) in enumerate(bounds):
@@ -97,8 +100,8 @@ def _segments(
         first = number == 0
         axes.plot(where, level, color=ORANGE, linewidth=1.8, label="level" if first else None)
         label = "level ± 2 noise" if first else None
-        axes.fill_between(where, level - width, level + width, color=ORANGE, alpha=0.15,
-                          linewidth=0, label=label)  # fmt: skip
+        axes.fill_between(where, np.maximum(level - width, floor), level + width, color=ORANGE,
+                          alpha=0.15, linewidth=0, label=label)  # fmt: skip
 
 
 def _switches(axes: Axes, at: Any, probability: Float[np.ndarray, " time"]) -> None:

@@ -7,6 +7,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
 
@@ -29,17 +30,50 @@ def half_step(z: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array,
     return large * ratio * ratio, inverse * series
 
 
+@jax.custom_jvp
+def log(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """ln x for x > 0, in single precision at less than the cost of `jnp.log` on a CPU."""
+    if x.dtype == jnp.float64:
+        return jnp.log(x)
+    x = jnp.clip(x, *_RANGE)
+    exponent, scale = _exponent(x)
+    return _log_near_1(x * scale - 1, exponent)
+
+
+@jax.custom_jvp
 def log1p(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """ln(1 + x) for x >= 0, in single precision at less than the cost of `jnp.log1p` on a CPU.
 
-    A small x is cut after 20 binary places, so that 1 is added without loss, and the rest is added
-    to the logarithm by its derivative. (XLA would cancel the sum that recovers a rounding error.)
+    1 + x is rounded to find its exponent only, so that no digits of a small x are lost.
     """
     if x.dtype == jnp.float64:
         return jnp.log1p(x)
-    near = x < 0.25
-    cut = jnp.where(near, jnp.round(x * 2.0**20) * 2.0**-20, x)
-    return jnp.log(1 + cut) + (x - cut) * (1 - jnp.where(near, cut, 0.0))
+    x = jnp.minimum(x, _RANGE[1])
+    exponent, scale = _exponent(1 + x)
+    return _log_near_1(x * scale + (scale - 1), exponent)
+
+
+log.defjvps(lambda slope, _, x: slope / x)
+log1p.defjvps(lambda slope, _, x: slope / (1 + x))
+
+_RANGE = (1.2e-38, 1e38)  # where a number and its inverse are normal in single precision
+
+
+def _exponent(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """(e, 2^-e) with x 2^-e between 2/3 and 4/3."""
+    bits = lax.bitcast_convert_type(x, jnp.int32)
+    power = (bits - 0x3F2AAAAB) & -0x800000
+    scale = lax.bitcast_convert_type(0x3F800000 - power, jnp.float32)
+    return power.astype(jnp.float32) * 2.0**-23, scale
+
+
+def _log_near_1(x: Float[Array, "..."], exponent: Float[Array, "..."]) -> Float[Array, "..."]:
+    """ln(1 + x) + exponent ln 2 for x from -1/3 to 1/3, by a minimax polynomial (Juffa, 2016)."""
+    square = x * x
+    odd = (0.140889585 * square + 0.139809534) * square + 0.200121149
+    even = ((-0.130187988 * square - 0.121489584) * square - 0.166845024) * square - 0.249996364
+    rest = ((odd * x + even) * x + 0.333331943) * x - 0.5
+    return exponent * math.log(2) + (rest * square + x)
 
 
 def stirling_error(z: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -15,7 +15,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from switchpoint._random import uniform
-from switchpoint.segments._special import half_step, log1p, stirling_error
+from switchpoint.segments._special import half_step, log, log1p, stirling_error
 
 Parameter: TypeAlias = float | Float[Array, "..."]
 
@@ -139,7 +139,7 @@ class StudentT(Distribution):
         inverse = self.inverse_spread
         factor, rest = half_step(jnp.asarray(0.5 * self.df))
         tail = (self.df + 1) * log1p(jnp.asarray((x - self.loc) ** 2 * inverse, float))
-        return 0.5 * (jnp.log(factor * inverse * (1 / math.pi)) - tail) + rest
+        return 0.5 * (log(factor * inverse * (1 / math.pi)) - tail) + rest
 
     def cdf(self, x: Any) -> Float[Array, "..."]:
         square = (x - self.loc) ** 2 / self.squared_scale
