@@ -22,6 +22,7 @@ from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics
 
 BLOCK = 32  # times
+_BLOCK_OF_MANY = 16  # of many sequences, which fill a vector with fewer starts
 _MANY = 64  # sequences
 
 PIECE_WORK = 2**22
@@ -71,10 +72,12 @@ def initial_statistics(segment: Segment, offset: Float[Array, "flat *event"]) ->
     return jax.vmap(lambda by: segment.translate(segment.initial(), by))(offset)
 
 
-def cut_into_blocks(segment: Segment, sequences: Sequences, with_own: bool = False) -> Blocks:
+def cut_into_blocks(
+    segment: Segment, sequences: Sequences, with_own: bool = False, block: int = BLOCK
+) -> Blocks:
     """The blocks of sequences; the last is filled up with missing observations."""
     flat, time, *event = sequences.values.shape
-    block = min(BLOCK, time)
+    block = min(block, time)
     count = -(-time // block)
     padding = [(0, 0), (0, count * block - time), *((0, 0),) * len(event)]
     values = jnp.pad(sequences.values, padding, constant_values=jnp.nan)
@@ -260,7 +263,8 @@ def filter_sequences(
 ) -> Filtered:
     """The recursion over whole sequences."""
     layout = Layout(many=len(sequences.values) >= _MANY)
-    blocks = cut_into_blocks(segment, sequences, with_own=with_probs)
+    block = _BLOCK_OF_MANY if layout.many else BLOCK
+    blocks = cut_into_blocks(segment, sequences, with_probs, block)
     return filter_blocks(prior, segment, sequences, blocks, layout, with_probs=with_probs)[0]
 
 
