@@ -90,7 +90,7 @@ def run(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_example_of_the_documents_runs(tmp_path, monkeypatch):
-    block, of_values = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    block, of_values, _ = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(of_values.replace("steps=800", "steps=3"), {"sp": sp})
     names = {"__name__": "documented"}

@@ -66,6 +66,8 @@ def cluster():
 @pytest.mark.slow
 # The cluster has processes and threads of its own, whose sockets are closed when they end.
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+# Ray starts the processes of a node by a fork, each of which runs another program at once.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_local_processes_and_ray_give_the_same_bytes(cluster, tmp_path, monkeypatch, capsys):
     local = study(tmp_path / "local")
     assert set(local) == {f"{name}.nc" for name in STUDIES}
