@@ -1,9 +1,10 @@
 """The forward recursion on the host: hypotheses about the start of the current segment.
 
 Arrays have a slot for every hypothesis, and are changed in place. For symbols, weights are
-probabilities, which take neither logarithms nor exponentials: sums, products and quotients alone,
-with NumPy's pairwise sums, whose order depends on the length alone. For values, weights are
-logarithms, since a single value can rule a hypothesis out by any factor.
+probabilities, which take neither logarithms nor exponentials: products, quotients and sums alone.
+Sums are products with ones, the fastest of all, whose order depends on the machine's BLAS; they
+decide only the prediction and the weights of new hypotheses, so that rounding does not accumulate.
+For values, weights are logarithms, since a single value can rule a hypothesis out by any factor.
 """
 
 import math
@@ -28,6 +29,7 @@ _FIRST_CAPACITY = 16
 _NONE = (2**62, 0.0, 0.0)  # no slot
 _SMALL = 1e-60  # a sum of weights below which they are rescaled
 _LEAST = 1e-200  # a sum of exponentials that has lost digits
+_FEW = 2048  # numbers that are summed on one core
 _LARGE = 100.0  # the logarithm of a sum of weights, likewise
 
 
@@ -59,6 +61,7 @@ class Hypotheses(Engine):
         more = int(min(max(capacity, _FIRST_CAPACITY), self.most - capacity))
         self.starts = np.append(self.starts, np.zeros(more))
         self.weights = np.append(self.weights, np.full(more, self.nothing))
+        self._ones = np.ones(len(self.weights))
         fresh = allocate(self.family, more)
         self.table = [np.append(a, b, axis=-1) for a, b in zip(self.table, fresh, strict=True)]
         self.cells = list(zip(self.table, self.first, strict=True))
@@ -174,7 +177,7 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
         """P(the next symbol is k) for each k, but for a common factor."""
         self._next, self._last = self._last, self._next
         self.symbol_family.joint(self.table, self.weights, self._next)
-        self._sums = sums = np.add.reduce(self._next.array, 1).tolist()
+        self._sums = sums = _sum_of_products(self._next.array, self._ones).tolist()
         return sums
 
     def predict(self) -> Float[np.ndarray, " alphabet"]:
@@ -195,8 +198,9 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
             joint, norm = self._next.rows[symbol], sums[symbol]
             log_prob = math.log(norm / math.fsum(sums))
             if norm < _SMALL:
-                np.multiply(joint, np.array(1 / norm), joint)
-                norm = 1.0
+                scale = 2.0 ** -math.frexp(norm)[1]  # exact, on every machine
+                np.multiply(joint, np.array(scale), joint)
+                norm *= scale
             self.symbol_family.count(self.table, symbol)
         self._sums = []
         self.joint = joint
@@ -208,9 +212,13 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
             self.weights = joint
             self._enter(norm * ends / stays)  # instead of all others times `stays`
         else:
-            np.multiply(joint, ends, ends)
-            self.weights = np.subtract(joint, ends) if stays is None else joint * stays
-            self._enter(np.add.reduce(ends).item())
+            entering = float(_sum_of_products(joint, ends))
+            if stays is None:
+                np.multiply(joint, ends, ends)
+                self.weights = np.subtract(joint, ends, ends)
+            else:
+                self.weights = joint * stays
+            self._enter(entering)
         return log_prob
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -255,11 +263,11 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         top = self.norm
         joint = np.subtract(weights, np.array(top))
         np.exp(joint, joint)
-        total = np.add.reduce(joint).item()
+        total = float(_sum_of_products(joint, self._ones))
         if not _LEAST < total < 1 / _LEAST:  # an improbable value, or weights far apart
             top = weights.item(weights.argmax())
             joint = np.exp(weights - top)
-            total = np.add.reduce(joint).item()
+            total = float(_sum_of_products(joint, self._ones))
         evidence = top + math.log(total)
         log_density = 0.0 if missing else evidence - self.norm
         self.joint = joint
@@ -274,7 +282,7 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         else:
             with np.errstate(divide="ignore"):
                 weights += np.log1p(-ends) if stays is None else np.log(stays)
-            dropped = self._enter(_log(np.add.reduce(joint * ends).item()) + top)
+            dropped = self._enter(_log(float(_sum_of_products(joint, ends))) + top)
             self.norm = evidence
         if dropped > self.nothing:
             self.norm += math.log1p(-math.exp(dropped - self.norm))
@@ -295,3 +303,11 @@ class ValueHypotheses(Hypotheses, ValueEngine):
 
 def _log(probability: float) -> float:
     return math.log(probability) if probability > 0 else -math.inf
+
+
+def _sum_of_products(left: np.ndarray, right: Slots) -> Any:
+    """The product of an array with a vector.
+
+    A large one would be divided among cores, and rounded differently on another number of them.
+    """
+    return left.dot(right) if left.size <= _FEW else np.add.reduce(left * right, -1)
