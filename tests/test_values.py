@@ -277,7 +277,7 @@ def test_another_hyperparameter_does_not_compile(make, compilations):
     [
         sp.Bernoulli(),
         sp.NormalGamma(),
-        sp.Poisson(),
+        pytest.param(sp.Poisson(), marks=pytest.mark.fuzz),
         pytest.param(sp.MarkovChain(2), marks=pytest.mark.fuzz),
     ],
     ids=name,
