@@ -2,11 +2,13 @@
 
     python benchmarks/streams.py [observations]
     python benchmarks/streams.py long [observations]
+    python benchmarks/streams.py chunks [observations]
 
 Rates are by CPU time, so that other work on the machine matters little. Other packages are
 measured where they are installed: changepoint (Rust), river's ADWIN and fast-bocpd. With `long`,
 many bits go through PTW(40) and a pruned Geometric in chunks: time per symbol, memory and weights
-at the beginning and at the end.
+at the beginning and at the end. With `chunks`, `predictor.extend` takes one after another, beside
+the whole sequence at once.
 """
 
 import functools
@@ -162,6 +164,38 @@ def long(count: int, chunk: int = 100_000) -> None:
         )
 
 
+def chunks(count: int, chunk: int = 1000) -> None:
+    """Chunks from a state, and the whole sequence, by compiled programs of the predictor."""
+
+    def optimal(prior: sp.Prior, segment: sp.Segment) -> Any:
+        return sp.bayes_optimal(sp.Source(prior, segment))
+
+    predictors = {
+        "PTW(40), bits": (optimal(sp.PTW(40), sp.Bernoulli()), bits),
+        "PTW(40), NormalGamma": (optimal(sp.PTW(40), sp.NormalGamma()), values),
+        "Geometric, bits": (optimal(sp.Geometric(0.002), sp.Bernoulli()), bits),
+        "Geometric, NormalGamma": (optimal(sp.Geometric(0.002), sp.NormalGamma()), values),
+        **{name: streams()[name][:2] for name in ("Geometric, 100 hypotheses", "KT", "lstm-ptw")},
+    }
+    print(f"{f'in chunks of {chunk:,}':44} {'per second':>12} {'whole':>12}")
+    for name, (predictor, observations) in predictors.items():
+        data = np.array(observations(count))
+
+        def in_chunks(predictor: Any = predictor, data: np.ndarray = data) -> None:
+            state = predictor.init(len(data))
+            for begin in range(0, len(data), chunk):
+                state, _ = predictor.extend(state, data[begin : begin + chunk])
+            jax.block_until_ready(state)
+
+        def whole(predictor: Any = predictor, data: np.ndarray = data) -> None:
+            predict = getattr(predictor, "log_density", None) or predictor.log_probs
+            jax.block_until_ready(predict(data))
+
+        in_chunks()  # compiled now
+        whole()
+        print(f"{name:44} {rate(in_chunks, count):12,.0f} {rate(whole, count):12,.0f}", flush=True)
+
+
 def main(count: int) -> None:
     print(f"{'one at a time, predict and update':44} {'per second':>12} {'bar':>9}")
     for name, (predictor, observations, share) in streams().items():
@@ -176,5 +210,7 @@ if __name__ == "__main__":
     arguments = sys.argv[1:]
     if arguments[:1] == ["long"]:
         long(int(arguments[1]) if len(arguments) > 1 else 10**7)
+    elif arguments[:1] == ["chunks"]:
+        chunks(int(arguments[1]) if len(arguments) > 1 else 10_000)
     else:
         main(int(arguments[0]) if arguments else 40_000)
