@@ -62,6 +62,8 @@ ODD = {"alphabet": 5, "hidden": 48, "batch": 7, "time": 2}
         ("stack-rnn", SMALL, {"stack_depth": 1, "stack_width": 13}),
         # Two programs share a row and three entries, and there are two tiles of rows.
         ("stack-rnn", {**SMALL, "hidden": 128, "batch": 64}, {"stack_depth": 3, "stack_width": 4}),
+        # Two programs share 19 entries, a few at a time, and the last ones are not there.
+        ("stack-lstm", {**SMALL, "hidden": 128}, {"stack_depth": 19, "stack_width": 4}),
         # Three programs share a row and two entries: the third has none.
         ("stack-lstm", {**ODD, "hidden": 96, "time": 5}, {"stack_depth": 2, "stack_width": 3}),
     ],
@@ -176,11 +178,12 @@ def test_predictions_agree_over_a_long_sequence(model, seed):
 
 
 @pytest.mark.parametrize(
-    ("depth", "width", "known"), [(8, 8, True), (8, 13, True), (8, 14, False), (17, 8, False)]
+    ("depth", "width", "known"),
+    [(8, 8, True), (8, 13, True), (8, 14, False), (256, 8, True), (257, 8, False)],
 )
 def test_only_stacks_of_a_moderate_size_have_kernels(depth, width, known):
     def network(key):
-        return network_from_name("stack-rnn", 2, 20, key, stack_depth=depth, stack_width=width)
+        return network_from_name("stack-rnn", 2, 300, key, stack_depth=depth, stack_width=width)
 
     cell = jax.eval_shape(network, jax.random.key(0)).cell
     assert can_fuse(cell, tokens=3, time=4) is known

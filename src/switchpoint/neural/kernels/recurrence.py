@@ -23,7 +23,7 @@ from switchpoint.neural.kernels.common import BF16, weight_gradient
 from switchpoint.neural.kernels.stack import COLUMNS, MAX_WIDTH, Stack, padded, value_first
 
 _MAX_TOKENS = 16  # the kernels scan every row of the table
-_MAX_DEPTH = 16  # and every entry of the stack
+_MAX_DEPTH = 256  # they store every stack of a sequence
 
 
 def can_fuse(cell: Cell, tokens: int, time: int) -> bool:

@@ -17,7 +17,7 @@ the value in the first 13 columns, and push, pop and keep in the last three.
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ COLUMNS = 16
 MAX_WIDTH = COLUMNS - 3
 ALL = pl.ds(0, COLUMNS)
 _ACTIONS = range(MAX_WIDTH, COLUMNS)
+_CHUNK = 4  # entries of the stack that a program holds at a time
 
 
 class Stack(NamedTuple):
@@ -193,10 +194,14 @@ def update_stack(context: TileContext, written: Any, trace: Trace) -> Any:
         return push * above + pop * below + keep * entry
 
     first, second = _entries(trace.stacks, context.previous, context.rows, (0, 1))
-    depths = _stored_depths(context, trace.stacks, trace.written)
-    before = _entries(trace.stacks, context.previous, context.rows, depths)
-    before[0] = jnp.where(depths[0] < 0, value, before[0])
-    _store(context, trace.stacks, context.t, depths, list(map(updated, *_neighbours(before))))
+
+    def store(depths: list[Any], none: None) -> None:
+        before = _entries(trace.stacks, context.previous, context.rows, depths)
+        before[0] = jnp.where(depths[0] < 0, value, before[0])
+        _store(context, trace.stacks, context.t, depths, list(map(updated, *_neighbours(before))))
+        return none
+
+    _for_stored_depths(context, trace.stacks, trace.written, store, None)
 
     @pl.when(context.tile == 0)
     def _() -> None:
@@ -221,24 +226,30 @@ def update_stack_backward(
     d_written = jnp.where(column < MAX_WIDTH, push * d_first, update * (d_action - mean))
     d_written = d_written.astype(BF16)
 
-    depths = _stored_depths(context, gradients.stacks, gradients.actions)
-    d_after = _entries(gradients.stacks, (t + 1) % 2, rows, depths)
-    d_after = [jnp.where(d == 0, d_first, entry) for d, entry in zip(depths, d_after, strict=True)]
-    d_before = [
-        push * below + pop * above + keep * entry
-        for above, entry, below in zip(*_neighbours(d_after), strict=True)
-    ]
-    # For the step before: the values its actions would have put into these entries.
-    before = _entries(trace.stacks, context.previous, rows, depths)
-    d_below_top = [
-        jnp.where((d > 0) & (d < _depth(gradients.stacks)), entry, 0.0)
-        for d, entry in zip(depths[1:-1], d_before, strict=True)
-    ]
-    by_push, by_keep, by_pop = (
-        sum(map(operator.mul, d_below_top, put)) for put in _neighbours(before)
-    )
-    _store(context, gradients.stacks, t % 2, depths, d_before)
-    store_partial(context, gradients.actions, _in_action_columns(by_push, by_pop, by_keep))
+    def store(depths: list[Any], d_actions: Any) -> Any:
+        d_after = _entries(gradients.stacks, (t + 1) % 2, rows, depths)
+        d_after = [
+            jnp.where(d == 0, d_first, entry) for d, entry in zip(depths, d_after, strict=True)
+        ]
+        d_before = [
+            push * below + pop * above + keep * entry
+            for above, entry, below in zip(*_neighbours(d_after), strict=True)
+        ]
+        # For the step before: the values its actions would have put into these entries.
+        before = _entries(trace.stacks, context.previous, rows, depths)
+        d_below_top = [
+            jnp.where((d > 0) & (d < _depth(gradients.stacks)), entry, 0.0)
+            for d, entry in zip(depths[1:-1], d_before, strict=True)
+        ]
+        by_push, by_keep, by_pop = (
+            sum(map(operator.mul, d_below_top, put)) for put in _neighbours(before)
+        )
+        _store(context, gradients.stacks, t % 2, depths, d_before)
+        return d_actions + _in_action_columns(by_push, by_pop, by_keep)
+
+    none = jnp.zeros((rows.size, COLUMNS), jnp.float32)
+    d_actions = _for_stored_depths(context, gradients.stacks, gradients.actions, store, none)
+    store_partial(context, gradients.actions, d_actions)
 
     @pl.when(context.tile == 0)
     def _() -> None:
@@ -270,10 +281,26 @@ def _in_action_columns(push: Any, pop: Any, keep: Any) -> Any:
     return sums
 
 
-def _stored_depths(context: TileContext, stacks: Any, partial_sums: Any) -> list[Any]:
-    """The depths that this program stores, between the one above and the one below them."""
+def _for_stored_depths(
+    context: TileContext,
+    stacks: Any,
+    partial_sums: Any,
+    body: Callable[[list[Any], Any], Any],
+    carry: Any,
+) -> Any:
+    """Fold `body` over the depths that this program stores, a few at a time.
+
+    It receives them between the one above and the one below.
+    """
     count = -(-_depth(stacks) // partial_sums.shape[1])
-    return [context.tile * count + i for i in range(-1, count + 1)]
+    chunk = min(count, _CHUNK)
+    chunks = -(-count // chunk)
+
+    def some(number: Any, carry: Any) -> Any:
+        first = (context.tile * chunks + number) * chunk
+        return body([first + i for i in range(-1, chunk + 1)], carry)
+
+    return some(0, carry) if chunks == 1 else lax.fori_loop(0, chunks, some, carry)
 
 
 def _entries(stacks: Any, slot: Any, rows: Any, depths: Sequence[Any]) -> list[Any]:
