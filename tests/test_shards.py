@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from test_studies import CELL, TINY, load, same
 import switchpoint as sp
 from switchpoint import evaluation
 from switchpoint.cli import shards as commands
+from switchpoint.neural import read_card
 from switchpoint.report import write_report
 from switchpoint.report.render import _seeds
 from switchpoint.studies import SCALES, STUDIES, ProgressReporter, reproduce
@@ -21,6 +23,7 @@ from switchpoint.studies.progress import Stopwatch
 from switchpoint.studies.scale import Ablation, TestSet
 from switchpoint.studies.shards import Shard, all_runs, measurements_by_run, train_shard
 from switchpoint.studies.store import MeasurementStore
+from switchpoint.zoo.building import best_of, candidates
 from switchpoint.zoo.manifest import SOURCES
 
 SCALE = TINY
@@ -40,8 +43,8 @@ def networks(directory, scale=SCALE):
     return ShardNetworks(directory, all_runs(scale))
 
 
-def make_shard(scale, run, part, work, out, log=None):
-    return train_shard(scale, run, part, work, out, log or ProgressReporter())
+def make_shard(scale, run, part, work, out, log=None, best_only=False):
+    return train_shard(scale, run, part, work, out, best_only, log or ProgressReporter())
 
 
 def copy(source, target, *without):
@@ -80,6 +83,26 @@ def test_studies_from_shards_are_those_of_whole_runs(tiny_studies, shards, tmp_p
         assert each["device"] == jax.devices()[0].device_kind
         assert each["training_seconds"] > 0
         assert {"commit", "jax", "finished", "measuring_seconds"} <= set(each)
+
+
+@pytest.mark.slow
+def test_a_shard_may_leave_the_weights_of_its_best_networks_alone(shards, tmp_path):
+    """The choice by validation stays the same, and so does everything that was measured."""
+    work, whole = shards
+    for sources, seeds in CUTS:
+        part = shard(RUN, sources, seeds)
+        _, _, *files = make_shard(SCALE, RUN, part, work, tmp_path, best_only=True)
+        (found,) = map(read_card, files)
+        assert [each["prior"] for each in found["members"]] == list(sources)
+        ours, theirs = (evaluation.load(each / f"{part.name}.nc") for each in (tmp_path, whole))
+        assert ours.drop_attrs().identical(theirs.drop_attrs())
+    for source in SOURCES:
+        ours, theirs = (networks(each).best(RUN, source) for each in (tmp_path, whole))
+        assert eqx.tree_equal(ours, theirs)
+    ours, theirs = (candidates(each.glob("*.safetensors")) for each in (tmp_path, whole))
+    for name, rivals in theirs.items():
+        assert best_of(ours[name]).excess == best_of(rivals).excess
+        assert sum(each.among for each in ours[name]) == len(rivals)
 
 
 @pytest.mark.slow

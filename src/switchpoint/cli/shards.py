@@ -44,6 +44,13 @@ def shard(
     work: Annotated[
         Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of checkpoints.")
     ] = Path("runs/shards"),
+    best_only: Annotated[
+        bool,
+        typer.Option(
+            "--best-only",
+            help="Leave the weights of the best network of each source alone, by validation.",
+        ),
+    ] = False,
     executor: Executor = None,
     jobs: Jobs = None,
     ray_address: RayAddress = None,
@@ -81,7 +88,7 @@ def shard(
     ]
     work, out = work.absolute(), out.absolute()  # workers may have another working directory
     tasks = [
-        Task(part.name, train_shard, (size, known[name], part, work, out))
+        Task(part.name, train_shard, (size, known[name], part, work, out, best_only))
         for name, part in zip(runs, parts, strict=True)
     ]
     claims = work / "claims"

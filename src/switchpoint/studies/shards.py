@@ -7,6 +7,7 @@ which the studies are put together elsewhere.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import jax
 from switchpoint._files import atomic_write
 from switchpoint._provenance import environment_info
 from switchpoint._work import Listener
-from switchpoint.neural import load_with_card, save_networks
+from switchpoint.neural import best_member, load_with_card, save_networks
 from switchpoint.studies.base import Measurement, Run, Study
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.networks import Networks, is_trained
@@ -116,13 +117,14 @@ def shard_times(runs: Path, part: Run) -> ShardTimes:
 
 
 def train_shard(
-    scale: Scale, run: Run, part: Run, work: Path, out: Path, reporter: Listener
+    scale: Scale, run: Run, part: Run, work: Path, out: Path, best_only: bool, reporter: Listener
 ) -> list[Path]:
     """Train a shard of a run and take all measurements of it; returns the files it left.
 
     Checkpoints and measurements are kept below `work`, from which the same call resumes. Into
     `out` it writes `SHARD.0.safetensors` and so on, the networks; `SHARD.jsonl`, the records of
     the training; and `SHARD.nc`, when all is done, the regret of every network on every test set.
+    With `best_only`, the first has the best network of each training source alone.
     """
     out.mkdir(parents=True, exist_ok=True)
     directory = work / part.name
@@ -132,7 +134,7 @@ def train_shard(
         "members": len(part.config.members()),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     }
-    paths = _write_networks(directory, out, run.name, part.name, about)
+    paths = _write_networks(directory, out, run.name, part.name, about, best_only)
     records = out / f"{part.name}.jsonl"
     with atomic_write(records) as file:
         file.write((directory / "metrics.jsonl").read_bytes())
@@ -169,10 +171,15 @@ def _measure(shard: Shard, runs: Path, store: MeasurementStore, reporter: Listen
 
 
 def _write_networks(
-    directory: Path, out: Path, run: str, part: str, about: dict[str, Any]
+    directory: Path, out: Path, run: str, part: str, about: dict[str, Any], best_only: bool
 ) -> list[Path]:
     """Files of a few networks each, in the order of the members."""
     card, networks = load_with_card(directory)
+    if best_only:
+        rivals = Counter(member["prior"] for member in card["members"])
+        best = [best_member(card, prior) for prior in rivals]
+        networks = [networks[index] for index in best]
+        card = {**card, "members": [card["members"][i] for i in best], "candidates": rivals}
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(networks[0]))
     at_once = max(1, MAX_FILE // size)
     paths = []

@@ -38,6 +38,8 @@ class Candidate:
     """On the validation sequences of its run."""
     validated_on: tuple[Any, ...]
     """What decides which sequences these are."""
+    among: int
+    """How many networks it is known to be the best of, itself included."""
 
 
 def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]]:
@@ -50,7 +52,8 @@ def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]
             if name in NAMES and not member["diverged"] and member["excess"] is not None:
                 source, length = card["sources"][member["prior"]], card["length"]
                 validated_on = (source, length, card["config"]["validation"])
-                each = Candidate(name, Path(run), index, member["excess"], validated_on)
+                among = card.get("candidates", {}).get(member["prior"], 1)
+                each = Candidate(name, Path(run), index, member["excess"], validated_on, among)
                 found.setdefault(name, []).append(each)
     return {name: found[name] for name in NAMES if name in found}
 
@@ -87,14 +90,14 @@ def build(
         run, networks = load_with_card(best.path)
         network, member = networks[best.member], run["members"][best.member]
         card = {  # as if the run had trained this network alone
-            **run,
+            **{key: value for key, value in run.items() if key != "candidates"},
             "sources": {member["prior"]: run["sources"][member["prior"]]},
             "members": [member],
             "chosen": {
                 "by": "the lowest excess on validation sequences",
                 "sequences": run["config"]["validation"],
                 "excess": best.excess,
-                "candidates": len(rivals),
+                "candidates": sum(each.among for each in rivals),
             },
         }
         known = _known(zoo, name, network, sequences)
