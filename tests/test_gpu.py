@@ -12,19 +12,20 @@ import switchpoint as sp
 from switchpoint.neural import network_from_name
 
 pytestmark = pytest.mark.gpu
-ARCHITECTURES = {
-    "rnn": {"hidden": 64},
-    "lstm": {"hidden": 64},
-    "stack-rnn": {"hidden": 64},
-    "stack-lstm": {"hidden": 64},
-    "transformer": {"layers": 2},
-}
-architectures = pytest.mark.parametrize("model", ARCHITECTURES)
+ARCHITECTURES = [
+    ("rnn", {"hidden": 64}),
+    ("lstm", {"hidden": 64}),
+    ("stack-rnn", {"hidden": 64}),
+    ("stack-lstm", {"hidden": 64}),
+    ("stack-lstm", {"hidden": 128, "stack_depth": 256}),
+    ("transformer", {"layers": 2}),
+]
+architectures = pytest.mark.parametrize(("model", "options"), ARCHITECTURES)
 
 
 @architectures
-def test_kernels_compute_what_the_plain_path_does(model):
-    network = network_from_name(model, 2, 128, jax.random.key(0), **ARCHITECTURES[model])
+def test_kernels_compute_what_the_plain_path_does(model, options):
+    network = network_from_name(model, 2, 128, jax.random.key(0), **options)
     # Biased, so that the gradient is not what is left of terms that cancel.
     symbols = jnp.asarray(np.random.default_rng(0).random((32, 128)) < 0.9, jnp.int32)
 
@@ -47,7 +48,7 @@ def test_kernels_compute_what_the_plain_path_does(model):
 
 
 @architectures
-def test_a_short_run_with_kernels_improves(model):
+def test_a_short_run_with_kernels_improves(model, options):
     config = sp.TrainConfig(
         model=model,
         prior="ptw",
@@ -56,7 +57,7 @@ def test_a_short_run_with_kernels_improves(model):
         steps=100,
         report_every=20,
         validation=500,
-        **ARCHITECTURES[model],
+        **options,
     )
     run = sp.train(config, kernels="fused")
     first, last = run.reports[0].excess, run.reports[-1].excess

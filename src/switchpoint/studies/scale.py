@@ -295,21 +295,32 @@ _MUON: Settings = {
     "b2": 0.999,
 }
 _PAPER: Settings = {**_MUON, "batch": 128, "warmup": 200, "validation": 500, "report_every": 500}
-_FULL_RNN: Settings = {**_PAPER, "learning_rate": 7e-4, "steps": 15_000}
-_FULL_LSTM: Settings = {**_PAPER, "learning_rate": 1.5e-3, "steps": 10_000}
-_FULL: Mapping[str, Settings] = {
-    "rnn": _FULL_RNN,
-    "lstm": _FULL_LSTM,
-    "stack-rnn": _FULL_RNN,
-    "stack-lstm": _FULL_LSTM,
-    "transformer": {
+
+
+def _full(learning_rate: float, steps: int, **others: Any) -> Settings:
+    """A recipe with decay, which prevents most loss spikes."""
+    return {
         **_PAPER,
-        "learning_rate": 3e-3,
-        "steps": 6_000,
-        "batch": 32,
-        "warmup": 500,
-        "b2": 0.99,
-    },
+        "matrix_decay": 0.1,
+        "learning_rate": learning_rate,
+        "steps": steps,
+        **others,
+    }
+
+
+_FULL: Mapping[str, Settings] = {
+    "rnn": _full(1e-3, 24_000),
+    "lstm": _full(2.5e-3, 8_000, clip_norm=0.1),
+    "stack-rnn": _full(1.5e-3, 12_000, clip_norm=0.1),
+    "stack-lstm": _full(2e-3, 10_000, clip_norm=0.1),
+    "transformer": _full(3e-3, 16_000, batch=32, warmup=500, b2=0.99),
+}
+_FULL_FEWER: Mapping[str, Mapping[str, int]] = {
+    "rnn": {"lin": 6_000, "regular": 6_000},
+    "lstm": {"lin": 4_000, "regular": 4_000},
+    "stack-rnn": {"lin": 6_000, "regular": 6_000},
+    "stack-lstm": {"lin": 4_000, "regular": 4_000},
+    "transformer": {"lin": 6_000, "regular": 6_000, "uniform": 12_000},
 }
 _RECURRENT = ("rnn", "lstm", "stack-rnn", "stack-lstm")
 
@@ -320,6 +331,7 @@ FULL = Scale(
     seeds=10,
     sequences=10_000,
     architectures=_FULL,
+    fewer_steps=_FULL_FEWER,
     longer_lengths=(256, 512, 1024, 2048, 4096),
     longer_sequences=1_000,
     base_length=32,
