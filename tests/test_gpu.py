@@ -17,7 +17,7 @@ ARCHITECTURES = [
     ("lstm", {"hidden": 64}),
     ("stack-rnn", {"hidden": 64}),
     ("stack-lstm", {"hidden": 64}),
-    ("stack-lstm", {"hidden": 128, "stack_depth": 256}),
+    ("stack-lstm", {"hidden": 128, "stack_depth": 64}),
     ("transformer", {"layers": 2}),
 ]
 architectures = pytest.mark.parametrize(("model", "options"), ARCHITECTURES)

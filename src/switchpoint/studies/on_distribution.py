@@ -135,9 +135,8 @@ def _cost_table(shards: Mapping[str, Any]) -> Table:
         [name, str(each["members"]), str(each["device"]), *_minutes([each])]
         for name, each in shards.items()
     ]
-    rows.append(["all", "", "", *_minutes(shards.values())])
     head = ["shard", "members", "on", "training, min", "measuring, min"]
-    return Table("Cost of the main study", head, rows)
+    return Table("Wall time of the shards of the main study", head, rows)
 
 
 def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[Table]:
@@ -149,7 +148,8 @@ def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[Ta
             own = [about for name, about in shards.items() if name not in known]
             rows.append([study, str(sum(each["members"] for each in own)), *_minutes(own)])
     head = ["study", "members", "training, min", "measuring, min"]
-    return [Table("Cost of the studies that train further networks", head, rows)] if rows else []
+    title = "Wall time of the shards of studies that train further networks, added up"
+    return [Table(title, head, rows)] if rows else []
 
 
 def _minutes(shards: Any) -> list[str]:

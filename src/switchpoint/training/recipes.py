@@ -28,11 +28,11 @@ def _muon(learning_rate: float, steps: int, clip_norm: float) -> Recipe:
 _MEMORYLESS = Recipe(learning_rate=1e-2, steps=2_000, batch=128, warmup=100, optimizer="adam")
 
 RECIPES: Mapping[str, Recipe] = {
-    "rnn": _muon(1e-3, 15_000, 1.0),
+    "rnn": _muon(1e-3, 24_000, 1.0),
     "lstm": _muon(2.5e-3, 8_000, 0.1),
     "stack-rnn": _muon(1.5e-3, 12_000, 0.1),
     "stack-lstm": _muon(2e-3, 10_000, 0.1),
-    "transformer": replace(_muon(3e-3, 12_000, 1.0), batch=32, warmup=500, b2=0.99),
+    "transformer": replace(_muon(3e-3, 16_000, 1.0), batch=32, warmup=500, b2=0.99),
     "memoryless": _MEMORYLESS,
     "markov": _MEMORYLESS,
     # Muon trains only matrices that a network declares, and a user's own may declare none.
