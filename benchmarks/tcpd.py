@@ -1,6 +1,7 @@
 """Change points of real series against those that five people marked.
 
     python benchmarks/tcpd.py DIR         # DIR has annotations.json and NAME.json for each series
+    python benchmarks/tcpd.py DIR --fit   # the hyperparameters of highest evidence for each series
     python benchmarks/tcpd.py DIR --sweep # the means when each default is changed
 
 The files are those of the Turing Change Point Dataset (van den Burg and Williams, 2020): five

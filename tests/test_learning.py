@@ -8,10 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import known_flags
 
 import switchpoint as sp
 
 LENGTH = 32
+FLAGS = {
+    "xla_backend_optimization_level": "1",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+}
 TRAIN = """
 import json, sys
 from switchpoint.training import TrainConfig, train
@@ -21,8 +27,9 @@ for directory, config in json.loads(sys.argv[1]).items():
 
 
 def trained(configs, tmp_path):
-    """Networks by name, trained in a process that compiles with full effort."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1]), "XLA_FLAGS": ""}
+    """Networks by name, trained in a process that compiles with more effort than the tests."""
+    flags = " ".join(known_flags(FLAGS))
+    environment = os.environ | {"PYTHONPATH": str(Path(sp.__file__).parents[1]), "XLA_FLAGS": flags}
     runs = {str(tmp_path / name): {"length": LENGTH, **c} for name, c in configs.items()}
     subprocess.run([sys.executable, "-c", TRAIN, json.dumps(runs)], env=environment, check=True)
     return {name: sp.load(tmp_path / name) for name in configs}

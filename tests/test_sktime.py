@@ -1,8 +1,4 @@
-"""The detector for sktime, under sktime's own checks and against `detect`.
-
-sktime 1.2 needs pandas below 3.1, so it is no part of the extra `test`: install it in an
-environment of its own.
-"""
+"""The detector for sktime, under sktime's own checks and against `detect`."""
 
 from inspect import unwrap
 

@@ -330,6 +330,17 @@ def test_fit_never_ends_below_its_start():
     assert again.log_evidence >= fit.log_evidence
 
 
+def test_the_gradient_of_the_pruned_evidence_decides_once_what_is_pruned():
+    """Reverse mode recomputes the states, with other rounding. If it also chose again what to
+    prune, a near tie would make the gradient that of no function."""
+
+    def evidence(hazard):
+        source = sp.Source(sp.Geometric(hazard), sp.Gaussian())
+        return sp.bayes_optimal(source, 5).log_density(np.zeros(130)).sum()
+
+    assert str(jax.make_jaxpr(jax.grad(evidence))(0.1)).count(" argmin[") == 1
+
+
 def use(segment, values):
     return sp.bayes_optimal(sp.Source(sp.Geometric(0.1), segment)).log_density(values)
 

@@ -8,7 +8,7 @@ sequence, e = n, and continue unseen). It started at s with probability
 
 Drawing starts backwards from e = n with q samples a partition from the posterior; propagating
 probability backwards instead gives the smoothed probabilities; a maximum in place of the sum gives
-the most probable partition. The logarithm of the fraction is a sum of small terms.
+the most probable partition in the same pass. The logarithm of the fraction is a sum of small terms.
 """
 
 import functools
@@ -62,8 +62,7 @@ def _fields(
         evidence = jnp.take_along_axis(filtered.probs, rows[..., None], axis=-1)[..., 0]
         logs = _FilterLogs(jnp.log(evidence), jnp.log(filtered.start_mass))
         last_start = _SymbolLastStart.of(prior, segment, rows, logs)
-        smoothed, probs = _smoothed(last_start)
-        best, best_log_prob = most_probable(last_start)
+        smoothed, probs, best = _smoothed(last_start)
         fresh = jnp.asarray(segment.pseudo_counts)
         fresh = fresh / fresh.sum()
         started = filtered.start_mass * fresh[rows] / evidence
@@ -73,8 +72,8 @@ def _fields(
             "switch_smoothed": smoothed,
             "run_length_mean": filtered.run_length_mean,
             "probs_smoothed": probs,
-            "map_switches": best,
-            "map_log_prob": best_log_prob,
+            "map_switches": best.switches(),
+            "map_log_prob": best.log_prob[:, 0],
         }, logs
 
     return in_chunks(fields, rows)
@@ -172,54 +171,71 @@ def log_length(
     return jnp.where(ends, prior.log_pmf(starts, length), prior.log_survival(starts, length - 1))
 
 
+class MostProbable(NamedTuple):
+    """The most probable partition of x_s.. into segments, for every start s."""
+
+    log_prob: Float[Array, "flat ends"]
+    """For s = 0, ln P(the partition | x)."""
+    end: Int[Array, "flat width"]
+    """The end of its first segment."""
+
+    @classmethod
+    def before(cls, last_start: LastStart) -> "MostProbable":
+        """Before the pass over the ends, from the last to the first."""
+        flat, width = last_start.log_start.shape
+        log_prob = jnp.full((flat, width + 1), -jnp.inf).at[:, last_start.time].set(0)
+        return cls(log_prob, jnp.zeros((flat, width), jnp.int32))
+
+    def after(self, end: Int[Array, ""], log_segment: Float[Array, "flat width"]) -> "MostProbable":
+        """With segments that end here."""
+        scores = log_segment + self.log_prob[:, end][:, None]
+        width = scores.shape[1]
+        better = scores > self.log_prob[:, :width]
+        log_prob = jnp.where(better, scores, self.log_prob[:, :width])
+        return MostProbable(
+            self.log_prob.at[:, :width].set(log_prob), jnp.where(better, end, self.end)
+        )
+
+    def switches(self) -> Bool[Array, "flat width"]:
+        """Where the segments of the most probable partition of all of x start."""
+
+        def step(start: Int[Array, " flat"], now: tuple[Array, Array]) -> tuple[Array, Array]:
+            time, end = now
+            return jnp.where(start == time, end, start), start == time
+
+        flat, width = self.end.shape
+        times = jnp.arange(width, dtype=jnp.int32)
+        _, starts = lax.scan(step, jnp.zeros(flat, jnp.int32), (times, self.end.T))
+        return starts.T.at[:, 0].set(False)
+
+
 def _smoothed(
     last_start: _SymbolLastStart,
-) -> tuple[Float[Array, "flat time"], Float[Array, "flat time alphabet"]]:
-    """P(a segment starts at t | x), and the posterior mean of the distribution at t."""
+) -> tuple[Float[Array, "flat time"], Float[Array, "flat time alphabet"], MostProbable]:
+    """P(a segment starts at t | x), the mean distribution at t, and the most probable partition."""
     flat, time = last_start.rows.shape
     alphabet = last_start.segment.alphabet
 
     def step(
-        carry: tuple[Array, Array], end: Int[Array, ""], log_segment: Float[Array, "flat time"]
-    ) -> tuple[tuple[Array, Array], None]:
-        boundary, change = carry  # P(a segment starts at t | x), and the change of the mean there
+        carry: tuple[Array, Array, MostProbable],
+        end: Int[Array, ""],
+        log_segment: Float[Array, "flat time"],
+    ) -> tuple[tuple[Array, Array, MostProbable], None]:
+        # P(a segment starts at t | x), and the change of the mean there
+        boundary, change, best = carry
         segments = boundary[:, end][:, None] * last_start.probs(log_segment)
         means = segments * last_start.predictive(end)
         change = change.at[:, :, :time].add(means).at[:, :, end].add(-means.sum(-1))
-        return (boundary.at[:, :time].add(segments), change), None
+        boundary = boundary.at[:, :time].add(segments)
+        return (boundary, change, best.after(end, log_segment)), None
 
     boundary = jnp.zeros((flat, time + 1)).at[:, time].set(1)
     nothing = jnp.zeros((alphabet, flat, time + 1))
-    (boundary, change), _ = last_start.over_ends(step, (boundary, nothing), reverse=True)
+    carry = boundary, nothing, MostProbable.before(last_start)
+    (boundary, change, best), _ = last_start.over_ends(step, carry, reverse=True)
     means = jnp.moveaxis((sum_before(change) + change)[:, :, :time], 0, -1)
-    return boundary[:, :time].at[:, 0].set(0), means / means.sum(-1, keepdims=True)
-
-
-def most_probable(
-    last_start: LastStart,
-) -> tuple[Bool[Array, "flat time"], Float[Array, " flat"]]:
-    """The most probable partition, and the logarithm of its posterior probability."""
-    flat, width = last_start.log_start.shape
-
-    def step(
-        best: Float[Array, "flat ends"],
-        end: Int[Array, ""],
-        log_segment: Float[Array, "flat width"],
-    ) -> tuple[Array, Array]:
-        scores = best[:, :width] + log_segment
-        return best.at[:, end].set(scores.max(-1)), scores.argmax(-1).astype(jnp.int32)
-
-    best = jnp.full((flat, width + 1), -jnp.inf).at[:, 0].set(0)
-    best, previous = last_start.over_ends(step, best)
-
-    def back(end: Int[Array, " flat"], now: tuple[Array, Array]) -> tuple[Array, Array]:
-        here, start = now
-        return jnp.where(end == here, start, end), end == here
-
-    last = jnp.full(flat, last_start.time, jnp.int32)
-    ends = jnp.arange(1, width + 1, dtype=jnp.int32)
-    _, ended = lax.scan(back, last, (ends, previous), reverse=True)
-    return _switches(ended.T, last_start.time), best[:, last_start.time]
+    means = means / means.sum(-1, keepdims=True)
+    return boundary[:, :time].at[:, 0].set(0), means, best
 
 
 class StartPartitions(Partitions):
@@ -247,7 +263,8 @@ class StartPartitions(Partitions):
 
         last = jnp.full((count, flat), time, jnp.int32)
         _, ends = last_start.over_ends(step, last, reverse=True)
-        return _switches(jnp.moveaxis(ends, 0, -1), time)
+        # Ends are at 1..n; the last is no switch.
+        return jnp.pad(jnp.moveaxis(ends, 0, -1)[..., : time - 1], ((0, 0), (0, 0), (1, 0)))
 
     @functools.partial(jax.jit, static_argnames="most")
     def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
@@ -305,8 +322,3 @@ class SymbolPartitions(StartPartitions):
 
     def last_start(self) -> LastStart:
         return _SymbolLastStart.of(self.prior, self.segment, self.rows, self.logs)
-
-
-def _switches(ends: Bool[Array, "*batch width"], time: int) -> Bool[Array, "*batch time"]:
-    """Switching points from segment ends at 1..n, of which the last is not a switch."""
-    return jnp.pad(ends[..., : time - 1], [(0, 0)] * (ends.ndim - 1) + [(1, 0)])

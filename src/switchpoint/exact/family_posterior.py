@@ -34,10 +34,10 @@ from switchpoint.exact.blocks import (
 from switchpoint.exact.changepoint_posterior import (
     Carry,
     LastStart,
+    MostProbable,
     StartPartitions,
     Step,
     log_length,
-    most_probable,
 )
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
@@ -59,20 +59,19 @@ def family_posterior(
 def _fields(prior: Prior, segment: Segment, sequences: Sequences) -> dict[str, Array]:
     def fields(sequences: Sequences) -> dict[str, Array]:
         filtered, last_start = _FamilyLastStart.of(prior, segment, sequences)
-        best, best_log_prob = most_probable(last_start)
         fresh = jax.vmap(jax.vmap(segment.log_density, in_axes=(None, 0)))(
             initial_statistics(segment, sequences.offset), sequences.values
         )
         started = jnp.exp(filtered.log_start + fresh - filtered.log_density)
-        smoothed, levels = _smoothed(last_start, sequences)
+        smoothed, levels, best = _smoothed(last_start, sequences)
         runs: Any = filtered.run_length_mean
         return {
             "log_marginal": filtered.log_density.sum(-1),
             "switch_filtered": started.at[:, 0].set(0),
             "switch_smoothed": smoothed,
             "run_length_mean": runs,
-            "map_switches": best,
-            "map_log_prob": best_log_prob,
+            "map_switches": best.switches()[:, : last_start.time],
+            "map_log_prob": best.log_prob[:, 0],
             **levels,
         }
 
@@ -220,8 +219,8 @@ def level_fields(
 
 def _smoothed(
     last_start: _FamilyLastStart, sequences: Sequences
-) -> tuple[Float[Array, "flat time"], dict[str, Array]]:
-    """P(a segment starts at t | x), and the posterior of the level at t.
+) -> tuple[Float[Array, "flat time"], dict[str, Array], MostProbable]:
+    """P(a segment starts at t | x), the level at t given x, and the most probable partition.
 
     Backwards in time, `levels` holds for each start s the mixture of the levels of all segments
     from s that end after t.
@@ -255,9 +254,12 @@ def _smoothed(
         return jax.tree.map(flattened, whole)
 
     def step(
-        carry: tuple[Array, Levels], end: Int[Array, ""], log_segment: Array, more: Any
-    ) -> tuple[tuple[Array, Levels], Any]:
-        boundary, levels = carry  # P(a segment starts at t | x), and the mixtures
+        carry: tuple[Array, Levels, MostProbable],
+        end: Int[Array, ""],
+        log_segment: Array,
+        more: Any,
+    ) -> tuple[tuple[Array, Levels, MostProbable], Any]:
+        boundary, levels, best = carry  # the first is P(a segment starts at t | x)
         features, (mean, covariance) = more
         segments = boundary[:, end][:, None] * last_start.probs(log_segment)
         levels = add_level(levels, segments, mean, covariance)
@@ -271,14 +273,15 @@ def _smoothed(
             spread = jnp.einsum("fsd,fse,fsdeo->fso", features, features, levels.covariance)
             spread = spread + (at - here[:, None]) ** 2
             variance = jnp.einsum("fs,fso->fo", weights, spread)
-        return (boundary.at[:, :width].add(segments), levels), (here, variance)
+        boundary = boundary.at[:, :width].add(segments)
+        return (boundary, levels, best.after(end, log_segment)), (here, variance)
 
     shapes = jax.eval_shape(of_levels, segment.initial())
     nothing = jax.tree.map(lambda leaf: jnp.zeros((flat, width, *leaf.shape)), shapes)
     boundary = jnp.zeros((flat, width + 1)).at[:, time].set(1)
-    carry = (boundary, Levels(jnp.zeros((flat, width)), *nothing))
-    (boundary, _), levels = last_start.over_blocks(step, carry, extra, reverse=True)
+    mixtures = Levels(jnp.zeros((flat, width)), *nothing)
+    carry = boundary, mixtures, MostProbable.before(last_start)
+    (boundary, _, best), levels = last_start.over_blocks(step, carry, extra, reverse=True)
     mean, variance = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:time], 0, 1), levels)
-    return boundary[:, :time].at[:, 0].set(0), level_fields(
-        segment, mean, variance, sequences.offset
-    )
+    smoothed = boundary[:, :time].at[:, 0].set(0)
+    return smoothed, level_fields(segment, mean, variance, sequences.offset), best

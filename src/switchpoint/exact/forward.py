@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
@@ -43,6 +44,7 @@ from switchpoint.sources import Source
 _INITIAL_CAPACITY = 64
 _NUMBERS_PER_SYMBOL = 8
 _PART = 64  # observations
+_CHOICE = "pruned hypothesis"
 
 
 def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
@@ -309,8 +311,8 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         hazards = self.prior.hazard_after(state.starts, runs)
         starts_now = safe_log(jnp.sum(jnp.exp(seen) * hazards))
         statistics = jax.vmap(self.segment.observe, in_axes=(0, None))(state.statistics, x)
-        lightest = jnp.argmin(stays)
-        enters = starts_now > stays[lightest]
+        lightest = checkpoint_name(jnp.argmin(stays), _CHOICE)
+        enters = checkpoint_name(starts_now > stays[lightest], _CHOICE)
         dropped = jnp.exp(jnp.minimum(starts_now, stays[lightest]))
         pruned = state.pruned
         if self.max_hypotheses is None:
@@ -425,12 +427,17 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
                 logs = log_densities(self.segment, state.statistics, x)
                 return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
 
-            # Reverse-mode differentiation stores one state per part, and recomputes the others.
+            # Reverse-mode differentiation stores one state per part, and recomputes the others;
+            # but not what is pruned, where rounding would decide otherwise in a near tie.
             count = -(-length // _PART)
             padding = ((0, count * _PART - length), *((0, 0),) * (sequence.values.ndim - 1))
             parts = jnp.pad(sequence.values, padding, constant_values=jnp.nan)
             parts = parts.reshape(count, _PART, *sequence.values.shape[1:])
-            run = jax.checkpoint(lambda state, xs: lax.scan(step, state, xs), prevent_cse=False)
+            run = jax.checkpoint(
+                lambda state, xs: lax.scan(step, state, xs),
+                prevent_cse=False,
+                policy=jax.checkpoint_policies.save_only_these_names(_CHOICE),
+            )
             results = lax.scan(run, state, parts)[1]
             return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:length], results)
 
