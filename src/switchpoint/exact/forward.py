@@ -12,13 +12,13 @@ from jaxtyping import Array, Float, Int
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint.exact.base import ExactPredictor, Posterior
+from switchpoint.exact.block_weights import safe_log
 from switchpoint.exact.blocks import (
     BLOCK,
     Hypotheses,
     Sequences,
     extend_blocks,
     filter_sequences,
-    safe_log,
 )
 from switchpoint.exact.changepoint_posterior import changepoint_posterior
 from switchpoint.exact.counting import Clock
