@@ -348,6 +348,17 @@ class Hypotheses(NamedTuple):
     statistics: Statistics
 
 
+def whole_blocks(time: int) -> int:
+    """How many observations of a chunk `extend_blocks` can take at once."""
+    return time - time % _chunk_block(time)
+
+
+def _chunk_block(time: int) -> int:
+    """The length of the blocks of a chunk, which it is divided into without rest if possible."""
+    lengths = range(BLOCK - 8, BLOCK + 17)
+    return max((block for block in lengths if time % block == 0), default=BLOCK)
+
+
 def extend_blocks(
     prior: Prior,
     segment: Segment,
@@ -355,14 +366,15 @@ def extend_blocks(
     sequences: Sequences,
     next_starts: Int[Array, " after"],
 ) -> tuple[Hypotheses, Filtered]:
-    """The recursion over a chunk of one stream, in whole blocks of observations.
+    """The recursion over a chunk of one stream, of a number of observations in whole blocks.
 
     `next_starts` are the starts of segments that begin in the chunk, or right after it. All
     hypotheses are returned, the new ones last. There are probabilities where there is an alphabet.
     """
     layout = Layout(many=False)
-    blocks = cut_into_blocks(segment, sequences, with_own=segment.finite)
-    count, block = blocks.values.shape[:2]
+    block = _chunk_block(sequences.values.shape[1])
+    blocks = cut_into_blocks(segment, sequences, with_own=segment.finite, block=block)
+    count = len(blocks.values)
     time = count * block
     fresh = initial_statistics(segment, sequences.offset)
     size = len(hypotheses.starts)

@@ -30,18 +30,21 @@ def half_step(z: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array,
     return large * ratio * ratio, inverse * series
 
 
-def gamma_ratio(z: Float[Array, "..."], step: Float[Array, "..."]) -> Float[Array, "..."]:
-    """ln Gamma(z + step) - ln Gamma(z) - step ln z, for z > 0 and step >= 0.
+def gamma_ratio(
+    z: Float[Array, "..."], step: Float[Array, "..."]
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """(f, r) with ln Gamma(z + step) - ln Gamma(z) - step ln z = r - ln f, for z > 0, step >= 0.
 
     Stirling's series of both, after the recurrence has made z large enough.
     """
+    # What depends on z alone, divisions and `jnp.log1p`, is not computed anew for every step.
     shift = 8 if z.dtype == jnp.float64 else 3
-    large, product = z + shift, 1.0
-    for i in range(shift):
-        product = product * (1 + step / (z + i))
-    smooth = (large + (step - 0.5)) * log1p(step / large) - step
+    large, factor = z + shift, 1 + step * (1 / z)
+    for i in range(1, shift):
+        factor = factor * (1 + step * (1 / (z + i)))
+    smooth = (large + (step - 0.5)) * log1p(step * (1 / large)) - step
     series = _stirling_series(large + step) - _stirling_series(large)
-    return smooth + series + (step * log1p(shift / z) - log(product))
+    return factor, smooth + series + step * jnp.log1p(shift / z)
 
 
 @jax.custom_jvp

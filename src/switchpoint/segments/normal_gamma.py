@@ -74,7 +74,7 @@ class NormalGamma(Segment):
         self, before: NormalGammaRun, run: NormalGammaRun
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         added = self.merge(before._replace(rate=jnp.zeros_like(before.rate)), run).rate
-        return noisy_run_log_density(before, run, added, 1 + run.weight / before.weight)
+        return noisy_run_log_density(before, run, added, 1 + run.weight * (1 / before.weight))
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...]
@@ -123,7 +123,8 @@ def noisy_run_log_density(
     which the determinant of the precision of the other parameters grows.
     """
     shape, half = before.shape, run.shape
-    of_counts = gamma_ratio(shape, half) - half * math.log(2 * math.pi) - 0.5 * log(growth)
+    factor, rest = gamma_ratio(shape, half)
+    of_counts = rest - half * math.log(2 * math.pi) - log(factor * jnp.sqrt(growth))
     inverse = 1 / before.rate
     of_values = half * jnp.log(shape * inverse) - (shape + half) * log1p(added * inverse)
     return of_counts, of_values

@@ -120,7 +120,7 @@ class Trend(Segment):
         self, before: TrendRun, run: TrendRun
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         after = self.merge(before._replace(rate=jnp.zeros_like(before.rate)), run)
-        growth = (after.weight / before.weight) * (after.spread / before.spread)
+        growth = (after.weight * (1 / before.weight)) * (after.spread * (1 / before.spread))
         return noisy_run_log_density(before, run, after.rate, growth)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
