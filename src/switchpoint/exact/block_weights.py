@@ -7,7 +7,7 @@ sums over all earlier ones. Weights are logarithms, so an observation that is im
 hypothesis but one in float32 leaves the right one.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -113,8 +113,8 @@ def earlier_by_steps(
         mixed = None if probs is None else layout.mixture(jnp.exp(log_weights), probs)
         return joint + layout.spread_starts(ending.log_survival), (sums, top, mixed)
 
-    last, results = lax.scan(step, log_weights, (endings, logs, probs))
-    return Earlier(*results, last)
+    last, (sums, shift, mixed) = lax.scan(step, log_weights, (endings, logs, probs))
+    return Earlier(sums, shift, mixed, last)
 
 
 def earlier_at_once(
@@ -157,6 +157,9 @@ class Own(NamedTuple):
     probs: Float[Array, "block lanes flat alphabet"] | None
 
 
+_Carry: TypeAlias = tuple[Array, Array, Array]
+
+
 def filter_block(
     prior: Prior,
     layout: Layout,
@@ -171,7 +174,7 @@ def filter_block(
     runs = jnp.maximum(indices[:, None] - jnp.arange(lanes, dtype=jnp.int32), 0) + 1
     endings = Endings.of(prior, own.starts, runs, with_runs=len(earlier.sums) > 2)
 
-    def step(carry: tuple[Array, ...], now: Any) -> tuple[tuple[Array, ...], Filtered]:
+    def step(carry: _Carry, now: Any) -> tuple[_Carry, Filtered]:
         # `scale` is what the probabilities of earlier starts are relative to.
         log_weights, log_start, scale = carry
         index, ending, logs, own_probs, sums, shift, earlier_probs = now
@@ -196,7 +199,7 @@ def filter_block(
         carry = after, safe_log(ends / total), level - evidence
         return carry, Filtered(evidence, log_start, runs, mixed)
 
-    carry = jnp.full((lanes, flat), -jnp.inf), log_start, jnp.zeros(flat)
+    carry: _Carry = (jnp.full((lanes, flat), -jnp.inf), log_start, jnp.zeros(flat))
     now = (indices, endings, own.log_density, own.probs, earlier.sums, earlier.shift, earlier.probs)
     (own_weights, log_start, scale), filtered = lax.scan(step, carry, now)
     later = earlier.last + layout.spread(scale)

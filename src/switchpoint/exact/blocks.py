@@ -81,7 +81,6 @@ def cut_into_blocks(
     padding = [(0, 0), (0, count * block - time), *((0, 0),) * len(event)]
     values = jnp.pad(sequences.values, padding, constant_values=jnp.nan)
     values = jnp.moveaxis(values.reshape(flat, count, block, *event), 0, 2)
-    # One more time after the last, whose statistics are those of the whole block.
     steps = jnp.moveaxis(values, 1, 0)
     observe = jax.vmap(jax.vmap(segment.observe))  # over blocks and sequences
     observe_own = jax.vmap(jax.vmap(jax.vmap(segment.observe)), in_axes=(1, None), out_axes=1)
@@ -108,11 +107,11 @@ def cut_into_blocks(
             own,
         )
         through = observe(runs, x)
-        own = own if with_own else None
-        return (through, seen), (runs, through, density_own(carry[1], x), own)
+        return (through, seen), (runs, through, density_own(own, x), own if with_own else None)
 
     (_, last), each = lax.scan(step, (runs, fresh), (jnp.arange(block), steps))
-    return Blocks(values, *jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), each), last)
+    before, through, logs, own = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), each)
+    return Blocks(values, before, through, logs, own, last)
 
 
 def _where_start(condition: Array, new: Array, old: Array) -> Array:
@@ -215,7 +214,7 @@ def filter_blocks(
             with_runs=for_posterior,
         )
         after = next_statistics(segment, layout, statistics, here, index)
-        if not for_posterior:
+        if logs is None or not for_posterior:
             return (Held(after, held.gains), weights), (filtered, None)
         gains = held.gains + gains_of(layout, logs, filtered.log_density, index).sum(0)
         return (Held(after, gains), weights), (filtered, held)
