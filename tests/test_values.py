@@ -13,7 +13,7 @@ from test_families import FAMILIES, example
 
 import switchpoint as sp
 from switchpoint.segments import Lomax, Mixture, NegativeBinomial, Normal, StudentT
-from switchpoint.segments._special import half_step, log, log1p, stirling_error
+from switchpoint.segments._special import gamma_ratio, half_step, log, log1p, stirling_error
 
 LENGTH = 14
 families = pytest.mark.parametrize("segment", FAMILIES, ids=name)
@@ -142,6 +142,13 @@ def test_special_functions_keep_their_digits():
     truth = scipy.special.gammaln(large + 0.5) - scipy.special.gammaln(large)
     np.testing.assert_allclose(0.5 * np.log(exact[0]) + exact[1], truth, atol=1e-8)
     np.testing.assert_allclose(stirling_error(jnp.asarray(large, jnp.float32)), exact[2], atol=2e-6)
+    steps = np.array([[0.0], [0.5], [3.0], [16.0]])
+    truth = scipy.special.gammaln(large + steps) - scipy.special.gammaln(large)
+    truth -= steps * np.log(large)
+    for kind, tolerance in ((np.float32, 2e-5), (np.float64, 1e-8)):
+        with jax.enable_x64(kind is np.float64):
+            factor, rest = gamma_ratio(jnp.asarray(large, kind), jnp.asarray(steps, kind))
+            np.testing.assert_allclose(rest - np.log(factor), truth, atol=tolerance)
     small = np.array([0, 1e-12, 1e-7, 3e-4, 0.9, 7.0, 1e12])
     small = np.concatenate([small, np.random.default_rng(0).uniform(0, 0.01, 500)])
     compiled = jax.jit(log1p)(jnp.asarray(small, jnp.float32))  # XLA must not cancel its digits
@@ -199,6 +206,7 @@ def safe_series(length):
         (sp.Geometric(0.01), sp.Gaussian()),
         (sp.Geometric(0.01), sp.NormalGamma(mean=1e6)),
         (sp.PTW(7), sp.Trend(level=1e6)),
+        (sp.Geometric(0.01), sp.Trend(level=1e6)),
     ],
     ids=name,
 )

@@ -380,4 +380,5 @@ class ExactPredictor(Predictor[State]):
         flat = array.reshape(-1, time, *event)
         offset = typical_value(self.segment, flat)
         relative = jnp.asarray(flat - offset[:, None], float)
-        return Sequences(relative, jnp.asarray(offset, float)), tuple(batch)
+        complete = not isinstance(flat, jax.core.Tracer) and not np.isnan(flat).any()
+        return Sequences(relative, jnp.asarray(offset, float), bool(complete)), tuple(batch)

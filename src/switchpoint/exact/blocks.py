@@ -2,21 +2,31 @@
 
 As in `recursion.py`, but hypotheses are about statistics that merge. Time is cut into blocks. The
 log densities of a block under all starts before it are one vector operation: the statistics from
-each start to the block, merged with those inside the block before each time. Only the weights are
-computed one time after another. Weights are logarithms, so an observation that is impossible under
-every hypothesis but one in float32 leaves the right one.
+each start to the block, merged with those inside the block before each time; or, for families with
+a closed form, those of all observations up to each time. `block_weights.py` has the weights.
 """
 
 import functools
 import itertools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Float, Int
 
+from switchpoint.exact.block_weights import (
+    Endings,
+    Filtered,
+    Own,
+    Starts,
+    Weights,
+    earlier_at_once,
+    earlier_by_steps,
+    filter_block,
+)
+from switchpoint.exact.layout import Layout
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics
@@ -30,25 +40,14 @@ PIECE_WORK = 2**22
 over several calls."""
 
 
-class Sequences(NamedTuple):
+class Sequences(eqx.Module):
     """A flat batch of sequences."""
 
     values: Float[Array, "flat time *event"]
     """The observations minus the offset; NaN where they are missing."""
     offset: Float[Array, "flat *event"]
-
-
-class Filtered(NamedTuple):
-    """The results of the recursion, before and after each observation."""
-
-    log_density: Float[Array, "flat time"]
-    """ln p(x_t | x_<t)."""
-    log_start: Float[Array, "flat time"]
-    """ln P(a segment starts at t | x_<t)."""
-    run_length_mean: Float[Array, "flat time"] | None
-    """E[observations in the current segment, x_t included | x_<=t], if asked for."""
-    probs: Float[Array, "flat time alphabet"] | None
-    """P(x_t = k | x_<t), for symbols if asked for."""
+    complete: bool = eqx.field(static=True, default=False)
+    """Whether it is known that no observation is missing."""
 
 
 class Blocks(NamedTuple):
@@ -57,8 +56,8 @@ class Blocks(NamedTuple):
     values: Float[Array, "blocks block flat *event"]
     before: Statistics
     """Of the block before each of its times: (blocks, block, flat)."""
-    totals: Statistics
-    """Of the whole block: (blocks, flat)."""
+    through: Statistics
+    """Of the block up to each of its times, that one included."""
     own_logs: Float[Array, "blocks block starts flat"]
     """ln p(x_t) under segments that start in it."""
     own: Statistics
@@ -82,7 +81,6 @@ def cut_into_blocks(
     padding = [(0, 0), (0, count * block - time), *((0, 0),) * len(event)]
     values = jnp.pad(sequences.values, padding, constant_values=jnp.nan)
     values = jnp.moveaxis(values.reshape(flat, count, block, *event), 0, 2)
-    # One more time after the last, whose statistics are those of the whole block.
     steps = jnp.moveaxis(values, 1, 0)
     observe = jax.vmap(jax.vmap(segment.observe))  # over blocks and sequences
     observe_own = jax.vmap(jax.vmap(jax.vmap(segment.observe)), in_axes=(1, None), out_axes=1)
@@ -108,114 +106,17 @@ def cut_into_blocks(
             observe_own(own, x),
             own,
         )
-        return (observe(runs, x), seen), (runs, density_own(own, x), own if with_own else None)
+        through = observe(runs, x)
+        return (through, seen), (runs, through, density_own(own, x), own if with_own else None)
 
-    (totals, last), (before, own_logs, own) = lax.scan(
-        step, (runs, fresh), (jnp.arange(block), steps)
-    )
-    blocks_first = functools.partial(jax.tree.map, lambda leaf: jnp.moveaxis(leaf, 0, 1))
-    return Blocks(
-        values, blocks_first(before), totals, jnp.moveaxis(own_logs, 0, 1), blocks_first(own), last
-    )
+    (_, last), each = lax.scan(step, (runs, fresh), (jnp.arange(block), steps))
+    before, through, logs, own = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), each)
+    return Blocks(values, before, through, logs, own, last)
 
 
 def _where_start(condition: Array, new: Array, old: Array) -> Array:
     """Along the second axis."""
     return jnp.where(condition.reshape(1, -1, *(1,) * (new.ndim - 2)), new, old)
-
-
-class Layout(NamedTuple):
-    """How the hypotheses of a batch are laid out, so that the fastest axis is long.
-
-    A start is a row, the number of its block, and a lane, its place there: hypotheses are
-    (rows, lanes, flat) of many sequences, (flat, rows, lanes) of few.
-    """
-
-    many: bool
-
-    @property
-    def axes(self) -> tuple[int, int]:
-        """The axes of the rows and of the lanes."""
-        return (0, 1) if self.many else (1, 2)
-
-    def spread(self, per_sequence: Shaped[Array, "flat ..."]) -> Shaped[Array, "..."]:
-        """Values of the sequences, to broadcast against hypotheses."""
-        return jnp.expand_dims(per_sequence, self.axes)
-
-    def spread_starts(self, per_start: Shaped[Array, "rows lanes"]) -> Shaped[Array, "..."]:
-        """Values of the starts, to broadcast against hypotheses."""
-        return jnp.expand_dims(per_start, 2 if self.many else 0)
-
-    def spread_block(self, array: Array, leading: int = 0) -> Array:
-        """Values of the starts of one block, (lanes, flat), to broadcast against hypotheses."""
-        if self.many:
-            return jnp.expand_dims(array, leading)
-        return jnp.expand_dims(jnp.swapaxes(array, leading, leading + 1), leading + 1)
-
-    def put_block(
-        self, array: Array, part: Array, index: Int[Array, ""], leading: int = 0
-    ) -> Array:
-        """The array with the starts of one block replaced.
-
-        A selection, and not an update in place, since that would not be vectorised.
-        """
-        part = self.spread_block(part, leading)
-        row = self.axes[0] + leading
-        at = jnp.arange(array.shape[row]) == index
-        shape = [1] * array.ndim
-        shape[row] = -1
-        return jnp.where(at.reshape(shape), part, array)
-
-    def maximum(self, values: Array) -> Float[Array, " flat"]:
-        """The maximum over the starts."""
-        rows, lanes = self.axes
-        return values.max(rows).max(lanes - 1)
-
-    def sums(self, values: Array, factors: tuple[Any, ...]) -> tuple[Float[Array, " flat"], ...]:
-        """The sums over the starts, times each of several factors of the starts."""
-        rows, lanes = (values.shape[axis] for axis in self.axes)
-        table = [jnp.broadcast_to(each, (rows, lanes)).ravel().astype(float) for each in factors]
-        spec = "sf,ks->kf" if self.many else "fs,ks->kf"
-        flat = values.reshape((rows * lanes, -1) if self.many else (-1, rows * lanes))
-        return tuple(jnp.einsum(spec, flat, jnp.stack(table), precision=lax.Precision.HIGHEST))
-
-    def by_hypothesis(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function(statistics, *of the sequence)` of all hypotheses."""
-
-        def vectorized(statistics: Statistics, *others: Any) -> Any:
-            per_start = functools.partial(jax.vmap, in_axes=(0, *(None,) * len(others)))
-            if self.many:
-                return per_start(per_start(jax.vmap(function)))(statistics, *others)
-            return jax.vmap(per_start(per_start(function)))(statistics, *others)
-
-        return vectorized
-
-    def by_pair(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function(statistics, before, x)` of all (time, hypothesis) pairs."""
-        return jax.vmap(self.by_hypothesis(function), in_axes=(None, 0, 0))
-
-    def fresh_hypotheses(self, fresh: Statistics, rows: int, lanes: int) -> Statistics:
-        """Statistics that stand for starts that are still to come."""
-
-        def repeat(leaf: Array) -> Array:
-            shape = list(self.spread(leaf).shape)
-            shape[self.axes[0]], shape[self.axes[1]] = rows, lanes
-            return jnp.broadcast_to(self.spread(leaf), shape)
-
-        return jax.tree.map(repeat, fresh)
-
-    def pad_rows(self, array: Array, rows: int, leading: int = 0) -> Array:
-        """Zeros for the rows that are still to come."""
-        axis = self.axes[0] + leading
-        padding = [(0, 0)] * array.ndim
-        padding[axis] = (0, rows - array.shape[axis])
-        return jnp.pad(array, padding)
-
-    def append(self, hypotheses: Any, more: Any) -> Any:
-        """Hypotheses followed by others."""
-        return jax.tree.map(
-            lambda one, other: jnp.concatenate([one, other], self.axes[0]), hypotheses, more
-        )
 
 
 def pair_log_density(
@@ -234,7 +135,8 @@ def next_statistics(
     segment: Segment, layout: Layout, statistics: Statistics, block: Blocks, index: Int[Array, ""]
 ) -> Statistics:
     """The statistics from every start to the end of the block."""
-    merged = layout.by_hypothesis(segment.merge)(statistics, block.totals)
+    total = jax.tree.map(lambda leaf: leaf[-1], block.through)
+    merged = layout.by_hypothesis(segment.merge)(statistics, total)
     return jax.tree.map(lambda leaf, own: layout.put_block(leaf, own, index), merged, block.last)
 
 
@@ -250,12 +152,6 @@ class Held(NamedTuple):
     statistics: Statistics
     gains: Float[Array, "..."]
     """ln P(x_s..x_(b-1)) / P(x_s..x_(b-1) | x_<s)."""
-
-
-class _Carry(NamedTuple):
-    held: Held
-    log_weights: Float[Array, "..."]
-    log_start: Float[Array, " flat"]
 
 
 def filter_sequences(
@@ -283,39 +179,55 @@ def filter_blocks(
     flat, time = sequences.values.shape[:2]
     count, block = blocks.values.shape[:2]
     fresh = initial_statistics(segment, sequences.offset)
+    ranges = pieces(count, block, flat * time**2, min_work)
+    closed = has_closed_form(segment) and not for_posterior
+    table = None
+    if closed and sequences.complete:
+        longest = max(last - first for first, last in ranges)
+        table = count_table(segment, count, block, longest)
 
     @functools.partial(jax.checkpoint, prevent_cse=False)
     def body(
-        carry: _Carry, now: tuple[Int[Array, ""], Blocks]
-    ) -> tuple[_Carry, tuple[Filtered, Held | None]]:
+        carry: tuple[Held, Weights], now: tuple[Int[Array, ""], Blocks]
+    ) -> tuple[tuple[Held, Weights], tuple[Filtered, Held | None]]:
         index, here = now
-        statistics, gains = carry.held
-        logs = pair_log_density(segment, layout, statistics, here, index)
-        probs = None
-        if with_probs:
-            probs = _pair_probs(segment, layout, statistics, here, index)
-        rows = carry.log_weights.shape[layout.axes[0]]
+        held, weights = carry
+        statistics = held.statistics
+        rows = weights.log_weights.shape[layout.axes[0]]
         starts = jnp.arange(rows * block, dtype=jnp.int32).reshape(rows, block)
-        seen = Starts(starts, starts, starts)
-        step = functools.partial(_step, prior, layout, seen, for_posterior)
-        weights = carry.log_weights, carry.log_start
-        times = index * block + jnp.arange(block, dtype=jnp.int32)
-        weights, filtered = lax.scan(step, weights, (times, logs, probs))
+        of_counts = None
+        if table is not None:
+            of_counts = lax.dynamic_slice_in_dim(table, count - index, rows, axis=1)
+        weights, filtered, logs = _filter_block(
+            prior,
+            segment,
+            layout,
+            Starts(starts, starts),
+            weights,
+            statistics,
+            here,
+            index,
+            index,
+            closed=closed,
+            of_counts=of_counts,
+            with_probs=with_probs,
+            with_runs=for_posterior,
+        )
         after = next_statistics(segment, layout, statistics, here, index)
-        if not for_posterior:
-            return _Carry(Held(after, gains), *weights), (filtered, None)
-        more = gains + gains_of(layout, logs, filtered.log_density, index).sum(0)
-        return _Carry(Held(after, more), *weights), (filtered, carry.held)
+        if logs is None or not for_posterior:
+            return (Held(after, held.gains), weights), (filtered, None)
+        gains = held.gains + gains_of(layout, logs, filtered.log_density, index).sum(0)
+        return (Held(after, gains), weights), (filtered, held)
 
     # The gains are zeros, which cost nothing, unless they are asked for.
     new = Held(fresh, jnp.zeros(flat)), jnp.full(flat, -jnp.inf)
     held, log_weights = layout.fresh_hypotheses(new, 0, block)
-    carry = _Carry(held, log_weights, jnp.zeros(flat))
+    carry = held, Weights(log_weights, jnp.zeros(flat))
     parts, kept = [], []
-    for first, last in pieces(count, block, flat * time**2, min_work):
+    for first, last in ranges:
         more = layout.fresh_hypotheses(new, last - first, block)
-        held, log_weights = layout.append((carry.held, carry.log_weights), more)
-        carry = _Carry(held, log_weights, carry.log_start)
+        held, log_weights = layout.append((carry[0], carry[1].log_weights), more)
+        carry = held, Weights(log_weights, carry[1].log_start)
         indices = jnp.arange(first, last, dtype=jnp.int32)
         here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], blocks)
         carry, (part, held) = lax.scan(body, carry, (indices, here))
@@ -328,6 +240,86 @@ def filter_blocks(
 
     held = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *kept)
     return jax.tree.map(joined, *parts), held
+
+
+def _filter_block(
+    prior: Prior,
+    segment: Segment,
+    layout: Layout,
+    starts: Starts,
+    weights: Weights,
+    statistics: Statistics,
+    here: Blocks,
+    index: Int[Array, ""],
+    row: Int[Array, ""],
+    *,
+    closed: bool,
+    of_counts: Float[Array, "block rows lanes"] | None = None,
+    with_probs: bool = False,
+    with_runs: bool = False,
+) -> tuple[Weights, Filtered, Array | None]:
+    """The weights after a block, and the log density of each pair if there is no closed form."""
+    block = len(here.values)
+    times = index * block + jnp.arange(block, dtype=jnp.int32)
+    runs = jnp.maximum(times[:, None, None] - starts.relative, 0) + 1
+    endings = Endings.of(prior, starts.absolute, runs, with_runs)
+    probs = own_probs = logs = None
+    if with_probs:
+        probs, own_probs = _pair_probs(segment, layout, statistics, here)
+    if closed:
+        together = run_log_density(segment, layout, statistics, here, of_counts)
+        earlier = earlier_at_once(layout, weights.log_weights, endings, together, probs)
+    else:
+        logs = pair_log_density(segment, layout, statistics, here, row)
+        earlier = earlier_by_steps(layout, weights.log_weights, endings, logs, probs)
+    own_starts = lax.dynamic_index_in_dim(starts.absolute, row, keepdims=False)
+    own = Own(own_starts, here.own_logs, own_probs)
+    weights, filtered = filter_block(prior, layout, weights.log_start, earlier, own, row)
+    return weights, filtered, logs
+
+
+def has_closed_form(segment: Segment) -> bool:
+    """Whether the log density of a run of observations is a function of its statistics."""
+    empty, initial = segment.empty(), segment.initial()
+    return jax.eval_shape(segment.run_log_density, initial, empty) is not None
+
+
+def run_log_density(
+    segment: Segment,
+    layout: Layout,
+    statistics: Statistics,
+    here: Blocks,
+    of_counts: Float[Array, "block rows lanes"] | None,
+) -> Float[Array, "block *hypotheses"]:
+    """ln p(the observations of a block up to t | the segment started at s), for all pairs."""
+    parts: Any = layout.by_pair(segment.run_log_density)(statistics, here.through)
+    counted, of_values = parts
+    if of_counts is not None:
+        counted = layout.spread_starts(of_counts, leading=1)
+    return counted + of_values
+
+
+def count_table(
+    segment: Segment, count: int, block: int, more: int
+) -> Float[Array, "block rows lanes"]:
+    """The first term of `run_log_density` where no observation is missing.
+
+    For the starts of row `count - d`, and the block that is `d` after theirs. There are `more`
+    rows of zeros, for starts that are still to come.
+    """
+    layout = Layout(many=True)
+    zeros = Sequences(jnp.zeros((1, block, *segment.event)), jnp.zeros((1, *segment.event)))
+    blocks = cut_into_blocks(segment, zeros, block=block)
+    here: Blocks = jax.tree.map(lambda leaf: leaf[0], blocks)
+    merge = jax.vmap(jax.vmap(segment.merge), in_axes=(0, None))
+    total = jax.tree.map(lambda leaf: leaf[-1], here.through)
+
+    def step(runs: Statistics, _: None) -> tuple[Statistics, Statistics]:
+        return merge(runs, total), runs
+
+    _, statistics = lax.scan(step, here.last, None, length=count, reverse=True)
+    table, _ = layout.by_pair(segment.run_log_density)(statistics, here.through)
+    return jnp.pad(table[..., 0], ((0, 0), (0, more), (0, 0)))
 
 
 def gains_of(
@@ -355,6 +347,17 @@ class Hypotheses(NamedTuple):
     statistics: Statistics
 
 
+def whole_blocks(time: int) -> int:
+    """How many observations of a chunk `extend_blocks` can take at once."""
+    return time - time % _chunk_block(time)
+
+
+def _chunk_block(time: int) -> int:
+    """The length of the blocks of a chunk, which it is divided into without rest if possible."""
+    lengths = range(BLOCK - 8, BLOCK + 17)
+    return max((block for block in lengths if time % block == 0), default=BLOCK)
+
+
 def extend_blocks(
     prior: Prior,
     segment: Segment,
@@ -362,14 +365,15 @@ def extend_blocks(
     sequences: Sequences,
     next_starts: Int[Array, " after"],
 ) -> tuple[Hypotheses, Filtered]:
-    """The recursion over a chunk of one stream, in whole blocks of observations.
+    """The recursion over a chunk of one stream, of a number of observations in whole blocks.
 
     `next_starts` are the starts of segments that begin in the chunk, or right after it. All
     hypotheses are returned, the new ones last. There are probabilities where there is an alphabet.
     """
     layout = Layout(many=False)
-    blocks = cut_into_blocks(segment, sequences, with_own=segment.finite)
-    count, block = blocks.values.shape[:2]
+    block = _chunk_block(sequences.values.shape[1])
+    blocks = cut_into_blocks(segment, sequences, with_own=segment.finite, block=block)
+    count = len(blocks.values)
     time = count * block
     fresh = initial_statistics(segment, sequences.offset)
     size = len(hypotheses.starts)
@@ -389,31 +393,36 @@ def extend_blocks(
 
     times = jnp.arange(time, dtype=jnp.int32)
     starts = Starts(
-        in_rows(hypotheses.starts, next_starts[:-1], 0),
-        in_rows(-hypotheses.runs, times, 0),
-        in_rows(jnp.full(size, -1, jnp.int32), times, -1),
+        in_rows(hypotheses.starts, next_starts[:-1], 0), in_rows(-hypotheses.runs, times, 0)
     )
     first = jax.tree.map(lambda leaf: leaf[0], fresh)
     statistics = jax.tree.map(
         lambda leaf, one: in_rows(leaf, one, one)[None], hypotheses.statistics, first
     )
     log_weights = in_rows(hypotheses.log_weights, -jnp.inf, -jnp.inf)[None]
+    closed = has_closed_form(segment)
 
     def body(carry: Any, now: tuple[Int[Array, ""], Blocks]) -> tuple[Any, Filtered]:
         statistics, weights = carry
         index, here = now
         row = old + index
-        logs = pair_log_density(segment, layout, statistics, here, row)
-        probs = None
-        if segment.finite:
-            probs = _pair_probs(segment, layout, statistics, here, row)
-        step = functools.partial(_step, prior, layout, starts, False)
-        times = index * block + jnp.arange(block, dtype=jnp.int32)
-        weights, filtered = lax.scan(step, weights, (times, logs, probs))
+        weights, filtered, _ = _filter_block(
+            prior,
+            segment,
+            layout,
+            starts,
+            weights,
+            statistics,
+            here,
+            index,
+            row,
+            closed=closed,
+            with_probs=segment.finite,
+        )
         return (next_statistics(segment, layout, statistics, here, row), weights), filtered
 
     # The segment that starts with the chunk is one of the hypotheses already.
-    carry = statistics, (log_weights, jnp.full(1, -jnp.inf))
+    carry = statistics, Weights(log_weights, jnp.full(1, -jnp.inf))
     carry, filtered = lax.scan(body, carry, (jnp.arange(count, dtype=jnp.int32), blocks))
     statistics, (log_weights, log_start) = carry
 
@@ -431,50 +440,10 @@ def extend_blocks(
     return after, filtered
 
 
-class Starts(NamedTuple):
-    """The starts of the hypotheses, seen from three places: (rows, lanes)."""
-
-    absolute: Int[Array, "rows lanes"]
-    """As the prior takes them."""
-    relative: Int[Array, "rows lanes"]
-    """From the time 0 of these blocks; negative before it."""
-    entering: Int[Array, "rows lanes"]
-    """When the hypothesis gets its weight; -1 if it has one."""
-
-
-def _step(
-    prior: Prior,
-    layout: Layout,
-    starts: Starts,
-    with_runs: bool,
-    carry: tuple[Array, Array],
-    now: tuple[Array, Array, Array | None],
-) -> tuple[tuple[Array, Array], Filtered]:
-    log_weights, log_start = carry
-    time, logs, probs = now
-    now_starts = layout.spread_starts(starts.entering == time)
-    log_weights = jnp.where(now_starts, layout.spread(log_start), log_weights)
-    run = jnp.maximum(time - starts.relative, 0) + 1
-    joint = log_weights + logs
-    highest = layout.maximum(joint)
-    parts = jnp.exp(joint - layout.spread(highest))
-    factors = (1.0, prior.hazard_after(starts.absolute, run), *([run] if with_runs else []))
-    total, hazard, *length = layout.sums(parts, factors)
-    evidence = highest + jnp.log(total)
-    survival = layout.spread_starts(prior.log_survival_after(starts.absolute, run))
-    after = joint - layout.spread(evidence) + survival, safe_log(hazard / total)
-    mixed = None
-    if probs is not None:
-        mixed = jnp.sum(jnp.exp(log_weights)[..., None] * probs, layout.axes)
-        mixed = mixed / mixed.sum(-1, keepdims=True)
-    runs = length[0] / total if with_runs else None
-    return after, Filtered(evidence, log_start, runs, mixed)
-
-
 def _pair_probs(
-    segment: Segment, layout: Layout, statistics: Statistics, block: Blocks, index: Int[Array, ""]
-) -> Float[Array, "..."]:
-    """P(x_t = k | the segment started at s), as `pair_log_density`."""
+    segment: Segment, layout: Layout, statistics: Statistics, block: Blocks
+) -> tuple[Float[Array, "..."], Float[Array, "block lanes flat alphabet"]]:
+    """P(x_t = k | the segment started at s), for all pairs, and for starts in the block."""
 
     def probs_of(statistics: Statistics) -> Float[Array, " alphabet"]:
         predictive: Any = segment.predictive(statistics)
@@ -484,12 +453,5 @@ def _pair_probs(
         del x
         return probs_of(segment.merge(statistics, before))
 
-    probs = layout.by_pair(of_pair)(statistics, block.before, block.values)
-    own = jax.vmap(jax.vmap(jax.vmap(probs_of)))(block.own)
-    return layout.put_block(probs, own, index, leading=1)
-
-
-def safe_log(probability: Float[Array, "..."]) -> Float[Array, "..."]:
-    """ln p, with derivative 0 where p is 0."""
-    there = probability > 0
-    return jnp.where(there, jnp.log(jnp.where(there, probability, 1.0)), -jnp.inf)
+    pairs = layout.by_pair(of_pair)(statistics, block.before, block.values)
+    return pairs, jax.vmap(jax.vmap(jax.vmap(probs_of)))(block.own)

@@ -17,12 +17,11 @@ from jaxtyping import Array, Float, Int
 
 from switchpoint._batching import in_chunks
 from switchpoint.exact.base import Posterior, make_posterior
+from switchpoint.exact.block_weights import Filtered
 from switchpoint.exact.blocks import (
     PIECE_WORK,
     Blocks,
-    Filtered,
     Held,
-    Layout,
     Sequences,
     cut_into_blocks,
     filter_blocks,
@@ -39,6 +38,7 @@ from switchpoint.exact.changepoint_posterior import (
     Step,
     log_length,
 )
+from switchpoint.exact.layout import Layout
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
@@ -13,19 +14,19 @@ from jaxtyping import Array, Float, Int
 from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint.exact.base import ExactPredictor, Posterior
+from switchpoint.exact.block_weights import safe_log
 from switchpoint.exact.blocks import (
-    BLOCK,
     Hypotheses,
     Sequences,
     extend_blocks,
     filter_sequences,
-    safe_log,
+    whole_blocks,
 )
 from switchpoint.exact.changepoint_posterior import changepoint_posterior
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.family_posterior import family_posterior
 from switchpoint.exact.ptw import PTWPredictor
-from switchpoint.exact.recursion import forward
+from switchpoint.exact.recursion import MAX_FEW, extend_few_symbols, forward
 from switchpoint.exact.streams import (
     anchor,
     check_statistics,
@@ -224,13 +225,34 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             state = grown
         return state
 
-    @jax.jit
-    def _extend(self, state: ForwardState, values: Float[Array, "time *event"]) -> Any:
+    def _extend(self, state: ForwardState, values: Any) -> Any:
         check_statistics(self.segment, state.statistics, len(state.log_weights))
-        whole = 0 if self.max_hypotheses is not None else len(values) - len(values) % BLOCK
+        return self._extend_live(state, values, self._live_slots(state))
+
+    def _live_slots(self, state: ForwardState) -> int:
+        """The number of slots among which all hypotheses are: few numbers, as each is compiled."""
+        capacity = len(state.log_weights)
+        arrays = (state.time.low, state.log_weights)
+        if self.max_hypotheses is not None or any(isinstance(a, jax.core.Tracer) for a in arrays):
+            return capacity
+        live = _INITIAL_CAPACITY
+        while live < int(state.time) + 1:
+            live *= 2
+        if live >= capacity or not np.isneginf(np.asarray(state.log_weights)[live:]).all():
+            return capacity
+        return live
+
+    @functools.partial(jax.jit, static_argnames="live")
+    def _extend_live(
+        self, state: ForwardState, values: Float[Array, "time *event"], live: int
+    ) -> Any:
+        by_symbol = isinstance(self.segment, Dirichlet) and self.alphabet <= MAX_FEW
+        whole = len(values) if by_symbol else whole_blocks(len(values))
+        if self.max_hypotheses is not None:
+            whole = 0
         parts = []
         if whole:
-            state, logs = self._extend_blocks(state, values[:whole])
+            state, logs = self._extend_blocks(state, values[:whole], live, by_symbol)
             parts.append(logs)
 
         def step(state: ForwardState, x: Float[Array, "*event"]) -> tuple[ForwardState, Array]:
@@ -244,29 +266,49 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             parts.append(logs)
         return state, jnp.concatenate(parts)
 
-    def _extend_blocks(self, state: ForwardState, values: Float[Array, "time *event"]) -> Any:
-        """`_extend` without pruning, in blocks of observations."""
+    def _extend_blocks(
+        self,
+        state: ForwardState,
+        values: Float[Array, "time *event"],
+        live: int,
+        by_symbol: bool,
+    ) -> Any:
+        """`_extend` without pruning, for many observations at once."""
         times = state.time.plus(jnp.arange(len(values) + 1, dtype=jnp.int32))
-        after, filtered = extend_blocks(
-            self.prior,
-            self.segment,
-            Hypotheses(
-                state.starts, state.time.since(state.starts), state.log_weights, state.statistics
-            ),
-            Sequences(values[None], anchor(state.offset)[None]),
-            times.low,
+        starts, log_weights, statistics = jax.tree.map(
+            lambda leaf: leaf[:live], (state.starts, state.log_weights, state.statistics)
         )
+        hypotheses = Hypotheses(starts, state.time.since(starts), log_weights, statistics)
+        if by_symbol:
+            symbols = jnp.where(jnp.isnan(values), -1, values).astype(jnp.int32)
+            after, probs = extend_few_symbols(
+                self.prior, as_dirichlet(self.segment), hypotheses, symbols, times.low
+            )
+            logs = jnp.log(probs)
+        else:
+            sequences = Sequences(values[None], anchor(state.offset)[None])
+            after, filtered = extend_blocks(
+                self.prior, self.segment, hypotheses, sequences, times.low
+            )
+            logs = filtered.log_density if filtered.probs is None else jnp.log(filtered.probs)
         # As many as there are slots; if that is too few, the stream becomes NaN.
         capacity = len(state.log_weights)
-        log_weights, kept = lax.top_k(after.log_weights, capacity)
+        kept_weights, kept = lax.top_k(after.log_weights, min(capacity, len(after.log_weights)))
         dropped = jnp.isneginf(after.log_weights).sum() < len(after.log_weights) - capacity
-        probs: Any = filtered.probs
-        logs = jnp.log(probs) if self.segment.finite else filtered.log_density
+        free = capacity - len(kept)
+
+        def in_slots(leaf: Array, fill: Any) -> Array:
+            return jnp.concatenate([leaf, jnp.broadcast_to(fill, (free, *leaf.shape[1:]))])
+
         return ForwardState(
             time=jax.tree.map(lambda leaf: leaf[-1], times),
-            starts=after.starts[kept],
-            log_weights=jnp.where(dropped, jnp.nan, log_weights),
-            statistics=jax.tree.map(lambda leaf: leaf[kept], after.statistics),
+            starts=in_slots(after.starts[kept], jnp.zeros((), jnp.int32)),
+            log_weights=in_slots(jnp.where(dropped, jnp.nan, kept_weights), -jnp.inf),
+            statistics=jax.tree.map(
+                lambda leaf, one: in_slots(leaf[kept], one.astype(leaf.dtype)),
+                after.statistics,
+                self._fresh(state.offset),
+            ),
             offset=state.offset,
             pruned=state.pruned,
             pruned_weight=state.pruned_weight,

@@ -12,13 +12,15 @@ The weights stay normalised, so float32 suffices for any length. O(n) state, O(n
 import functools
 import itertools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Shaped
 
+from switchpoint.exact.block_weights import safe_log
+from switchpoint.exact.blocks import Hypotheses
 from switchpoint.exact.counting import select_symbol
 from switchpoint.priors import Prior
 from switchpoint.segments import Dirichlet
@@ -52,9 +54,81 @@ def forward(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch time"])
     return _few_symbols(prior, segment, symbols)
 
 
+def extend_few_symbols(
+    prior: Prior,
+    segment: Dirichlet,
+    hypotheses: Hypotheses,
+    symbols: Int[Array, " time"],
+    next_starts: Int[Array, " after"],
+) -> tuple[Hypotheses, Float[Array, "time alphabet"]]:
+    """The recursion over a chunk of one stream, with separate counts for every symbol.
+
+    Symbols below 0 are missing. `next_starts` are the starts of segments that begin in the chunk,
+    or right after it. All hypotheses are returned, the new ones last.
+    """
+    (time,), size = symbols.shape, len(hypotheses.starts)
+    old, new = -(-size // _LANES), -(-time // _LANES)
+
+    def in_rows(before: Array, within: Any) -> Array:
+        padded = jnp.pad(before, (0, old * _LANES - size))
+        within = jnp.broadcast_to(jnp.asarray(within, before.dtype), (time,))
+        whole = jnp.concatenate([padded, jnp.pad(within, (0, new * _LANES - time))])
+        return whole.reshape(old + new, 1, _LANES)
+
+    times = jnp.arange(time, dtype=jnp.int32)
+    starts = _Starts(
+        in_rows(hypotheses.starts, next_starts[:-1]), in_rows(-hypotheses.runs, times), old
+    )
+    counts = hypotheses.statistics
+    nothing = jnp.zeros(1)
+    carry = _Carry(
+        in_rows(jnp.exp(hypotheses.log_weights), 0.0),
+        tuple(in_rows(-counts[:, k].astype(float), 0.0) for k in range(segment.alphabet)),
+        (nothing,) * segment.alphabet,
+        nothing,  # the segment that starts with the chunk is one of the hypotheses already
+    )
+    step = functools.partial(_few_symbols_step, prior, segment, starts)
+    carry, filtered = lax.scan(step, carry, (times, symbols[:, None]))
+
+    def begun(rows: Array, last: Array) -> Array:
+        """Of the starts in the chunk, and right after it."""
+        return jnp.concatenate([rows[old:].reshape(-1)[:time], last])
+
+    totals = jnp.stack(carry.totals, -1).astype(jnp.int32)  # (1, alphabet)
+    own = [
+        begun(total - before, nothing)
+        for total, before in zip(carry.totals, carry.before, strict=True)
+    ]
+    weights = jnp.concatenate(
+        [carry.weights[:old].reshape(-1)[:size], begun(carry.weights, carry.start_mass)]
+    )
+    after = Hypotheses(
+        jnp.concatenate([hypotheses.starts, next_starts]),
+        jnp.concatenate([hypotheses.runs + time, time - times, jnp.zeros(1, jnp.int32)]),
+        safe_log(weights),
+        jnp.concatenate(
+            [
+                jax.vmap(segment.merge, in_axes=(0, None))(counts, totals[0]),
+                jnp.stack(own, -1).astype(counts.dtype),
+            ]
+        ),
+    )
+    return after, filtered.probs[:, 0]
+
+
+class _Starts(NamedTuple):
+    """The starts of the hypotheses, as the prior takes them and from time 0 of this call."""
+
+    absolute: Int[Array, "rows one *lanes"]
+    relative: Int[Array, "rows one *lanes"]
+    row: int
+    """Of the start at time 0."""
+
+
 class _Carry(NamedTuple):
     weights: Float[Array, "rows batch *lanes"]
-    before: tuple[Float[Array, "rows batch *lanes"], ...]  # counts before each start, per symbol
+    before: tuple[Float[Array, "rows batch *lanes"], ...]
+    """The counts before each start. Those of the last symbol may be left out if none is missing."""
     totals: tuple[Float[Array, " batch"], ...]  # counts before t
     start_mass: Float[Array, " batch"]
 
@@ -74,7 +148,6 @@ def _few_symbols(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch ti
     empty, zeros = jnp.zeros((0, batch, *lanes)), jnp.zeros(batch)
     others = segment.alphabet - 1  # the counts of the last symbol follow from these
     carry = _Carry(empty, (empty,) * others, (zeros,) * others, jnp.ones(batch))
-    step = functools.partial(_few_symbols_step, prior, segment)
     pieces = []
     for begin, end in itertools.pairwise(time * block // blocks for block in range(blocks + 1)):
         rows = -(-end // math.prod(lanes))
@@ -82,6 +155,8 @@ def _few_symbols(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch ti
             weights=_with_rows(carry.weights, rows),
             before=tuple(_with_rows(counts, rows) for counts in carry.before),
         )
+        starts = jnp.arange(rows * math.prod(lanes), dtype=jnp.int32).reshape(rows, 1, *lanes)
+        step = functools.partial(_few_symbols_step, prior, segment, _Starts(starts, starts, 0))
         times = jnp.arange(begin, end, dtype=jnp.int32)
         carry, piece = lax.scan(step, carry, (times, symbols.T[begin:end]))
         pieces.append(piece)
@@ -93,39 +168,45 @@ def _few_symbols(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch ti
 def _few_symbols_step(
     prior: Prior,
     segment: Dirichlet,
+    starts: _Starts,
     carry: _Carry,
     now: tuple[Int[Array, ""], Int[Array, " batch"]],
 ) -> tuple[_Carry, Forward]:
     time, symbol = now
-    rows, _, *lanes = carry.weights.shape
-    carry = _with_start(carry, time)
-    starts = jnp.arange(rows * math.prod(lanes), dtype=jnp.int32).reshape(rows, 1, *lanes)
+    _, _, *lanes = carry.weights.shape
+    carry = _with_start(carry, time, starts.row)
     spread = functools.partial(_spread, lanes=len(lanes))
-    run = jnp.maximum(time - starts, 0)  # symbols since the start; weights beyond t are 0
+    run = jnp.maximum(time - starts.relative, 0)  # weights of starts beyond t are 0
     pseudo = jnp.asarray(segment.pseudo_counts)
-    scale = carry.weights * (1 / (run + pseudo.sum()))
     counts = [
         spread(total) - before for total, before in zip(carry.totals, carry.before, strict=True)
     ]
-    counts.append(run - sum(counts[1:], counts[0]))
+    known = sum(counts[1:], counts[0])
+    may_miss = len(counts) == segment.alphabet
+    if not may_miss:
+        counts.append(run - known)
+    scale = carry.weights * (1 / ((known if may_miss else run) + pseudo.sum()))
     joint = [scale * (count + pseudo[k]) for k, count in enumerate(counts)]
     sums = [_sum_starts(part) for part in joint]
     seen = select_symbol(spread(symbol), joint) * spread(1 / select_symbol(symbol, sums))
+    if may_miss:
+        seen = jnp.where(spread(symbol) < 0, carry.weights, seen)
     after = _Carry(
-        weights=seen * prior.survival_after(starts, run + 1),
+        weights=seen * prior.survival_after(starts.absolute, run + 1),
         before=carry.before,
         totals=tuple(total + (symbol == k) for k, total in enumerate(carry.totals)),
-        start_mass=_sum_starts(seen * prior.hazard_after(starts, run + 1)),
+        start_mass=_sum_starts(seen * prior.hazard_after(starts.absolute, run + 1)),
     )
     probs = jnp.stack(sums, axis=-1)
     probs = probs / probs.sum(-1, keepdims=True)  # the weights sum to 1 but for rounding
     return after, Forward(probs, carry.start_mass, _sum_starts(seen * (run + 1)))
 
 
-def _with_start(carry: _Carry, time: Int[Array, ""]) -> _Carry:
-    """The carry with t itself among the starts."""
+def _with_start(carry: _Carry, time: Int[Array, ""], row: int) -> _Carry:
+    """The carry with t itself among the starts, which begin with this row."""
     zero = jnp.zeros_like(time)
-    at = (time // _LANES, zero, time % _LANES) if carry.weights.ndim == 3 else (time, zero)
+    lanes = carry.weights.ndim == 3
+    at = (row + time // _LANES, zero, time % _LANES) if lanes else (row + time, zero)
 
     def put(array: Array, values: Float[Array, " batch"]) -> Array:
         return lax.dynamic_update_slice(array, _spread(values, array.ndim - 2), at)

@@ -30,6 +30,23 @@ def half_step(z: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array,
     return large * ratio * ratio, inverse * series
 
 
+def gamma_ratio(
+    z: Float[Array, "..."], step: Float[Array, "..."]
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """(f, r) with ln Gamma(z + step) - ln Gamma(z) - step ln z = r - ln f, for z > 0, step >= 0.
+
+    Stirling's series of both, after the recurrence has made z large enough.
+    """
+    # What depends on z alone, divisions and `jnp.log1p`, is not computed anew for every step.
+    shift = 8 if z.dtype == jnp.float64 else 3
+    large, factor = z + shift, 1 + step * (1 / z)
+    for i in range(1, shift):
+        factor = factor * (1 + step * (1 / (z + i)))
+    smooth = (large + (step - 0.5)) * log1p(step * (1 / large)) - step
+    series = _stirling_series(large + step) - _stirling_series(large)
+    return factor, smooth + series + step * jnp.log1p(shift / z)
+
+
 @jax.custom_jvp
 def log(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """ln x for x > 0, in single precision at less than the cost of `jnp.log` on a CPU."""
@@ -78,12 +95,7 @@ def _log_near_1(x: Float[Array, "..."], exponent: Float[Array, "..."]) -> Float[
 
 def stirling_error(z: Float[Array, "..."]) -> Float[Array, "..."]:
     """ln Gamma(z) minus Stirling's (z - 1/2) ln z - z + ln(2 pi) / 2, for z > 0."""
-    large = jnp.maximum(z, 8.0)
-    inverse = 1 / large
-    square = inverse * inverse
-    series = inverse * (
-        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
-    )
+    series = _stirling_series(jnp.maximum(z, 8.0))
     small = jnp.minimum(z, 8.0)
     direct = (
         jax.scipy.special.gammaln(small)
@@ -92,3 +104,12 @@ def stirling_error(z: Float[Array, "..."]) -> Float[Array, "..."]:
         - 0.5 * math.log(2 * math.pi)
     )
     return jnp.where(z < 8, direct, series)
+
+
+def _stirling_series(z: Float[Array, "..."]) -> Float[Array, "..."]:
+    """`stirling_error` of a large z."""
+    inverse = 1 / z
+    square = inverse * inverse
+    return inverse * (
+        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
+    )

@@ -95,6 +95,18 @@ class Segment(eqx.Module):
         """The statistics of one missing observation; by default those of none."""
         return self.empty()
 
+    def run_log_density(
+        self, before: Statistics, run: Statistics
+    ) -> tuple[Float[Array, ""], Float[Array, ""]] | None:
+        """ln p(the observations of a run | the statistics of the segment before it), if closed.
+
+        It is the sum of two terms, of which the first depends on which observations are missing,
+        but not on their values: it is computed once for many runs. None, the default, means the
+        sum of `log_density` over the observations.
+        """
+        del before, run
+        return None
+
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Any:
         """Parameters of segments, drawn from their prior: a pytree of arrays of this shape.
 

@@ -64,6 +64,18 @@ class Independent(Segment):
         parts = enumerate(zip(self.columns, statistics, strict=True))
         return jnp.asarray(sum(column.log_density(each, x[i]) for i, (column, each) in parts))
 
+    def run_log_density(
+        self, before: tuple[Any, ...], run: tuple[Any, ...]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]] | None:
+        parts = []
+        for column, *pair in zip(self.columns, before, run, strict=True):
+            part = column.run_log_density(*pair)
+            if part is None:
+                return None
+            parts.append(part)
+        of_counts, of_values = (sum(each[1:], each[0]) for each in zip(*parts, strict=True))
+        return of_counts, of_values
+
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[Any, ...]:
         keys = jax.random.split(key, len(self.columns))
         return tuple(

@@ -1,5 +1,6 @@
 """Real values with an unknown mean and unknown noise."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
+from switchpoint.segments._special import gamma_ratio, log, log1p
 from switchpoint.segments.base import Parameter, Segment, positive, real, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
 
@@ -68,6 +70,12 @@ class NormalGamma(Segment):
         weight, mean, shape, rate = statistics
         return StudentT(2 * shape, mean, inverse_spread=0.5 * weight / (rate * (weight + 1)))
 
+    def run_log_density(
+        self, before: NormalGammaRun, run: NormalGammaRun
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        added = self.merge(before._replace(rate=jnp.zeros_like(before.rate)), run).rate
+        return noisy_run_log_density(before, run, added, 1 + run.weight * (1 / before.weight))
+
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...]
     ) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
@@ -104,3 +112,19 @@ def noise_variance(statistics: Any) -> Float[Array, ""]:
     """
     shape = statistics.shape
     return statistics.rate / jnp.maximum(shape - 1, shape / 3)
+
+
+def noisy_run_log_density(
+    before: Any, run: Any, added: Float[Array, ""], growth: Float[Array, ""]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """ln p(a run of normal values of unknown noise | what came before), in the two terms.
+
+    `added` is the increase of the rate, not computed as a difference, and `growth` the factor by
+    which the determinant of the precision of the other parameters grows.
+    """
+    shape, half = before.shape, run.shape
+    factor, rest = gamma_ratio(shape, half)
+    of_counts = rest - half * math.log(2 * math.pi) - log(factor * jnp.sqrt(growth))
+    inverse = 1 / before.rate
+    of_values = half * jnp.log(shape * inverse) - (shape + half) * log1p(added * inverse)
+    return of_counts, of_values

@@ -9,7 +9,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from switchpoint.segments.base import Parameter, Segment, positive, real, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
-from switchpoint.segments.normal_gamma import noise_variance
+from switchpoint.segments.normal_gamma import noise_variance, noisy_run_log_density
 
 
 class TrendRun(NamedTuple):
@@ -115,6 +115,13 @@ class Trend(Segment):
             statistics.level + statistics.slope * ahead,
             inverse_spread=0.5 / (statistics.rate * factor),
         )
+
+    def run_log_density(
+        self, before: TrendRun, run: TrendRun
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        after = self.merge(before._replace(rate=jnp.zeros_like(before.rate)), run)
+        growth = (after.weight * (1 / before.weight)) * (after.spread * (1 / before.spread))
+        return noisy_run_log_density(before, run, after.rate, growth)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """The level at the start, the slope, and the variance of the noise of each segment."""

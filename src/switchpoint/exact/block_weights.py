@@ -1,0 +1,212 @@
+"""The weights of all hypotheses over one block of times.
+
+Segments that started before a block interact only through normalisation, which can wait until its
+end. So their joint probabilities with the observations, up to each time of the block, are one
+vector operation. The recursion from one time to the next is over the starts within the block, with
+sums over all earlier ones. Weights are logarithms, so an observation that is impossible under every
+hypothesis but one in float32 leaves the right one.
+"""
+
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from switchpoint.exact.layout import Layout
+from switchpoint.priors import Prior
+
+_LOWEST = -1e37  # a logarithm that stands for 0 in differences
+
+
+class Starts(NamedTuple):
+    """The starts of the hypotheses: (rows, lanes)."""
+
+    absolute: Int[Array, "rows lanes"]
+    """As the prior takes them."""
+    relative: Int[Array, "rows lanes"]
+    """From the time 0 of these blocks; negative before it."""
+
+
+class Weights(NamedTuple):
+    """The hypotheses' weights before a time."""
+
+    log_weights: Float[Array, "*hypotheses"]
+    """Of the segments that started earlier."""
+    log_start: Float[Array, " flat"]
+    """Of the one that starts now."""
+
+
+class Filtered(NamedTuple):
+    """The results of the recursion, before and after each observation."""
+
+    log_density: Float[Array, "flat time"]
+    """ln p(x_t | x_<t)."""
+    log_start: Float[Array, "flat time"]
+    """ln P(a segment starts at t | x_<t)."""
+    run_length_mean: Float[Array, "flat time"] | None
+    """E[observations in the current segment, x_t included | x_<=t], if asked for."""
+    probs: Float[Array, "flat time alphabet"] | None
+    """P(x_t = k | x_<t), for symbols if asked for."""
+
+
+class Endings(NamedTuple):
+    """What the prior says of the end of each segment, right after each time of a block."""
+
+    hazard: Float[Array, "*block starts"]
+    log_survival: Float[Array, "*block starts"]
+    run: Int[Array, "*block starts"] | None
+    """The length of the segment so far, if asked for."""
+
+    @classmethod
+    def of(
+        cls,
+        prior: Prior,
+        starts: Int[Array, "*starts"],
+        runs: Int[Array, "block *starts"],
+        with_runs: bool,
+    ) -> "Endings":
+        starts = jnp.broadcast_to(starts, runs.shape)
+        hazard, log_survival = (
+            law(starts, runs) for law in (prior.hazard_after, prior.log_survival_after)
+        )
+        return cls(hazard, log_survival, runs if with_runs else None)
+
+    @property
+    def factors(self) -> tuple[Any, ...]:
+        """What sums over hypotheses are taken of."""
+        return (1.0, self.hazard) if self.run is None else (1.0, self.hazard, self.run)
+
+
+class Earlier(NamedTuple):
+    """The starts s before a block b, all together, at each of its times t.
+
+    Sums over P(start s, x_b..x_t | x_<b), relative to the largest of these at the same time.
+    """
+
+    sums: tuple[Float[Array, "block flat"], ...]
+    """Without a factor, with the hazard, and with the run length if asked for."""
+    shift: Float[Array, "block flat"]
+    """By how much the logarithm of the largest one has changed since the time before."""
+    probs: Float[Array, "block flat alphabet"] | None
+    """P(x_t = k) under P(start s, x_b..x_(t-1), no switch since), relative to that before t."""
+    last: Float[Array, "*hypotheses"]
+    """ln P(start s, x_b.., no switch since) of each, at the end of the block."""
+
+
+def earlier_by_steps(
+    layout: Layout,
+    log_weights: Float[Array, "*hypotheses"],
+    endings: Endings,
+    logs: Float[Array, "block *hypotheses"],
+    probs: Float[Array, "block *hypotheses alphabet"] | None = None,
+) -> Earlier:
+    """From the log density of each observation, given the start."""
+
+    def step(log_weights: Array, now: tuple[Endings, Array, Any]) -> tuple[Array, Any]:
+        ending, log_density, probs = now
+        joint = log_weights + log_density
+        top = _top(layout, joint)
+        joint = joint - layout.spread(top)
+        sums = layout.sums(jnp.exp(joint), ending.factors)
+        mixed = None if probs is None else layout.mixture(jnp.exp(log_weights), probs)
+        return joint + layout.spread_starts(ending.log_survival), (sums, top, mixed)
+
+    last, (sums, shift, mixed) = lax.scan(step, log_weights, (endings, logs, probs))
+    return Earlier(sums, shift, mixed, last)
+
+
+def earlier_at_once(
+    layout: Layout,
+    log_weights: Float[Array, "*hypotheses"],
+    endings: Endings,
+    logs: Float[Array, "block *hypotheses"],
+    probs: Float[Array, "block *hypotheses alphabet"] | None = None,
+) -> Earlier:
+    """From the log density of all observations of the block up to each time, given the start."""
+
+    def add(total: Array, log_survival: Array) -> tuple[Array, Array]:
+        return total + log_survival, total
+
+    nothing = jnp.zeros_like(endings.log_survival[0])
+    _, survived = lax.scan(add, nothing, endings.log_survival)
+    joint = log_weights + layout.spread_starts(survived, leading=1) + logs
+    top = _top(layout, joint, leading=1)
+    joint = joint - layout.spread(top, leading=1)
+    after = joint + layout.spread_starts(endings.log_survival, leading=1)
+    mixed = None
+    if probs is not None:
+        before = jnp.concatenate([log_weights[None], after[:-1]])
+        mixed = jax.vmap(layout.mixture)(jnp.exp(before), probs)
+    sums = layout.sums(jnp.exp(joint), endings.factors, leading=1)
+    return Earlier(sums, jnp.diff(top, axis=0, prepend=0), mixed, after[-1])
+
+
+def _top(layout: Layout, joint: Array, leading: int = 0) -> Float[Array, "... flat"]:
+    """The largest joint logarithm; a scale, of which no result depends."""
+    return lax.stop_gradient(jnp.maximum(layout.maximum(joint, leading), _LOWEST))
+
+
+class Own(NamedTuple):
+    """The hypotheses that start within a block."""
+
+    starts: Int[Array, " lanes"]
+    """As the prior takes them."""
+    log_density: Float[Array, "block lanes flat"]
+    probs: Float[Array, "block lanes flat alphabet"] | None
+
+
+_Carry: TypeAlias = tuple[Array, Array, Array]
+
+
+def filter_block(
+    prior: Prior,
+    layout: Layout,
+    log_start: Float[Array, " flat"],
+    earlier: Earlier,
+    own: Own,
+    row: Int[Array, ""],
+) -> tuple[Weights, Filtered]:
+    """The weights after a block, whose own starts are this row of hypotheses."""
+    block, lanes, flat = own.log_density.shape
+    indices = jnp.arange(block, dtype=jnp.int32)
+    runs = jnp.maximum(indices[:, None] - jnp.arange(lanes, dtype=jnp.int32), 0) + 1
+    endings = Endings.of(prior, own.starts, runs, with_runs=len(earlier.sums) > 2)
+
+    def step(carry: _Carry, now: Any) -> tuple[_Carry, Filtered]:
+        # `scale` is what the probabilities of earlier starts are relative to.
+        log_weights, log_start, scale = carry
+        index, ending, logs, own_probs, sums, shift, earlier_probs = now
+        starts_now = (jnp.arange(lanes) == index)[:, None]
+        log_weights = jnp.where(starts_now, log_start, log_weights)
+        joint = log_weights + logs
+        level = scale + shift
+        highest = jnp.maximum(joint.max(0), level)
+        parts, others = jnp.exp(joint - highest), jnp.exp(level - highest)
+        total, ends, *length = (
+            jnp.sum(parts * jnp.reshape(factor, (-1, 1)), 0) + others * each
+            for factor, each in zip(ending.factors, sums, strict=True)
+        )
+        evidence = highest + jnp.log(total)
+        after = joint - evidence + ending.log_survival[:, None]
+        mixed = None
+        if own_probs is not None:
+            mixed = jnp.sum(jnp.exp(log_weights)[..., None] * own_probs, 0)
+            mixed = mixed + jnp.exp(scale)[:, None] * earlier_probs
+            mixed = mixed / mixed.sum(-1, keepdims=True)
+        runs = length[0] / total if length else None
+        carry = after, safe_log(ends / total), level - evidence
+        return carry, Filtered(evidence, log_start, runs, mixed)
+
+    carry: _Carry = (jnp.full((lanes, flat), -jnp.inf), log_start, jnp.zeros(flat))
+    now = (indices, endings, own.log_density, own.probs, earlier.sums, earlier.shift, earlier.probs)
+    (own_weights, log_start, scale), filtered = lax.scan(step, carry, now)
+    later = earlier.last + layout.spread(scale)
+    return Weights(layout.put_block(later, own_weights, row), log_start), filtered
+
+
+def safe_log(probability: Float[Array, "..."]) -> Float[Array, "..."]:
+    """ln p, with derivative 0 where p is 0."""
+    there = probability > 0
+    return jnp.where(there, jnp.log(jnp.where(there, probability, 1.0)), -jnp.inf)

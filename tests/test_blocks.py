@@ -1,0 +1,92 @@
+"""The forward recursion in blocks of times, and in chunks, against one time after another."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference import name
+
+import switchpoint as sp
+
+LENGTH = 70
+PRIOR = sp.RandomUniform(45)  # segments end for certain, in the middle of a block
+CLOSED = [
+    sp.NormalGamma(mean=0.2, strength=0.5, shape=0.3, rate=0.8),
+    sp.Trend(level_scale=2.0, slope_scale=0.3, shape=1.2, rate=0.7, level=0.1),
+    sp.Independent(sp.NormalGamma(), sp.Trend()),
+]
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("segment", CLOSED, ids=name)
+def test_the_density_of_a_run_is_that_of_its_observations(segment):
+    values = jnp.asarray(np.random.default_rng(0).normal(size=(2, 9, *segment.event)))
+    values = values.at[:, 6].set(jnp.nan)
+
+    def run_of(row):
+        """After five observations: the density of four, one by one and at once."""
+        before, run, total = segment.initial(), segment.empty(), 0.0
+        for x in row[:5]:
+            before = segment.observe(before, x)
+        after = before
+        for x in row[5:]:
+            total = total + segment.log_density(after, x)
+            after, run = segment.observe(after, x), segment.observe(run, x)
+        return total, segment.run_log_density(before, run)
+
+    total, (of_counts, of_values) = jax.jit(jax.vmap(run_of))(values)
+    np.testing.assert_allclose(of_counts + of_values, total, atol=1e-12)
+    assert float(of_counts[0]) == float(of_counts[1])  # whatever the values are
+
+
+def test_a_run_of_several_columns_is_closed_if_all_are():
+    mixed = sp.Independent(sp.NormalGamma(), sp.Poisson())
+    assert mixed.run_log_density(mixed.initial(), mixed.empty()) is None
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    "segment", [CLOSED[0], *(pytest.param(each, marks=pytest.mark.slow) for each in CLOSED[1:])],
+    ids=name,
+)  # fmt: skip
+def test_blocks_are_one_time_after_another(segment):
+    """With and without missing values, few sequences and many, which are laid out otherwise."""
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(66, LENGTH, *segment.event))
+    values[:, 40:] += 3
+    values[1, 20] = 50.0
+    gaps = values.copy()
+    gaps[rng.random(gaps.shape) < 0.2] = np.nan
+    gaps[3, 30:66] = np.nan
+    source = sp.Source(PRIOR, segment)
+    slow = sp.bayes_optimal(source, max_hypotheses=LENGTH)  # prunes nothing
+    blocks = sp.bayes_optimal(source)
+    for array in (values, gaps):
+        expected = np.asarray(slow.log_density(array))
+        for rows in (array[:4], array) if segment is CLOSED[0] else (array[:4],):
+            found = np.asarray(blocks.log_density(rows))
+            np.testing.assert_allclose(found, expected[: len(rows)], atol=1e-10)
+    traced = jax.jit(blocks.log_density)(jnp.asarray(values[:4]))  # values that are not known
+    np.testing.assert_allclose(traced, slow.log_density(values)[:4], atol=1e-10)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("prior", [sp.LIN(), PRIOR], ids=name)
+def test_chunks_of_symbols_with_gaps_are_the_whole_sequence(prior):
+    """From a state with more slots than are in use, too."""
+    rng = np.random.default_rng(2)
+    bits = np.where(rng.random(160) < 0.15, np.nan, rng.integers(0, 2, 160))
+    predictor = sp.bayes_optimal(sp.Source(prior))
+    whole = np.asarray(predictor.log_density(bits))
+    state, logs = predictor.init(length=160), []
+    for chunk in np.split(bits, [40, 80, 120]):
+        state, log_probs = predictor.extend(state, chunk)
+        seen = np.take_along_axis(
+            np.asarray(log_probs), np.nan_to_num(chunk).astype(int)[:, None], axis=1
+        )[:, 0]
+        logs.append(np.where(np.isnan(chunk), 0.0, seen))
+    np.testing.assert_allclose(np.concatenate(logs), whole, atol=1e-10)
+    assert float(state.weights.sum()) == pytest.approx(1)
+    if isinstance(prior, sp.LIN):  # under which the first segment may still last
+        counted = np.asarray(state.statistics)[np.asarray(state.starts) == 0][0]
+        assert counted.tolist() == [np.sum(bits == 0), np.sum(bits == 1)]
