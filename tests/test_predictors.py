@@ -132,6 +132,27 @@ def test_extending_in_any_cut_is_the_whole_sequence(predictor):
 
 
 @pytest.mark.slow
+def test_the_nodes_after_a_chunk_are_those_after_its_observations():
+    """Across the ends of nodes of several heights, and with missing values."""
+    values = np.random.default_rng(3).normal(size=80) + np.repeat([0.0, 4.0], 40)
+    values[[7, 35, 36]] = np.nan
+    for predictor, xs in (
+        (predictor_of("ptw"), sequences(predictor_of("ptw"))[0]),
+        (sp.bayes_optimal(sp.Source(sp.PTW(7), sp.NormalGamma())), values),
+    ):
+        state = predictor.init()
+        for x in xs[:30]:
+            state = predictor.update(state, x)
+        chunked, _ = predictor.extend(state, xs[30:55])
+        chunked, _ = predictor.extend(chunked, xs[55:80])
+        for x in xs[30:80]:
+            state = predictor.update(state, x)
+        assert int(chunked.time) == int(state.time) == 80
+        for one, other in zip(jax.tree.leaves(chunked), jax.tree.leaves(state), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
 def test_inside_jit_both_forms_are_the_same(predictor):
     @jax.jit
     def both(symbols):

@@ -106,6 +106,29 @@ def test_pruned_streams_prune_what_the_predictor_prunes():
         assert np.abs(logs - every).max() > 1e-6
 
 
+def test_large_tables_are_summed_alike(monkeypatch):
+    """Beyond a size, sums are not left to BLAS, and a symbol is added to its own row alone."""
+    symbols = [*random_symbols(2, 60).tolist(), None, 1, None, 0, 0]
+    for prior in (sp.Geometric(0.1), sp.LIN()):
+        predictor = sp.bayes_optimal(sp.Source(prior), max_hypotheses=20)
+        expected = sp.Stream(predictor).extend(symbols)
+        with monkeypatch.context() as patch:
+            patch.setattr("switchpoint.streams.forward._FEW", 0)
+            patch.setattr("switchpoint.streams.families._FEW_SYMBOLS", 0)
+            np.testing.assert_allclose(
+                sp.Stream(predictor).extend(symbols), expected, rtol=0, atol=1e-13
+            )
+
+
+def test_segments_longer_than_the_tables_of_a_family(monkeypatch):
+    """What depends on the count alone is looked up, or computed where the table ends."""
+    values = np.random.default_rng(0).normal(size=300)
+    predictor = sp.bayes_optimal(sp.Source(sp.LIN(), sp.NormalGamma()), max_hypotheses=20)
+    expected = sp.Stream(predictor).extend(values)
+    monkeypatch.setattr("switchpoint.streams.families._LONGEST_TABLE", 64)
+    np.testing.assert_allclose(sp.Stream(predictor).extend(values), expected, rtol=0, atol=1e-12)
+
+
 def test_priors_and_families_of_your_own_run():
     code = "\n".join(
         line[8:] for line in sp.Segment.__doc__.splitlines() if line.startswith(" " * 8)
@@ -366,6 +389,21 @@ class TestSavedStates:
         loaded = sp.Stream.load(tmp_path / "state")
         assert (loaded.predictor, loaded.columns) == (predictor, columns)
         np.testing.assert_array_equal([*parts[0], *loaded.extend(values[5:])], expected)
+
+    def test_arrays_of_format_1(self):
+        """Files of earlier versions have these, whatever the layout in memory is today."""
+        own = {"starts", "weights", "last_starts", "joint"}
+        for segment, shapes in (
+            (sp.Bernoulli(), [(3,), (3,), (3,)]),
+            (sp.Categorical(5), [(5, 3), (3,)]),
+            (sp.NormalGamma(), [(3,), (3,), (3,), (3,)]),
+        ):
+            stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.LIN(), segment)))
+            stream.extend([1, 0])
+            arrays = stream._engine.arrays()
+            assert [arrays[f"statistics_{i}"].shape for i in range(len(shapes))] == shapes
+            assert set(arrays) - {"norm"} == own | {f"statistics_{i}" for i in range(len(shapes))}
+            assert arrays["starts"].tolist() == [0, 1, 2]
 
     def test_a_network_of_the_zoo_is_saved_by_its_name(self, tmp_path):
         network = sp.load("rnn-ptw")

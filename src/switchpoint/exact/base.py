@@ -300,8 +300,10 @@ class ExactPredictor(Predictor[State]):
             state = self._reserve(state, int(state.time) + len(relative))
         state, logs = self._extend(state, relative)
         if not self.segment.finite:
-            missing = jnp.isnan(relative).reshape(len(relative), -1).all(-1)
-            logs = jnp.where(missing, 0.0, logs)
+            xp: Any = np if isinstance(relative, np.ndarray) else jnp
+            missing = xp.isnan(relative).reshape(len(relative), -1).all(-1)
+            if xp is jnp or missing.any():
+                logs = jnp.where(missing, 0.0, logs)
         return state, logs
 
     @keeps_labels("log_density")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Int, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Int, Shaped
 
 from switchpoint.priors.ptw import trailing_zeros
 
@@ -37,6 +37,11 @@ class Clock(eqx.Module):
     def trailing_zeros(self) -> Int[Array, "*times"]:
         """The number of trailing zero bits of the count, which must not be 0."""
         return jnp.where(self.low > 0, trailing_zeros(self.low), 31 + trailing_zeros(self.high))
+
+    def bit(self, index: Int[Array, "*indices"]) -> Bool[Array, "*indices"]:
+        """Whether binary digits of the count are 1; the last is number 0."""
+        digits = jnp.where(index < 31, self.low, self.high)
+        return (digits >> jnp.where(index < 31, index, index - 31)) & 1 == 1
 
     def since(self, start: Int[Array, "..."]) -> Int[Array, "..."]:
         """The number of symbols since a start, given by its last 31 bits."""

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint.exact import KT, KTOracle
-from switchpoint.streams.engine import SymbolEngine, check_arrays
+from switchpoint.streams.engine import SymbolEngine, check_arrays, log_ratios
 
 
 class CountEngine(SymbolEngine):
@@ -32,8 +32,7 @@ class CountEngine(SymbolEngine):
     def predict(self) -> Float[np.ndarray, " alphabet"]:
         if self.switches is not None and self.position < len(self.switches):
             self._switch(self.switches)
-        total = self.total
-        return np.array([math.log(count / total) for count in self.counts])
+        return log_ratios(self.counts, self.total)
 
     def step(self, symbol: int) -> float:
         if self.switches is not None:

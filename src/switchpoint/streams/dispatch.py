@@ -10,8 +10,8 @@ from switchpoint.segments import Dirichlet
 from switchpoint.streams.compiled import CompiledEngine
 from switchpoint.streams.counts import CountEngine
 from switchpoint.streams.engine import Engine
-from switchpoint.streams.families import SymbolFamily, make_family
-from switchpoint.streams.forward import SymbolHypotheses, ValueHypotheses
+from switchpoint.streams.families import DirichletFamily, SymbolFamily, make_family
+from switchpoint.streams.forward import CountHypotheses, FamilyHypotheses, ValueHypotheses
 from switchpoint.streams.laws import sigmoid
 from switchpoint.streams.networks import RecurrentEngine
 from switchpoint.streams.tree import LARGEST_ALPHABET, TreeEngine
@@ -30,8 +30,10 @@ def make_engine(predictor: Predictor[Any], columns: tuple[str, ...] | None) -> E
             return TreeEngine(predictor)
         case PTWPredictor() | ForwardPredictor():
             family = make_family(predictor.segment)
+            if isinstance(family, DirichletFamily):
+                return CountHypotheses(predictor, family)
             if isinstance(family, SymbolFamily):
-                return SymbolHypotheses(predictor, family)
+                return FamilyHypotheses(predictor, family)
             return ValueHypotheses(predictor, family, columns)
         case Recurrent():
             return RecurrentEngine(predictor)

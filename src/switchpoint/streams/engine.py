@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -117,14 +117,16 @@ class ValueEngine(Engine):
     def __init__(self, segment: Segment, columns: tuple[str, ...] | None) -> None:
         self.segment = segment
         self.columns = columns
-        self._invalid = _validity(segment)
+        self.scalar = not segment.event
+        self._every_number = type(segment).invalid is Segment.invalid
 
     @abstractmethod
     def step(self, x: Any) -> float:
         """Absorb a float, NaN if it is missing, or an array of them: its log density."""
 
     def update(self, x: Any) -> float:
-        if x.__class__ not in _NUMBERS or self.segment.event or self._invalid(x):
+        number = x.__class__ in _NUMBERS and self.scalar
+        if not (number and x - x == 0 and self._is_possible(x)):
             x = self._checked(x)
         log_density = self.step(x)
         self.log_evidence += log_density
@@ -147,6 +149,10 @@ class ValueEngine(Engine):
             self.log_evidence += log_density
             logs.append(log_density)
         return np.array(logs, np.float64)
+
+    def _is_possible(self, x: float) -> bool:
+        """Whether the family has this finite number."""
+        return self._every_number or not self.segment.invalid(np.array([x], np.float64))[0][0]
 
     def _checked(self, x: Any) -> Any:
         if self.segment.event:
@@ -193,11 +199,19 @@ def _as_values(xs: Any) -> np.ndarray:
     return array
 
 
-def _validity(segment: Segment) -> Any:
-    """Whether a number needs the thorough check: it is not finite, or may be impossible."""
-    if type(segment).invalid is Segment.invalid:
-        return lambda x: x - x != 0  # infinite, or missing
-    return lambda x: x - x != 0 or bool(segment.invalid(np.array([x], np.float64))[0][0])
+def log_ratios(parts: Sequence[float], total: float) -> Float[np.ndarray, " parts"]:
+    """ln (part / total) of each part."""
+    if len(parts) == 2:  # faster than an array from a list
+        logs = np.empty(2)
+        logs[0], logs[1] = _log(parts[0] / total), _log(parts[1] / total)
+        return logs
+    if len(parts) > _FEW:
+        return np.log(np.array(parts) / total)
+    return np.array([_log(part / total) for part in parts])
+
+
+_FEW = 8
+_log = math.log
 
 
 def check_arrays(

@@ -90,8 +90,6 @@ class Joint:
     def __init__(self, symbols: int, hypotheses: int) -> None:
         self.array = np.zeros((symbols, hypotheses))
         self.rows = list(self.array)
-        self.shares = np.zeros(hypotheses)
-        """For intermediate results."""
 
 
 def allocate(family: Family, count: int) -> Table:
@@ -99,55 +97,41 @@ def allocate(family: Family, count: int) -> Table:
     return [np.repeat(each[..., None], count, axis=-1) for each in family.initial()]
 
 
-class DirichletFamily(SymbolFamily):
-    """Independent symbols: their counts and pseudo-counts, and the sum of these."""
+class DirichletFamily(Family):
+    """Independent symbols: their counts with the pseudo-counts, and the sum of these.
+
+    The counts are one array, or one array per symbol of a small alphabet.
+    """
 
     def __init__(self, segment: Dirichlet) -> None:
         super().__init__(segment)
         self.pseudo = np.asarray(segment.pseudo_counts, np.float64)
+        self.separate = len(self.pseudo) <= _FEW_SYMBOLS
 
     def initial(self) -> Table:
-        return [self.pseudo, np.array(self.pseudo.sum())]
+        counts = map(np.array, self.pseudo) if self.separate else [self.pseudo]
+        return [*counts, np.array(self.pseudo.sum())]
 
-    def joint(self, table: Table, weights: Floats, out: Joint) -> None:
-        counts, totals = table
-        np.multiply(counts, weights / totals, out.array)
+    def absorb(self, table: Table, x: Any) -> Floats:
+        counts, totals = self.counts(table), table[-1]
+        logs = np.log(counts[int(x)] / totals)
+        counts[int(x)] += 1
+        totals += 1
+        return logs
 
-    def count(self, table: Table, symbol: int) -> None:
-        counts, totals = table
-        row = counts[symbol]
-        np.add(row, _ONE, row)
-        np.add(totals, _ONE, totals)
-
-    def statistics(self, table: Table) -> Any:
-        return table[0].T - self.pseudo
-
-
-class FewSymbolsFamily(DirichletFamily):
-    """The same, with an array for each symbol: faster than rows of one array."""
-
-    def initial(self) -> Table:
-        return [*map(np.array, self.pseudo), np.array(self.pseudo.sum())]
-
-    def joint(self, table: Table, weights: Floats, out: Joint) -> None:
-        shares = _divide(weights, table[-1], out.shares)
-        for row, joint in zip(table, out.rows, strict=False):  # all but the last
-            _multiply(row, shares, joint)
-
-    def count(self, table: Table, symbol: int) -> None:
-        row, totals = table[symbol], table[-1]
-        _add(row, _ONE, row)
-        _add(totals, _ONE, totals)
+    def counts(self, table: Table) -> Any:
+        """The counts of each symbol."""
+        return table[:-1] if self.separate else table[0]
 
     def statistics(self, table: Table) -> Any:
-        return np.stack(table[:-1], axis=-1) - self.pseudo
+        return np.stack(self.counts(table), axis=-1) - self.pseudo
 
 
 _FEW_SYMBOLS = 4
-_add, _multiply, _divide = np.add, np.multiply, np.divide  # found faster than in a module
-_ONE = np.array(1.0)  # an array, which NumPy adds faster than a number
-_HALF = np.array(0.5)
+_HALF = np.array(0.5)  # an array, which NumPy multiplies by faster than by a number
 _ONE_MORE = np.array(1, np.intp)
+_add, _subtract, _multiply, _divide = np.add, np.subtract, np.multiply, np.divide
+_log1p = np.log1p  # found faster than in a module
 
 
 class ChainFamily(SymbolFamily):
@@ -233,18 +217,26 @@ class NormalGammaFamily(Family):
     def __init__(self, segment: NormalGamma) -> None:
         super().__init__(segment)
         self.strength, self.shape = float(segment.strength), float(segment.shape)
-        self.columns = self._columns(np.arange(64.0))
-        self.looked_up = np.empty((4, 0))
+        self.known = 64
+        self.columns = self._columns(np.arange(float(self.known)))
+        self.x = np.array(0.0)
+        self._allocate(0)
+
+    def _allocate(self, size: int) -> None:
+        """Arrays for intermediate results."""
+        self.looked_up = np.empty((3, size))
+        self.rows = list(self.looked_up)
+        self.gap, self.logs = np.empty((2, size))
 
     def _columns(self, count: Floats) -> Floats:
-        """1 / new weight, old weight / new weight, shape + 1/2 and the log of the density's factor.
+        """Old weight / new weight, shape + 1/2 and the log of the density's factor.
 
         The density is factor (2 rate)^-1/2 (1 + share gap^2 / (2 rate))^-(shape + 1/2).
         """
         weight, shape = self.strength + count, self.shape + count / 2
         share = weight / (weight + 1)
         factor = log_half_step(shape) + 0.5 * np.log(share / math.pi)
-        return np.stack([1 / (weight + 1), share, shape + 0.5, factor])
+        return np.stack([share, shape + 0.5, factor])
 
     def initial(self) -> Table:
         segment: Any = self.segment
@@ -254,35 +246,35 @@ class NormalGammaFamily(Family):
 
     def absorb(self, table: Table, x: float) -> Floats:
         count, mean, twice, half_log = table
-        step, share, power, factor = self._by_count(count)
-        gap = np.subtract(np.array(x), mean)
-        np.multiply(share, gap, share)
-        np.multiply(share, gap, share)  # the increment of twice the rate
-        logs = np.divide(share, twice)
-        np.log1p(logs, logs)
-        np.multiply(power, logs, power)
-        np.subtract(factor, power, factor)
-        np.subtract(factor, half_log, factor)
-        np.multiply(logs, _HALF, logs)
-        np.add(half_log, logs, half_log)
-        np.add(twice, share, twice)
-        np.multiply(gap, step, gap)
-        np.add(mean, gap, mean)
-        np.add(count, _ONE_MORE, count)
+        share, power, factor = self._by_count(count)
+        gap, logs, self.x[()] = self.gap, self.logs, x
+        _subtract(self.x, mean, gap)
+        _multiply(share, gap, share)
+        _subtract(self.x, share, mean)
+        _multiply(share, gap, share)  # the increment of twice the rate
+        _divide(share, twice, logs)
+        _log1p(logs, logs)
+        _multiply(power, logs, power)
+        _subtract(factor, power, factor)
+        _subtract(factor, half_log, factor)
+        _multiply(logs, _HALF, logs)
+        _add(half_log, logs, half_log)
+        _add(twice, share, twice)
+        _add(count, _ONE_MORE, count)
         return factor
 
     def _by_count(self, count: np.ndarray) -> list[Floats]:
         """The columns of these counts: looked up in a table that grows with them, to a limit."""
-        if len(count) != self.looked_up.shape[1]:
-            self.looked_up = np.empty((4, len(count)))
-            self.rows = list(self.looked_up)
+        if len(count) != len(self.gap):
+            self._allocate(len(count))
         largest = count.item(count.argmax())
-        if largest >= _LONGEST_TABLE:
-            self.looked_up[:] = self._columns(count.astype(np.float64))
-            return self.rows
-        if largest >= self.columns.shape[1]:
-            self.columns = self._columns(np.arange(2.0 * largest))
+        if self.known <= largest < _LONGEST_TABLE:
+            self.known = 2 * largest
+            self.columns = self._columns(np.arange(float(self.known)))
         self.columns.take(count, 1, self.looked_up, "clip")  # the fastest mode
+        if largest >= self.known:
+            beyond = np.flatnonzero(count >= self.known)
+            self.looked_up[:, beyond] = self._columns(count[beyond].astype(np.float64))
         return self.rows
 
     def statistics(self, table: Table) -> Any:
@@ -302,9 +294,12 @@ def log_half_step(z: Floats) -> Floats:
     series = -1 / 8 + square * (
         1 / 192 - square * (1 / 640 - square * (17 / 14336 - square * 31 / 18432))
     )
-    small = np.minimum(z, _SERIES_FROM)
-    direct = gammaln(small + 0.5) - gammaln(small)
-    return np.where(z < _SERIES_FROM, direct, 0.5 * np.log(large) + inverse * series)
+    logs = 0.5 * np.log(large) + inverse * series
+    few = z < _SERIES_FROM
+    if few.any():
+        small = z[few]
+        logs[few] = gammaln(small + 0.5) - gammaln(small)
+    return logs
 
 
 class PoissonFamily(Family):
@@ -494,8 +489,7 @@ _FAMILIES: Mapping[type[Segment], Callable[[Any], Family]] = {
 def make_family(segment: Segment) -> Family:
     """The code of a segment model on the host; a class that is not ours is compiled."""
     if isinstance(segment, Dirichlet):  # whose subclasses only choose the pseudo-counts
-        few = segment.alphabet <= _FEW_SYMBOLS
-        return (FewSymbolsFamily if few else DirichletFamily)(segment)
+        return DirichletFamily(segment)
     if type(segment) in _FAMILIES:
         return _FAMILIES[type(segment)](segment)
     return (CompiledSymbolFamily if segment.finite else CompiledFamily)(segment)

@@ -2,14 +2,17 @@
 
 Arrays have a slot for every hypothesis, and are changed in place. For symbols, weights are
 probabilities, which take neither logarithms nor exponentials: products, quotients and sums alone.
-Sums are products with ones, the fastest of all, whose order depends on the machine's BLAS; they
-decide only the prediction and the weights of new hypotheses, so that rounding does not accumulate.
+Sums are products of matrices and vectors, the fastest of all, whose order depends on the machine's
+BLAS; they decide only the prediction and the weights of new hypotheses, so that rounding does not
+accumulate.
 For values, weights are logarithms, since a single value can rule a hypothesis out by any factor.
 """
 
 import math
 import weakref
+from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,9 +20,16 @@ from jaxtyping import Float
 
 from switchpoint._tensors import DamagedError
 from switchpoint.exact import ForwardPredictor, PTWPredictor
-from switchpoint.streams.engine import Engine, SymbolEngine, ValueEngine, check_arrays
-from switchpoint.streams.families import Family, Joint, SymbolFamily, allocate
-from switchpoint.streams.laws import make_law
+from switchpoint.streams.engine import Engine, SymbolEngine, ValueEngine, check_arrays, log_ratios
+from switchpoint.streams.families import (
+    DirichletFamily,
+    Family,
+    Joint,
+    SymbolFamily,
+    Table,
+    allocate,
+)
+from switchpoint.streams.laws import Memoryless, make_law
 from switchpoint.streams.predictive import Predictive
 
 Exact: TypeAlias = ForwardPredictor | PTWPredictor
@@ -30,7 +40,10 @@ _NONE = (2**62, 0.0, 0.0)  # no slot
 _SMALL = 1e-60  # a sum of weights below which they are rescaled
 _LEAST = 1e-200  # a sum of exponentials that has lost digits
 _FEW = 2048  # numbers that are summed on one core
-_LARGE = 100.0  # the logarithm of a sum of weights, likewise
+_LARGE = 100.0  # the logarithm of a sum of weights beyond which they are rescaled
+_ONE = np.array(1.0)  # an array, which NumPy adds faster than a number
+_add, _subtract, _multiply, _divide = np.add, np.subtract, np.multiply, np.divide
+_exp = np.exp  # found faster than in a module
 
 
 class Hypotheses(Engine):
@@ -41,7 +54,9 @@ class Hypotheses(Engine):
 
     def __init__(self, predictor: Exact, family: Family) -> None:
         self.prior = predictor.prior
-        self.law = make_law(predictor.prior)
+        law = make_law(predictor.prior)
+        self.memoryless = law if isinstance(law, Memoryless) else None
+        self.law = None if isinstance(law, Memoryless) else law
         self.family = family
         self.first = family.initial()
         most = getattr(predictor, "max_hypotheses", None)
@@ -62,9 +77,17 @@ class Hypotheses(Engine):
         self.starts = np.append(self.starts, np.zeros(more))
         self.weights = np.append(self.weights, np.full(more, self.nothing))
         self._ones = np.ones(len(self.weights))
+        self._room = np.empty(len(self.weights))  # for the joint probabilities
         fresh = allocate(self.family, more)
-        self.table = [np.append(a, b, axis=-1) for a, b in zip(self.table, fresh, strict=True)]
-        self.cells = list(zip(self.table, self.first, strict=True))
+        self._hold([np.append(a, b, axis=-1) for a, b in zip(self.table, fresh, strict=True)])
+
+    def _hold(self, table: Table) -> None:
+        """Take over the statistics of as many hypotheses as there are slots."""
+        self.table = table
+        by_slot = [np.moveaxis(array, -1, 0) for array in table]
+        # Numbers are stored faster than arrays without axes.
+        first: list[Any] = [each if each.ndim else each.item() for each in self.first]
+        self.cells = list(zip(by_slot, first, strict=True))
 
     def _enter(self, weight: float) -> float:
         """Find a slot for a segment that starts now: the weight that is dropped for want of one.
@@ -92,10 +115,7 @@ class Hypotheses(Engine):
         weights[slot] = weight
         self.starts[slot] = self.position
         for array, first in self.cells:
-            if array.ndim == 1:  # half as long as with an ellipsis
-                array[slot] = first
-            else:
-                array[..., slot] = first
+            array[slot] = first
         return dropped
 
     def _check_length(self) -> None:
@@ -160,70 +180,149 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
     name = "symbols"
     nothing = 0.0
 
-    def __init__(self, predictor: Exact, family: SymbolFamily) -> None:
+    def __init__(self, predictor: Exact, family: Family) -> None:
         SymbolEngine.__init__(self, predictor.alphabet)
         Hypotheses.__init__(self, predictor, family)
-        self.symbol_family = family
         self.weights[0] = 1.0
         self.joint = self.weights.copy()
+        self.odds = self.memoryless.ends / self.memoryless.stays if self.memoryless else 0.0
         self._sums: list[float] = []  # of the joint probabilities, once computed
+        self._total = 0.0
 
-    def _grow(self) -> None:
-        super()._grow()
-        # Two, since `joint` is a row of the one that was used last.
-        self._next, self._last = (Joint(self.alphabet, len(self.weights)) for _ in range(2))
+    @abstractmethod
+    def _joint_sums(self) -> list[float]:
+        """P(the next symbol is k) for each k, but for a common factor."""
+
+    @abstractmethod
+    def _absorb(self, symbol: int) -> Slots:
+        """The joint probabilities of a symbol and each hypothesis, whose statistics have it then.
+
+        The array is changed by the next call, not before.
+        """
+
+    def _skip(self) -> None:
+        """Absorb a missing symbol."""
+        self.family.skip(self.table)
+
+    def _runs(self) -> Slots:
+        """The lengths of the current segment up to now."""
+        return self.position - self.starts
 
     def _mix(self) -> list[float]:
-        """P(the next symbol is k) for each k, but for a common factor."""
-        self._next, self._last = self._last, self._next
-        self.symbol_family.joint(self.table, self.weights, self._next)
-        self._sums = sums = _sum_of_products(self._next.array, self._ones).tolist()
+        self._sums = sums = self._joint_sums()
+        self._total = sums[0] + sums[1] if len(sums) == 2 else math.fsum(sums)
         return sums
 
     def predict(self) -> Float[np.ndarray, " alphabet"]:
         sums = self._sums or self._mix()
-        total = math.fsum(sums)
-        if len(sums) > 8:
-            return np.log(np.array(sums) / total)
-        return np.array([math.log(each / total) for each in sums])
+        return log_ratios(sums, self._total)
 
     def step(self, symbol: int) -> float:
         if self.position >= self.limit:
             self._check_length()
         if symbol < 0:
             log_prob, joint, norm = 0.0, self.weights.copy(), float(np.add.reduce(self.weights))
-            self.family.skip(self.table)
+            self._skip()
         else:
             sums = self._sums or self._mix()
-            joint, norm = self._next.rows[symbol], sums[symbol]
-            log_prob = math.log(norm / math.fsum(sums))
+            norm = sums[symbol]
+            log_prob = math.log(norm / self._total)
+            joint = self._absorb(symbol)
             if norm < _SMALL:
                 scale = 2.0 ** -math.frexp(norm)[1]  # exact, on every machine
-                np.multiply(joint, np.array(scale), joint)
+                _multiply(joint, np.array(scale), joint)
                 norm *= scale
-            self.symbol_family.count(self.table, symbol)
         self._sums = []
         self.joint = joint
-        self.position = time = self.position + 1
-        ends: Any
-        stays: Any
-        ends, stays = self.law(time, self.starts)
-        if isinstance(ends, float):
+        self.position += 1
+        if self.law is None:
             self.weights = joint
-            self._enter(norm * ends / stays)  # instead of all others times `stays`
+            self._enter(norm * self.odds)  # instead of all others times `stays`
+            return log_prob
+        ends, stays = self.law(self.starts, self._runs())
+        entering = float(_sum_of_products(joint, ends))
+        if stays is None:
+            _multiply(joint, ends, ends)
+            self.weights = _subtract(joint, ends, ends)
         else:
-            entering = float(_sum_of_products(joint, ends))
-            if stays is None:
-                np.multiply(joint, ends, ends)
-                self.weights = np.subtract(joint, ends, ends)
-            else:
-                self.weights = joint * stays
-            self._enter(entering)
+            self.weights = joint * stays
+        self._enter(entering)
         return log_prob
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         super().restore(arrays)
         self._sums = []
+
+
+class FamilyHypotheses(SymbolHypotheses):
+    """The recursion over symbols of any family."""
+
+    family: SymbolFamily
+
+    def _hold(self, table: Table) -> None:
+        super()._hold(table)
+        # Two, since `joint` is a row of the one that was used last.
+        self._next, self._last = (Joint(self.alphabet, len(self.weights)) for _ in range(2))
+
+    def _joint_sums(self) -> list[float]:
+        self._next, self._last = self._last, self._next
+        self.family.joint(self.table, self.weights, self._next)
+        sums: list[float] = _sum_of_products(self._next.array, self._ones).tolist()
+        return sums
+
+    def _absorb(self, symbol: int) -> Slots:
+        self.family.count(self.table, symbol)
+        return self._next.rows[symbol]
+
+
+class CountHypotheses(SymbolHypotheses):
+    """The recursion over independent symbols: P(k) = count of k / total.
+
+    Counts, totals and run lengths are the rows of one array: a symbol adds to all in one sum.
+    """
+
+    family: DirichletFamily
+
+    def _hold(self, table: Table) -> None:
+        rows = np.array([*self.family.counts(table), table[-1], self.position - self.starts])
+        counts, totals, self._run_lengths = rows[:-2], rows[-2], rows[-1]
+        separate, shares, sums = self.family.separate, np.empty_like(totals), np.empty(len(counts))
+        super()._hold([*(counts if separate else [counts]), totals])
+        self.cells.append((self._run_lengths, 0.0))
+        # What the methods below need, in one attribute: they are called for every symbol.
+        add_up = counts.dot if counts.size <= _FEW else partial(_add_up, counts)
+        self._to_mix = totals, shares, sums, add_up
+        by_symbol = np.append(np.eye(len(counts)), np.ones((len(counts), 2)), axis=1)
+        increments = [np.repeat(each, len(totals)) for each in by_symbol] if separate else None
+        self._to_absorb = list(counts), shares, self._room, rows.ravel(), increments
+
+    def _joint_sums(self) -> list[float]:
+        totals, shares, sums, add_up = self._to_mix
+        _divide(self.weights, totals, shares)
+        add_up(shares, sums)
+        return sums.tolist()
+
+    def _absorb(self, symbol: int) -> Slots:
+        rows, shares, room, everything, increments = self._to_absorb
+        row = rows[symbol]
+        joint = _multiply(shares, row, room)
+        if increments is not None:
+            _add(everything, increments[symbol], everything)
+        else:
+            _add(row, _ONE, row)
+            always = everything[-2 * len(row) :]
+            _add(always, _ONE, always)
+        return joint
+
+    def _skip(self) -> None:
+        _add(self._run_lengths, _ONE, self._run_lengths)
+
+    def _runs(self) -> Slots:
+        return self._run_lengths
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        super().restore(arrays)
+        self._run_lengths[:] = self.position - self.starts
 
 
 class ValueHypotheses(Hypotheses, ValueEngine):
@@ -239,6 +338,9 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         self.joint = np.exp(self.weights)
         self.norm = 0.0
         """The logarithm of the sum of the weights."""
+        if self.memoryless:
+            ends, stays = self.memoryless
+            self.log_odds, self.log_stays = math.log(ends / stays), math.log(stays)
         self._predicted: weakref.ref[Predictive] | None = None
 
     def predict(self) -> Predictive:
@@ -254,15 +356,13 @@ class ValueHypotheses(Hypotheses, ValueEngine):
             if predictive is not None:
                 predictive.detach()  # it is still in use, and the arrays are about to change
             self._predicted = None
-        weights = self.weights
-        missing = np.isnan(x).all() if self.segment.event else x != x
+        weights, top = self.weights, 0.0
+        missing = x != x if self.scalar else np.isnan(x).all()
         if missing:
             self.family.skip(self.table)
         else:
-            np.add(weights, self.family.absorb(self.table, x), weights)
-        top = self.norm
-        joint = np.subtract(weights, np.array(top))
-        np.exp(joint, joint)
+            _add(weights, self.family.absorb(self.table, x), weights)
+        joint = _exp(weights, self._room)
         total = float(_sum_of_products(joint, self._ones))
         if not _LEAST < total < 1 / _LEAST:  # an improbable value, or weights far apart
             top = weights.item(weights.argmax())
@@ -271,24 +371,23 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         evidence = top + math.log(total)
         log_density = 0.0 if missing else evidence - self.norm
         self.joint = joint
-        self.position = time = self.position + 1
-        ends: Any
-        stays: Any
-        ends, stays = self.law(time, self.starts)
-        if isinstance(ends, float):
+        self.position += 1
+        if self.law is None:
             # All hypotheses survive with one probability, which the new one is divided by.
-            dropped = self._enter(evidence + math.log(ends / stays))
-            self.norm = evidence - math.log(stays)
+            dropped = self._enter(evidence + self.log_odds)
+            norm = evidence - self.log_stays
         else:
+            ends, stays = self.law(self.starts, self.position - self.starts)
             with np.errstate(divide="ignore"):
                 weights += np.log1p(-ends) if stays is None else np.log(stays)
             dropped = self._enter(_log(float(_sum_of_products(joint, ends))) + top)
-            self.norm = evidence
+            norm = evidence
         if dropped > self.nothing:
-            self.norm += math.log1p(-math.exp(dropped - self.norm))
-        if abs(self.norm) > _LARGE:
-            self.weights -= self.norm
-            self.norm = 0.0
+            norm += math.log1p(-math.exp(dropped - norm))
+        if abs(norm) > _LARGE:
+            self.weights -= norm
+            norm = 0.0
+        self.norm = norm
         return log_density
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -303,6 +402,11 @@ class ValueHypotheses(Hypotheses, ValueEngine):
 
 def _log(probability: float) -> float:
     return math.log(probability) if probability > 0 else -math.inf
+
+
+def _add_up(left: np.ndarray, right: Slots, out: np.ndarray) -> None:
+    """The product of a large matrix with a vector, on one core."""
+    np.add.reduce(left * right, -1, out=out)
 
 
 def _sum_of_products(left: np.ndarray, right: Slots) -> Any:

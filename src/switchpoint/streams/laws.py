@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -11,19 +11,26 @@ from jaxtyping import Float
 from switchpoint.priors import LIN, PTW, Geometric, Prior, RandomUniform, RegularPeriodic, Renewal
 
 Floats: TypeAlias = Float[np.ndarray, " hypotheses"]
-Law: TypeAlias = Callable[[int, Floats], tuple[float, float] | tuple[Floats, Floats | None]]
-"""From the number of observations and the starts of segments: P(a segment ends here | it lasted
-until here), and P(it does not), or None where one minus the first is as exact. Numbers, above 0, if
-they are the same for all; otherwise new arrays."""
+Law: TypeAlias = Callable[[Floats, Floats], tuple[Floats, Floats | None]]
+"""From the starts of segments and their lengths up to now: P(a segment ends here | it lasted until
+here), and P(it does not), or None where one minus the first is as exact. New arrays."""
 
 
-def make_law(prior: Prior) -> Law:
+class Memoryless(NamedTuple):
+    """A law that is the same for all segments at all times."""
+
+    ends: float
+    stays: float
+    """Above 0."""
+
+
+def make_law(prior: Prior) -> Law | Memoryless:
     """The law of the segment lengths of a prior, in double precision."""
     match prior:
         case Geometric() if type(prior) is Geometric:
             log_odds = float(prior.hazard_log_odds)
             ends, stays = sigmoid(log_odds), sigmoid(-log_odds)
-            return _by_run(np.ones(1)) if stays == 0 else lambda *_: (ends, stays)
+            return _by_run(np.ones(1)) if stays == 0 else Memoryless(ends, stays)
         case LIN() if type(prior) is LIN:
             return _lin
         case RegularPeriodic() if type(prior) is RegularPeriodic:
@@ -43,11 +50,12 @@ def sigmoid(x: float) -> float:
 
 
 _HALF = np.array(0.5)  # an array is faster than a number here
+_divide = np.divide
 
 
-def _lin(time: int, starts: Floats) -> tuple[Floats, None]:
-    hazard = np.subtract(np.array(float(time)), starts)
-    return np.divide(_HALF, hazard, hazard), None
+def _lin(starts: Floats, runs: Floats) -> tuple[Floats, None]:
+    del starts
+    return _divide(_HALF, runs), None
 
 
 def _by_run(hazards: Float[np.ndarray, " lengths"], survivals: Any = None) -> Law:
@@ -55,8 +63,9 @@ def _by_run(hazards: Float[np.ndarray, " lengths"], survivals: Any = None) -> La
     survivals = 1 - hazards if survivals is None else survivals
     last = len(hazards) - 1
 
-    def law(time: int, starts: Floats) -> tuple[Floats, Floats]:
-        index = np.minimum(time - 1 - starts, last).astype(np.intp)
+    def law(starts: Floats, runs: Floats) -> tuple[Floats, Floats]:
+        del starts
+        index = np.minimum(runs - 1, last).astype(np.intp)
         return hazards[index], survivals[index]
 
     return law
@@ -94,11 +103,10 @@ def _tree(prior: PTW) -> Law:
     tables = split_terms(prior)
     leaf_hazard, leaf_survival, hazard, survival = (np.array(table) for table in tables)
 
-    def law(time: int, starts: Floats) -> tuple[Floats, Floats]:
-        begun = starts.astype(np.int64)
-        runs = time - begun
-        at_edge = (runs & (runs - 1)) == 0
-        level = np.log2(np.where(at_edge, runs, 1)).astype(np.int64)
+    def law(starts: Floats, runs: Floats) -> tuple[Floats, Floats]:
+        begun, lasted = starts.astype(np.int64), runs.astype(np.int64)
+        at_edge = (lasted & (lasted - 1)) == 0
+        level = np.log2(np.where(at_edge, lasted, 1)).astype(np.int64)
         height = np.log2(np.where(begun > 0, begun & -begun, 1)).astype(np.int64)
         height = np.where(begun == 0, prior.depth, height)
         above = np.maximum(height - level, 0)
@@ -118,10 +126,9 @@ def _general(prior: Prior) -> Law:
         )
     )
 
-    def law(time: int, starts: Floats) -> tuple[Floats, Floats]:
-        begun = starts.astype(np.int64)
+    def law(starts: Floats, runs: Floats) -> tuple[Floats, Floats]:
         with jax.enable_x64(True):
-            terms = compiled(prior, begun, time - begun)
+            terms = compiled(prior, starts.astype(np.int64), runs.astype(np.int64))
             ends, stays = (np.broadcast_to(np.asarray(t, np.float64), starts.shape) for t in terms)
         return ends, stays
 
