@@ -1,6 +1,7 @@
 """Scales, plans and summaries: what decides the numbers of a study, and what is made of them."""
 
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +34,13 @@ def test_full_scale_is_the_papers():
     full = SCALES["full"]
     assert (full.length, full.period, full.seeds, full.sequences) == (256, 20, 10, 10_000)
     assert (full.longer_lengths[-1], full.longer_sequences) == (4096, 1000)
-    for run in main_runs(full):
-        assert run.config.prior == ("ptw", "lin", "regular", "uniform")
-        assert len(run.config.members()) == 40
+    trained = [
+        (run.config.model, member.prior, member.seed)
+        for run in main_runs(full)
+        for member in run.config.members()
+    ]
+    sources = ("ptw", "lin", "regular", "uniform")
+    assert sorted(trained) == sorted(product(full.architectures, sources, range(10)))
     lstm = next(run.config for run in main_runs(full) if run.name == "lstm")
     assert (lstm.hidden, lstm.readout, lstm.depth, lstm.longest) == (256, 2, 8, 256)
 
