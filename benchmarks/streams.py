@@ -8,7 +8,7 @@ Rates are by CPU time, so that other work on the machine matters little. Other p
 measured where they are installed: changepoint (Rust), river's ADWIN and fast-bocpd. With `long`,
 many bits go through PTW(40) and a pruned Geometric in chunks: time per symbol, memory and weights
 at the beginning and at the end. With `chunks`, `predictor.extend` takes one after another, beside
-the whole sequence at once.
+a sequence as long as a chunk and the whole sequence at once.
 """
 
 import functools
@@ -177,7 +177,9 @@ def chunks(count: int, chunk: int = 1000) -> None:
         "Geometric, NormalGamma": (optimal(sp.Geometric(0.002), sp.NormalGamma()), values),
         **{name: streams()[name][:2] for name in ("Geometric, 100 hypotheses", "KT", "lstm-ptw")},
     }
-    print(f"{f'in chunks of {chunk:,}':44} {'per second':>12} {'whole':>12}")
+    title = f"observations a second, {count:,} in all"
+    columns = f"chunks of {chunk:,}", f"{chunk:,} alone", f"{count:,} at once"
+    print(f"{title:40}", *(f"{column:>16}" for column in columns))
     for name, (predictor, observations) in predictors.items():
         data = np.array(observations(count))
 
@@ -187,13 +189,16 @@ def chunks(count: int, chunk: int = 1000) -> None:
                 state, _ = predictor.extend(state, data[begin : begin + chunk])
             jax.block_until_ready(state)
 
-        def whole(predictor: Any = predictor, data: np.ndarray = data) -> None:
+        def whole(length: int, predictor: Any = predictor, data: np.ndarray = data) -> None:
             predict = getattr(predictor, "log_density", None) or predictor.log_probs
-            jax.block_until_ready(predict(data))
+            jax.block_until_ready(predict(data[:length]))
 
         in_chunks()  # compiled now
-        whole()
-        print(f"{name:44} {rate(in_chunks, count):12,.0f} {rate(whole, count):12,.0f}", flush=True)
+        found = [rate(in_chunks, count)]
+        for length in (chunk, count):
+            whole(length)
+            found.append(rate(functools.partial(whole, length), length, repeats=9))
+        print(f"{name:40}", *(f"{each:16,.0f}" for each in found), flush=True)
 
 
 def main(count: int) -> None:

@@ -226,7 +226,6 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         return state
 
     def _extend(self, state: ForwardState, values: Any) -> Any:
-        check_statistics(self.segment, state.statistics, len(state.log_weights))
         return self._extend_live(state, values, self._live_slots(state))
 
     def _live_slots(self, state: ForwardState) -> int:
@@ -246,6 +245,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     def _extend_live(
         self, state: ForwardState, values: Float[Array, "time *event"], live: int
     ) -> Any:
+        check_statistics(self.segment, state.statistics, len(state.log_weights))
         by_symbol = isinstance(self.segment, Dirichlet) and self.alphabet <= MAX_FEW
         whole = len(values) if by_symbol else whole_blocks(len(values))
         if self.max_hypotheses is not None:
