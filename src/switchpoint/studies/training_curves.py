@@ -1,11 +1,12 @@
 """Excess on the validation sequences while the networks of the main studies were trained."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from switchpoint._numbers import bits, join_and
 from switchpoint.figures.annotations import panels, plain_numbers
@@ -17,6 +18,7 @@ from switchpoint.studies.networks import TrainingLog
 from switchpoint.zoo.manifest import SOURCES
 
 _SPIKE = 0.5  # bits by which the excess must rise between two records to be called a spike
+_FLOOR = 1e-3  # the least excess that is drawn, in bits
 
 
 def _analyse(context: StudyContext) -> xr.Dataset:
@@ -50,22 +52,31 @@ def training_curves(logs: Mapping[str, list[TrainingLog]], seeds: range) -> xr.D
 
 
 def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
-    """A panel for each architecture, with a line for each seed on PTW."""
+    """A row of panels for each architecture, one for each source, with a line for each seed."""
     del local
-    architectures = names(result["architecture"])
+    architectures, sources = names(result["architecture"]), names(result["source"])
     with styled():
-        figure, used = panels(len(architectures), 2, 2.6, 0.3, sharey=True)
-        for axes, architecture in zip(used, architectures, strict=True):
-            one = result.sel(architecture=architecture, source="ptw")
-            style = {"color": colour_of(architecture), "linewidth": 0.9, "alpha": 0.8}
-            axes.plot(one["step"], one["excess"].transpose("record", "seed"), **style)
-            axes.set_title(display_name(architecture))
+        count = len(architectures) * len(sources)
+        figure, used = panels(count, len(sources), 1.5, 0.5, sharey="col")
+        for axes, (architecture, source) in zip(
+            used, itertools.product(architectures, sources), strict=True
+        ):
+            one = result.sel(architecture=architecture, source=source)
+            # Some estimates near the optimum are negative, and have no place on this axis.
+            excess = one["excess"].clip(min=_FLOOR).transpose("record", "seed")
+            style = {"color": colour_of(architecture), "linewidth": 0.8, "alpha": 0.8}
+            axes.plot(one["step"], excess, **style)
             axes.set_yscale("log")
             plain_numbers(axes.yaxis)
+            axes.set_xlim(left=0)
+            axes.xaxis.set_major_locator(MaxNLocator(3))
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-            axes.set_xlabel("step")
-        for axes in used[::2]:
-            axes.set_ylabel("excess regret (bits)")
+            if source == sources[0]:
+                axes.set_ylabel(display_name(architecture))
+            if architecture == architectures[0]:
+                axes.set_title(source_label(result, source), fontsize="small")
+        figure.supxlabel("step", fontsize="medium")
+        figure.supylabel("excess regret (bits)", fontsize="medium")
     return {"training-curves": figure}
 
 
@@ -85,10 +96,11 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
         parts.append(f"{display_name(name)} {int((own > _SPIKE).sum())} (median {bits(median)})")
     return {
         "training-curves": Caption(
-            alt="A panel for each architecture: excess regret against the training step, one line "
-            "for each seed, on a logarithmic scale.",
-            observed=f"Excess on validation sequences of {source_label(result, 'ptw')}. Seeds with "
-            f"a spike of over {_SPIKE} bits, and the final excess: {join_and(parts)}.",
+            alt="A panel for each architecture and source: excess regret against the training "
+            "step, one line for each seed, on a logarithmic scale.",
+            observed="Excess on validation sequences; estimates below "
+            f"{_FLOOR} bits are drawn there. Seeds with a spike of over {_SPIKE} bits on "
+            f"{source_label(result, 'ptw')}, and the final excess: {join_and(parts)}.",
             paper="Not shown in the paper.",
         )
     }
