@@ -90,3 +90,30 @@ def test_chunks_of_symbols_with_gaps_are_the_whole_sequence(prior):
     if isinstance(prior, sp.LIN):  # under which the first segment may still last
         counted = np.asarray(state.statistics)[np.asarray(state.starts) == 0][0]
         assert counted.tolist() == [np.sum(bits == 0), np.sum(bits == 1)]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("float64")
+def test_pieces_of_a_long_sequence_are_the_whole(monkeypatch):
+    """Long sequences are compiled in pieces, each with the starts up to its end."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=130) + np.repeat([0.0, 3.0], 65)
+    values[100:110] = np.nan
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.02), sp.NormalGamma()))
+
+    def results(values):
+        posterior = predictor.posterior(values)
+        return [
+            predictor.log_density(values),
+            posterior.switch_smoothed,
+            posterior.level_mean,
+            posterior.level_std,
+            posterior.map_switches,
+        ]
+
+    expected = results(values)
+    # Another shape, which is compiled anew.
+    monkeypatch.setattr("switchpoint.exact.blocks.PIECE_WORK", 0)
+    monkeypatch.setattr("switchpoint.exact.family_posterior._PIECE_WORK", 0)
+    for found, whole in zip(results(np.stack([values] * 2)), expected, strict=True):
+        np.testing.assert_allclose(found, np.stack([whole] * 2), atol=1e-10)

@@ -35,9 +35,9 @@ BLOCK = 32  # times
 _BLOCK_OF_MANY = 16  # of many sequences, which fill a vector with fewer starts
 _MANY = 64  # sequences
 
-PIECE_WORK = 2**22
+PIECE_WORK = 2**25
 """The number of (time, start) pairs from which pieces save more time than their compilation takes,
-over several calls."""
+over several calls: as many take a tenth of a second."""
 
 
 class Sequences(eqx.Module):
@@ -140,9 +140,9 @@ def next_statistics(
     return jax.tree.map(lambda leaf, own: layout.put_block(leaf, own, index), merged, block.last)
 
 
-def pieces(count: int, block: int, work: int, min_work: int = PIECE_WORK) -> list[tuple[int, int]]:
+def pieces(count: int, block: int, work: int, min_work: int) -> list[tuple[int, int]]:
     """Ranges of blocks, each compiled for the starts up to its end, if there is enough work."""
-    parts = max(1, min(8, count * block // 64)) if work >= min_work else 1
+    parts = max(1, min(4, count * block // 64)) if work >= min_work else 1
     return list(itertools.pairwise(count * part // parts for part in range(parts + 1)))
 
 
@@ -161,7 +161,10 @@ def filter_sequences(
     layout = Layout(many=len(sequences.values) >= _MANY)
     block = _BLOCK_OF_MANY if layout.many else BLOCK
     blocks = cut_into_blocks(segment, sequences, with_probs, block)
-    return filter_blocks(prior, segment, sequences, blocks, layout, with_probs=with_probs)[0]
+    min_work = PIECE_WORK // 8 if layout.many else PIECE_WORK  # many come in chunks
+    return filter_blocks(
+        prior, segment, sequences, blocks, layout, with_probs=with_probs, min_work=min_work
+    )[0]
 
 
 def filter_blocks(
@@ -173,7 +176,7 @@ def filter_blocks(
     *,
     with_probs: bool = False,
     for_posterior: bool = False,
-    min_work: int = PIECE_WORK,
+    min_work: int,
 ) -> tuple[Filtered, Held | None]:
     """The recursion over the blocks of sequences; what a posterior needs if asked for."""
     flat, time = sequences.values.shape[:2]

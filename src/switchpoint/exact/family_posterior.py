@@ -43,7 +43,7 @@ from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics
 
-_PIECE_WORK = 64 * PIECE_WORK  # a posterior takes long to compile, and is often computed once
+_PIECE_WORK = 8 * PIECE_WORK  # a posterior takes long to compile, and is often computed once
 _LAYOUT = Layout(many=False)
 
 
