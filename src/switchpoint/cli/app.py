@@ -90,11 +90,10 @@ def switchpoint(
     cache: bool = typer.Option(
         True,
         envvar="SWITCHPOINT_CACHE",
-        help="Keep compiled programs in the user's cache directory, so that later commands start "
-        "faster.",
+        help="Cache compiled programs in the user's cache directory; later commands start faster.",
     ),
 ) -> None:
-    """Piecewise stationary sequences: exact Bayesian prediction, and networks that learn it.
+    """Exact Bayesian prediction of piecewise stationary sequences, and networks that learn it.
 
     For example:
 

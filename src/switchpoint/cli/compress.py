@@ -23,7 +23,7 @@ SUFFIX = ".spz"
 
 _HYPOTHESES = 100
 _DIGEST = 16  # hexadecimal digits
-_MODEL_HELP = "a name that `switchpoint zoo` lists, the directory of a run or a .safetensors file."
+_MODEL_HELP = "a name from `switchpoint zoo`, the directory of a run or a .safetensors file."
 
 
 @options.with_options(*options.PRIOR, *options.SEGMENT, alphabet="The number of symbols.")
@@ -38,18 +38,18 @@ def compress(
         None,
         "--as",
         metavar="|".join(KINDS),
-        help="What the symbols are: those that a text lists (numbers from 0, or labels), the bits "
+        help="What the symbols are: those listed in a text (numbers from 0, or labels), the bits "
         "of the file, or its bytes. If not given, text for a file of the digits 0 and 1 or with "
-        "--alphabet or --labels, and otherwise bytes; with --model also bits.",
+        "--alphabet or --labels, bits for a --model with an alphabet of 2, and otherwise bytes.",
     ),
     labels: str | None = typer.Option(
-        None, metavar="LABEL,LABEL,...", help="The labels of a text of symbols."
+        None, metavar="LABEL,LABEL,...", help="The labels of the symbols in a text."
     ),
     prior: str | None = typer.Option(
         None, help=f"{options.PRIOR_HELP}; or kt, for a single segment. If not given, ptw."
     ),
     hypotheses: int = typer.Option(
-        _HYPOTHESES, help="How many starts of the current segment are kept; ptw needs no limit."
+        _HYPOTHESES, help="How many starts of the current segment to keep; ptw needs no limit."
     ),
     model: str | None = typer.Option(
         None,
@@ -59,14 +59,15 @@ def compress(
         help=f"Predict with a trained network instead: {_MODEL_HELP}",
     ),
     member: int | None = typer.Option(
-        None, help="Which network of --model, from 0; the best if not given."
+        None, help="The index of the network in --model, from 0; the best if not given."
     ),
     **given: Any,
 ) -> None:
-    """Compress a file without loss, by the predictions of the Bayes optimum or of a network.
+    """Compress a file losslessly with the predictions of the Bayes optimum or a network.
 
-    Made for piecewise stationary sequences. The code is as long as the predictor's code length,
-    and `switchpoint decompress` restores the file byte for byte, on other machines too.
+    This is for piecewise stationary sequences. The code is about as long as the predictor's code
+    length, and `switchpoint decompress` restores the file byte for byte, on other machines too
+    (with Transformers, on the machine that compressed it).
 
     For example:
 
@@ -134,14 +135,15 @@ def decompress(
         "--model",
         "--network",
         metavar="NAME|PATH",
-        help=f"Where the network is that the archive was made with: {_MODEL_HELP}",
+        help=f"The network that the archive was made with: {_MODEL_HELP}",
     ),
 ) -> None:
-    """Restore a file that `switchpoint compress` has compressed, byte for byte.
+    """Restore a file compressed by `switchpoint compress`, byte for byte.
 
     For example:
 
         switchpoint decompress bits.txt.spz
+
         switchpoint decompress bits.txt.spz --out - | switchpoint predict -
     """
     default = file.with_suffix("") if file.suffix == SUFFIX else None

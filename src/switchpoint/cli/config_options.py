@@ -30,11 +30,11 @@ SEGMENT = ("alphabet", "alpha", "beta", "concentration")
 """The settings that describe a segment model."""
 EVERY = tuple(each.name for each in dataclasses.fields(TrainConfig))
 
-PRIOR_HELP = f"The law of segment lengths: {', '.join(PRIOR_NAMES)}"
+PRIOR_HELP = f"The prior over segment lengths: {', '.join(PRIOR_NAMES)}"
 LENGTH: Any = typer.Option(256, help="The number of symbols in each sequence.")
 SEED: Any = typer.Option(0, help="The same seed gives the same sequences.")
 PLOT: Any = typer.Option(
-    None, metavar="FILE", help="Write a picture to this file (.png, .pdf or .svg)."
+    None, metavar="FILE", help="Write a plot to this file (.png, .pdf or .svg)."
 )
 
 

@@ -33,24 +33,24 @@ def detect(
     ),
     column: list[str] = typer.Option(
         [],
-        help="The column of the series, by its name or number from 0; again for several series "
+        help="The column of the series, by name or number from 0; repeat it for several series "
         "with common switches. If not given, the only column of numbers.",
     ),
     time: str | None = typer.Option(
         None,
-        help="The column of the times: dates or numbers, which label the observations. If not "
-        "given, the first column, if it holds dates or is called date, time, year or the like.",
+        help="The time column: dates or numbers that label the observations. If not given, the "
+        "first column, if it holds dates or is called date, time, year or the like.",
     ),
     segment: list[str] = typer.Option(
         [],
-        help=f"What segments look like: {_KINDS}; trend if not given. One for all columns, or "
-        "again for each.",
+        help=f"The kind of segments: {_KINDS}; trend if not given. One for all columns, or "
+        "repeated for each.",
     ),
     sensitivity: float = typer.Option(
         SENSITIVITY, help="The expected number of switches per 1,000 observations."
     ),
     fit: bool = typer.Option(
-        False, "--fit", help="Choose all settings, the sensitivity too, by their evidence."
+        False, "--fit", help="Fit all settings, including the sensitivity, by their evidence."
     ),
     form: str | None = typer.Option(
         None,
@@ -65,9 +65,9 @@ def detect(
     """Find the change points of a series of numbers.
 
     Prints the segments of the most probable partition: where each begins, the probability of a
-    switch at exactly that place, an interval that contains a switch with probability 90%, and the
-    level, slope and noise of its values. Segments are straight lines with noise of unknown size;
-    nothing needs to be set. A higher --sensitivity expects more switches.
+    switch at exactly that observation, an interval that contains a switch with probability 90%,
+    and the level, slope and noise of its values. By default, segments are straight lines with
+    noise of unknown size. A higher --sensitivity reports more switches. No setting is required.
 
     For example:
 

@@ -31,7 +31,7 @@ def evaluate(
     names: list[str] | None = typer.Argument(
         None,
         metavar="PREDICTOR",
-        help=f"Any of {_NAMES}, or trained networks: a name that `switchpoint zoo` lists, the "
+        help=f"Any of {_NAMES}, or trained networks: a name from `switchpoint zoo`, the "
         "directory of a run or a .safetensors file, as PATH or NAME=PATH.",
     ),
     on: str = typer.Option("ptw", help=f"The prior of the source: {', '.join(PRIOR_NAMES)}."),
@@ -48,15 +48,14 @@ def evaluate(
 ) -> None:
     """Measure the regret of predictors on a source, in bits.
 
-    The regret of a sequence is its code length beyond that of a predictor that knows the true
-    distributions. All predictors see the same sequences. `optimum` is the Bayes optimum of the
+    The regret of a sequence is its expected code length beyond that of a predictor that knows the
+    true distributions. All predictors see the same sequences. `optimum` is the Bayes optimum of the
     source, and always included; `oracle` knows the switching points. Errors are standard errors;
-    that of the excess is computed from the differences on each sequence. The last column is the
-    code length. The options of a prior apply wherever that prior occurs, as the source or as a
-    predictor.
+    that of the excess is computed from paired differences. The last column is the code length.
+    The options of a prior apply wherever that prior occurs, as the source or as a predictor.
 
     The networks of a run form one predictor, NAME[prior], for each prior they were trained on.
-    Its numbers are means over its members; lowest and median refer to the excess of the members.
+    Its figures are means over its members; lowest and median refer to the members' excess.
     The exit status is 1 if the regret of a network is not finite.
 
     For example:

@@ -12,24 +12,24 @@ Executor: TypeAlias = Annotated[
     typer.Option(
         metavar="NAME",
         help=f"Where networks are trained: {', '.join(EXECUTORS)}. Workers must reach the output "
-        "directory under the same path, and on the same kind of device the results are the same. "
-        "local by default, or processes where --jobs is more than 1.",
+        "directory under the same path. On the same kind of device, all give the same results. "
+        "The default is local, or processes if --jobs is more than 1.",
     ),
 ]
 Jobs: TypeAlias = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="The number of processes, with --executor processes; by default one for each GPU, or "
-        "2 without any. Small networks do not fill a GPU: for more than one process on each, "
-        "start nvidia-cuda-mps-control -d first, or they take turns.",
+        help="The number of processes, with --executor processes; by default one per GPU, or 2 "
+        "without a GPU. Small networks do not fill a GPU; to run several processes on each, start "
+        "nvidia-cuda-mps-control -d first, or they take turns.",
     ),
 ]
 RayAddress: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="The Ray cluster, with --executor ray; by default that of RAY_ADDRESS, or one of this "
+        help="The Ray cluster, with --executor ray; by default that of RAY_ADDRESS, or one on this "
         "machine alone.",
     ),
 ]
@@ -38,9 +38,9 @@ ShardMembers: TypeAlias = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Divide training runs into shards of at most this many members, so that more workers "
-        "have something to do; by default a run is one shard. Another number gives networks that "
-        "differ by rounding.",
+        help="Divide training runs into shards of at most this many members, to occupy more "
+        "workers; by default a run is one shard. A different number gives networks that differ "
+        "by rounding.",
     ),
 ]
 

@@ -22,8 +22,8 @@ _ALPHABET_HELP = "The number of symbols; if not given, the number of labels, or 
 def predict(
     file: Path = typer.Argument(
         metavar="FILE",
-        help="Whole numbers from 0, or labels such as up and down: in a text, in a column of a "
-        ".csv or .tsv table, in an .npy or an .npz file; - is standard input.",
+        help="Whole numbers from 0, or labels such as up and down: in a text, a column of a .csv "
+        "or .tsv table, or an .npy or .npz file; - is standard input.",
     ),
     prior: str | None = typer.Option(
         None,
@@ -32,14 +32,14 @@ def predict(
     model: str | None = typer.Option(
         None,
         metavar="NAME|PATH",
-        help="Predict with a trained network instead: a name that `switchpoint zoo` lists, the "
+        help="Predict with a trained network instead: a name from `switchpoint zoo`, the "
         "directory of a run or a .safetensors file.",
     ),
     member: int | None = typer.Option(
-        None, help="Which network of --model, from 0; the best if not given."
+        None, help="The index of the network in --model, from 0; the best if not given."
     ),
     form: str | None = typer.Option(
-        None, "--format", help="csv or json; if not given, by the suffix of --out, or csv."
+        None, "--format", help="csv or json; if not given, from the suffix of --out, or csv."
     ),
     out: Path | None = typer.Option(
         None,
@@ -48,9 +48,11 @@ def predict(
     ),
     plot: Path | None = options.PLOT,
     column: str | None = typer.Option(
-        None, help="The column of a table, by its name or number from 0."
+        None, help="The column of a table, by name or number from 0."
     ),
-    row: int | None = typer.Option(None, help="Which sequence, from 0, if the file holds several."),
+    row: int | None = typer.Option(
+        None, help="The index of the sequence, from 0, if there are several."
+    ),
     labels: str | None = typer.Option(
         None,
         metavar="LABEL,LABEL,...",
@@ -65,8 +67,8 @@ def predict(
     symbol before it was seen. The exact optimum adds the probability of a switch at t given the
     symbols up to t (switch_filtered) and given all of them (switch_smoothed); a network, chosen
     with --model, gives no switch probabilities. Without --prior, segment lengths are geometric
-    with the hazard of highest evidence. The summary gives the probable number of switches, and
-    for each an interval that contains a switch with probability 90%.
+    with the hazard of highest evidence. The summary gives the probable numbers of switches, and
+    for each switch an interval that contains one with probability 90%.
 
     For example:
 

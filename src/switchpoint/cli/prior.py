@@ -31,7 +31,7 @@ def prior(
     plot: Path | None = options.PLOT,
     **given: Any,
 ) -> None:
-    """Show the segment lengths and the number of switches that a prior expects.
+    """Show a prior's distributions of the segment length and the number of switches.
 
     For example:
 

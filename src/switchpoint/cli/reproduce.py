@@ -39,7 +39,9 @@ def reproduce(
     ),
     out: Annotated[
         Path,
-        typer.Option(metavar="DIR", file_okay=False, help="Directory of the report and its data."),
+        typer.Option(
+            metavar="DIR", file_okay=False, help="The directory of the report and its data."
+        ),
     ] = _OUT,
     only: Annotated[
         list[str] | None,
@@ -69,18 +71,16 @@ def reproduce(
 ) -> None:
     """Run the paper's studies, and write a report with every figure.
 
-    `zoo` is the paper's setting for any machine: it measures the pretrained networks of the zoo,
-    on fewer sequences, beside the recorded results of all seeds, and trains nothing. `quick`
-    trains small networks, on any machine with two cores; `full` is the paper's setting from
-    scratch, for a GPU. Finished studies are not run again: the same command resumes where an
-    earlier one was stopped.
+    Scale `zoo` is the paper's setting on any machine, without training: it measures pretrained
+    networks on fewer sequences, beside the recorded results of all seeds. `quick` trains small
+    networks, on any machine with two cores; `full` is the paper's setting from scratch, for a
+    GPU. The same command resumes where an earlier one was stopped; finished studies are not run
+    again.
 
     For example:
 
         switchpoint reproduce --out report
-
         switchpoint reproduce --scale quick --set period=30 --first-seed 100 --out other
-
         switchpoint reproduce --scale full --executor ray --ray-address 10.0.0.1:6379 --out full
     """
     if scale not in SCALES:
@@ -139,10 +139,10 @@ def figure(
     name: Annotated[str, typer.Argument(metavar="STUDY", help=f"One of {', '.join(STUDIES)}.")],
     out: Annotated[
         Path,
-        typer.Option(metavar="DIR", file_okay=False, help="Directory of the report."),
+        typer.Option(metavar="DIR", file_okay=False, help="The directory of the report."),
     ] = _OUT,
 ) -> None:
-    """Draw the figures of one study again from its saved results; nothing is computed.
+    """Redraw the figures of one study from its saved results, without computing anything.
 
     For example:
 
@@ -162,14 +162,14 @@ def report(
             metavar="[DIR]",
             file_okay=False,
             show_default=False,
-            help="Directory of a report; the recorded results by default.",
+            help="The directory of a report; the recorded results by default.",
         ),
     ] = RECORDED,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the tables of all studies in Markdown.")
     ] = False,
 ) -> None:
-    """Write the report of a directory again from its saved results, or print its tables.
+    """Rewrite the report of a directory from its saved results, or print its tables.
 
     For example:
 

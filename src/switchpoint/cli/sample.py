@@ -25,7 +25,7 @@ def sample(
     batch: int = typer.Option(
         1,
         help="The number of sequences. If batch x length x alphabet is above "
-        f"{check_cost.PIECE:,}, they are drawn in pieces, each with its own key.",
+        f"{check_cost.PIECE:,}, they are drawn in batches, each with its own key.",
     ),
     seed: int = options.SEED,
     out: Path | None = typer.Option(

@@ -29,14 +29,14 @@ _SCALE = Annotated[str, typer.Option(help=f"One of {', '.join(SCALES)}.")]
 def shard(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Training runs; without any, all are listed."),
+        typer.Argument(metavar="[RUN]...", help="Training runs; if none is given, all are listed."),
     ] = None,
     prior: Annotated[
         list[str] | None,
         typer.Option(help="Only this training source of the runs; may be repeated."),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="FIRST-LAST", help="Only these seeds, as 0-4.")
+        str | None, typer.Option(metavar="FIRST-LAST", help="Only these seeds, such as 0-4.")
     ] = None,
     out: Annotated[
         Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of finished shards.")
@@ -48,7 +48,7 @@ def shard(
         bool,
         typer.Option(
             "--best-only",
-            help="Leave the weights of the best network of each source alone, by validation.",
+            help="Write only the weights of the best network of each source on validation.",
         ),
     ] = False,
     executor: Executor = None,
@@ -56,11 +56,11 @@ def shard(
     ray_address: RayAddress = None,
     scale: _SCALE = "full",
 ) -> None:
-    """Train some seeds of a study's runs, and take every measurement of them.
+    """Train some seeds of the studies' runs, and take all their measurements.
 
-    It writes a few files of at most 16 MiB; `switchpoint merge` makes the results of the studies
-    from them, and `switchpoint build-zoo` the zoo. The same command resumes from its checkpoints.
-    Set SWITCHPOINT_COMMIT where the sources have no history.
+    Writes a few files of at most 16 MiB, from which `switchpoint merge` computes the results of
+    the studies, and `switchpoint build-zoo` builds the zoo. The same command resumes from its
+    checkpoints. Set SWITCHPOINT_COMMIT if the source tree has no git history.
 
     For example:
 
@@ -122,15 +122,15 @@ def merge(
             "--record",
             metavar="DIR",
             file_okay=False,
-            help="Copy the results there too, with their SHA-256 in manifest.json.",
+            help="Also copy the results there, with their SHA-256 in manifest.json.",
         ),
     ] = None,
     scale: _SCALE = "full",
 ) -> None:
-    """Put the results of the studies together from shards.
+    """Compute the results of the studies from shards.
 
-    Missing networks are named in the results, and studies that need them are named here. Studies
-    of the best networks are computed now, from the networks of the shards.
+    Missing networks are named in the results, and the studies that need them are listed here.
+    Studies of the best networks are computed now, from the networks in the shards.
 
     For example:
 
@@ -162,13 +162,13 @@ def build_zoo(
         Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of the zoo.")
     ],
     sequences: Annotated[
-        int, typer.Option(help="Test sequences of the score on each card.")
+        int, typer.Option(help="The number of test sequences for the score on each card.")
     ] = TEST_SEQUENCES,
 ) -> None:
     """Build a zoo from finished runs: the best seed of each architecture and source.
 
-    The best has the lowest excess on the validation sequences of its run, and is then measured on
-    test sequences. Networks that are in the zoo already are not measured again.
+    The best seed has the lowest excess on the validation sequences of its run; it is then
+    measured on test sequences. Networks that are already in the zoo are not measured again.
 
     For example:
 

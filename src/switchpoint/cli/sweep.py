@@ -25,7 +25,7 @@ def sweep(
         typer.Argument(
             metavar="FILE",
             help="A TOML file of training settings, as for switchpoint train --config, with a "
-            "table [sweep] of those that vary.",
+            "table [sweep] of the settings that vary.",
         ),
     ],
     out: Annotated[
@@ -33,13 +33,13 @@ def sweep(
         typer.Option(
             metavar="DIR",
             file_okay=False,
-            help="The directory of the sweep; an interrupted one is continued.",
+            help="The directory of the sweep; an interrupted sweep is resumed.",
         ),
     ] = Path("sweep"),
     draws: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Draw so many combinations at random; all by default."
+            min=1, metavar="N", help="Draw this many combinations at random; all by default."
         ),
     ] = None,
     executor: Executor = None,
@@ -50,8 +50,8 @@ def sweep(
         typer.Option(
             min=1,
             metavar="N",
-            help="The most members that one program trains. Another number gives networks that "
-            "differ by rounding.",
+            help="The maximum number of members in one program. A different number gives networks "
+            "that differ by rounding.",
         ),
     ] = MAX_MEMBERS,
     kernels: Annotated[
@@ -65,9 +65,9 @@ def sweep(
     """Train every combination of some settings, and sort the results by excess regret.
 
     Members that differ only in learning rate, seeds, clip_norm, b2 and matrix_decay are trained in
-    one program. The table [sweep] has lists of values, such as learning_rate = [1e-3, 3e-3], or
+    one program. The table [sweep] holds lists of values, such as learning_rate = [1e-3, 3e-3], and
     with draws = N also ranges, such as learning_rate = {low = 1e-4, high = 1e-2, log = true}. The
-    same command with the same --out continues a sweep that was stopped.
+    same command with the same --out resumes a sweep that was stopped.
 
     For example:
 

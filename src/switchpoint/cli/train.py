@@ -27,7 +27,7 @@ def train(
     out: Path = typer.Option(
         metavar="DIR",
         file_okay=False,
-        help="The directory of the run; an interrupted run is continued.",
+        help="The directory of the run; an interrupted run is resumed.",
     ),
     config: Path | None = typer.Option(
         None,
@@ -40,14 +40,14 @@ def train(
         metavar="BACKEND",
         help="The backend: fused (GPU kernels, for the networks that have them; on a CPU they "
         "are interpreted, which is slow), plain (JAX alone), or auto: fused on a GPU, plain "
-        "elsewhere. Predictions agree to about 0.002; checkpoints are the same, so that a run "
-        "may be continued on another backend.",
+        "elsewhere. Predictions agree to about 0.002. Checkpoints are the same, so a run may "
+        "resume on another backend.",
     ),
     minutes: float | None = typer.Option(
         None,
         metavar="NUMBER",
-        help="Stop after this time and write the networks as they are; the same command continues "
-        "the run. The learning rate still follows the schedule of all steps.",
+        help="Stop after this time and write the networks as they are; the same command resumes "
+        "the run. The learning-rate schedule still spans all steps.",
     ),
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also write events for TensorBoard."
@@ -62,8 +62,8 @@ def train(
     """Train networks to predict a source, and measure their excess regret over its optimum.
 
     One program trains all members: a network for each prior, learning rate and seed. Defaults are
-    those of the paper or, where the help says by model, of the model's recipe. The same command
-    with the same --out continues a run that was stopped.
+    those of the paper or, where the help says "by model", of the model's recipe. The same command
+    with the same --out resumes a run that was stopped.
 
     For example:
 

@@ -38,8 +38,8 @@ def watch(
     file: Path = typer.Argument(
         STDIN,
         metavar="FILE",
-        help="A text with an observation in each line: a number, a symbol or a row of a table. An "
-        "empty line, NA or nan is a missing one. - is standard input.",
+        help="A text with one observation per line: a number, a symbol or a row of a table. An "
+        "empty line, NA or nan is a missing observation. - is standard input.",
     ),
     follow: bool = typer.Option(
         False, "--follow", help="Wait for more lines at the end of FILE, until interrupted."
@@ -47,13 +47,13 @@ def watch(
     state: Path | None = typer.Option(
         None,
         metavar="FILE",
-        help="Save the state to this file, and continue from it if it exists; lines of FILE that "
-        "it counts are skipped.",
+        help="Save the state to this file, and resume from it if it exists, skipping the lines of "
+        "the input file that it includes.",
     ),
     save_every: int = typer.Option(
         10_000,
-        help=f"Save it after this many observations; also after {_SAVE_SECONDS:g} seconds, and at "
-        "the end.",
+        help="Save the state after this many observations; also every "
+        f"{_SAVE_SECONDS:g} seconds, and at the end.",
     ),
     alarm: float | None = typer.Option(
         None,
@@ -61,43 +61,43 @@ def watch(
         help="Write only alarms: observations at which the probability of a recent switch "
         "reaches P.",
     ),
-    within: int = typer.Option(50, help="A switch is recent within so many observations."),
+    within: int = typer.Option(50, help="How many observations back a switch counts as recent."),
     view: bool = typer.Option(
-        False, "--view", help="Show a live view; if standard output is a terminal, nothing else."
+        False, "--view", help="Show a live view, and nothing else if standard output is a terminal."
     ),
     segment: list[str] = typer.Option(
         [],
-        help=f"What segments look like: {_KINDS}. If not given, symbols where the first "
-        "lines are 0 or 1, or words, and otherwise level. One for all columns, or again for each.",
+        help=f"The kind of segments: {_KINDS}. If not given, symbols if the first lines are 0 or "
+        "1, or words, and otherwise level. One for all columns, or repeated for each.",
     ),
     column: list[str] = typer.Option(
         [],
-        help="The column of the values in a table, by its name or number from 0; again for several "
-        "with common switches.",
+        help="The column of the values in a table, by name or number from 0; repeat it for several "
+        "series with common switches.",
     ),
     time_column: str | None = typer.Option(
-        None, "--time", help="The column of the times; if not given, the first if it holds dates."
+        None, "--time", help="The time column; if not given, the first column if it holds dates."
     ),
     labels: str | None = typer.Option(
         None, metavar="LABEL,LABEL,...", help="The labels of the symbols 0, 1 and so on."
     ),
     warm_up: int = typer.Option(
-        50, help="How many first lines decide what the values are, and their scale."
+        50, help="How many initial lines determine the kind and the scale of the values."
     ),
     hypotheses: int = typer.Option(
-        100, help="How many starts of the current segment are kept; ptw needs no limit."
+        100, help="How many starts of the current segment to keep; ptw needs no limit."
     ),
     prior: str | None = typer.Option(
         None, help=f"{options.PRIOR_HELP}; if not given, geometric with hazard 0.005."
     ),
     **given: Any,
 ) -> None:
-    """Watch a stream, and report each observation or each change at once.
+    """Monitor a stream, and report each observation or each change at once.
 
     Writes a line of JSON for each observation, or with --alarm for each alarm: position, time,
-    value, the probability of a switch within the last observations, the length of the current
-    segment and the code length so far. With --state the next run continues where this one ended:
-    no line of a file is lost or counted twice, even if the process was killed.
+    value, the probability of a recent switch, the length of the current segment and the code
+    length so far. With --state the next run resumes where this one ended: no line of a file is
+    lost or counted twice, even if the process was killed.
 
     For example:
 

@@ -20,7 +20,7 @@ _DIRECTORY: Any = typer.Option(
     "--zoo",
     metavar="DIR",
     file_okay=False,
-    help="The directory of another zoo than the one that comes with the package.",
+    help="The directory of a zoo other than the one that comes with the package.",
 )
 
 
@@ -29,8 +29,8 @@ def zoo(directory: Path | None = _DIRECTORY) -> None:
 
     Each can be used by its name wherever a trained network can: `sp.load("lstm-ptw")`,
     `switchpoint predict FILE --model lstm-ptw`, `switchpoint evaluate lstm-ptw`. The excess is
-    the regret of a whole sequence beyond that of the exact optimum, in bits, with its standard
-    error, on test sequences of the source that the network was trained on.
+    the regret of a whole sequence above that of the exact optimum, in bits, with its standard
+    error, on test sequences of the network's training source.
     """
     found = _open(directory)
     headings = ("name", "prior", "parameters", "excess, bits", "MiB")
@@ -48,20 +48,19 @@ def zoo(directory: Path | None = _DIRECTORY) -> None:
 
 def verify(
     names: list[str] | None = typer.Argument(
-        None, metavar="NAME", help="Networks of the zoo; all of them if not given."
+        None, metavar="NAME", help="Networks of the zoo; all if none is given."
     ),
     sequences: int = typer.Option(
         500,
-        help="How many of the test sequences on its card each network is measured on, a multiple "
-        "of 50.",
+        help="How many of its card's test sequences each network is measured on, a multiple of 50.",
     ),
     directory: Path | None = _DIRECTORY,
 ) -> None:
-    """Measure networks of the zoo on this machine, and compare with the numbers on their cards.
+    """Measure networks of the zoo on this machine, and compare with the figures on their cards.
 
-    A network passes if its excess regret differs from the number on its card, for the same
-    sequences, by no more than the tolerance on the card. The exit status is 1 if any fails. With
-    500 sequences all twenty take about a minute on two cores.
+    A network passes if its excess regret differs from that on its card, for the same sequences,
+    by no more than the tolerance on the card. The exit status is 1 if any network fails. With 500
+    sequences all twenty take about a minute on two cores.
 
     For example:
 
