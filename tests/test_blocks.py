@@ -96,24 +96,28 @@ def test_chunks_of_symbols_with_gaps_are_the_whole_sequence(prior):
 @pytest.mark.usefixtures("float64")
 def test_pieces_of_a_long_sequence_are_the_whole(monkeypatch):
     """Long sequences are compiled in pieces, each with the starts up to its end."""
-    rng = np.random.default_rng(3)
-    values = rng.normal(size=130) + np.repeat([0.0, 3.0], 65)
+    values = np.random.default_rng(3).normal(size=130) + np.repeat([0.0, 3.0], 65)
     values[100:110] = np.nan
     predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.02), sp.NormalGamma()))
+    whole = predictor.log_density(values)
+    monkeypatch.setattr("switchpoint.exact.blocks._PIECE_WORK", 0)
+    found = predictor.log_density(np.stack([values] * 2))  # another shape, compiled anew
+    np.testing.assert_allclose(found, np.stack([whole] * 2), atol=1e-10)
 
-    def results(values):
-        posterior = predictor.posterior(values)
-        return [
-            predictor.log_density(values),
-            posterior.switch_smoothed,
-            posterior.level_mean,
-            posterior.level_std,
-            posterior.map_switches,
-        ]
 
-    expected = results(values)
-    # Another shape, which is compiled anew.
-    monkeypatch.setattr("switchpoint.exact.blocks.PIECE_WORK", 0)
-    monkeypatch.setattr("switchpoint.exact.family_posterior._PIECE_WORK", 0)
-    for found, whole in zip(results(np.stack([values] * 2)), expected, strict=True):
-        np.testing.assert_allclose(found, np.stack([whole] * 2), atol=1e-10)
+@pytest.mark.slow
+@pytest.mark.usefixtures("float64")
+def test_a_posterior_may_leave_negligible_starts_out():
+    """They are left out for one long sequence, not for a batch."""
+    levels = np.repeat([0.0, 0.35, 6.0], [700, 600, 800])  # the first switch is not certain
+    values = levels + np.random.default_rng(4).normal(size=len(levels))
+    values[500:520] = np.nan
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), sp.Gaussian(mean_scale=6.0)))
+    one, batch = predictor.posterior(values), predictor.posterior(np.stack([values] * 2))
+    known = one._partitions.known
+    assert known is not None
+    assert known.rows < len(known.log_density)
+    for name in ("switch_smoothed", "level_mean", "level_std", "map_switches", "map_log_prob"):
+        found, expected = (np.asarray(getattr(each, name)) for each in (one, batch))
+        np.testing.assert_allclose(found, expected[0], atol=1e-10, err_msg=name)
+    np.testing.assert_allclose(one.switch_count_pmf(20), batch.switch_count_pmf(20)[0], atol=1e-10)

@@ -35,9 +35,9 @@ BLOCK = 32  # times
 _BLOCK_OF_MANY = 16  # of many sequences, which fill a vector with fewer starts
 _MANY = 64  # sequences
 
-PIECE_WORK = 2**25
-"""The number of (time, start) pairs from which pieces save more time than their compilation takes,
-over several calls: as many take a tenth of a second."""
+# Pieces save more time than their compilation takes, over several calls, from so many (time, start)
+# pairs: as many take a tenth of a second.
+_PIECE_WORK = 2**25
 
 
 class Sequences(eqx.Module):
@@ -140,7 +140,7 @@ def next_statistics(
     return jax.tree.map(lambda leaf, own: layout.put_block(leaf, own, index), merged, block.last)
 
 
-def pieces(count: int, block: int, work: int, min_work: int) -> list[tuple[int, int]]:
+def _pieces(count: int, block: int, work: int, min_work: int) -> list[tuple[int, int]]:
     """Ranges of blocks, each compiled for the starts up to its end, if there is enough work."""
     parts = max(1, min(4, count * block // 64)) if work >= min_work else 1
     return list(itertools.pairwise(count * part // parts for part in range(parts + 1)))
@@ -161,10 +161,7 @@ def filter_sequences(
     layout = Layout(many=len(sequences.values) >= _MANY)
     block = _BLOCK_OF_MANY if layout.many else BLOCK
     blocks = cut_into_blocks(segment, sequences, with_probs, block)
-    min_work = PIECE_WORK // 8 if layout.many else PIECE_WORK  # many come in chunks
-    return filter_blocks(
-        prior, segment, sequences, blocks, layout, with_probs=with_probs, min_work=min_work
-    )[0]
+    return filter_blocks(prior, segment, sequences, blocks, layout, with_probs=with_probs)[0]
 
 
 def filter_blocks(
@@ -176,13 +173,17 @@ def filter_blocks(
     *,
     with_probs: bool = False,
     for_posterior: bool = False,
-    min_work: int,
 ) -> tuple[Filtered, Held | None]:
     """The recursion over the blocks of sequences; what a posterior needs if asked for."""
     flat, time = sequences.values.shape[:2]
     count, block = blocks.values.shape[:2]
     fresh = initial_statistics(segment, sequences.offset)
-    ranges = pieces(count, block, flat * time**2, min_work)
+    # A posterior takes long to compile; many sequences come in chunks of the same shape.
+    ranges = [(0, count)]
+    if not for_posterior:
+        ranges = _pieces(
+            count, block, flat * time**2, _PIECE_WORK // 8 if layout.many else _PIECE_WORK
+        )
     closed = has_closed_form(segment) and not for_posterior
     table = None
     if closed and sequences.complete:
@@ -226,23 +227,21 @@ def filter_blocks(
     new = Held(fresh, jnp.zeros(flat)), jnp.full(flat, -jnp.inf)
     held, log_weights = layout.fresh_hypotheses(new, 0, block)
     carry = held, Weights(log_weights, jnp.zeros(flat))
-    parts, kept = [], []
+    parts = []
     for first, last in ranges:
         more = layout.fresh_hypotheses(new, last - first, block)
         held, log_weights = layout.append((carry[0], carry[1].log_weights), more)
         carry = held, Weights(log_weights, carry[1].log_start)
         indices = jnp.arange(first, last, dtype=jnp.int32)
         here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], blocks)
-        carry, (part, held) = lax.scan(body, carry, (indices, here))
+        carry, (part, kept) = lax.scan(body, carry, (indices, here))
         parts.append(part)
-        kept.append(jax.tree.map(lambda leaf: layout.pad_rows(leaf, count, leading=1), held))
 
     def joined(*leaves: Array) -> Array:
         whole = jnp.concatenate(leaves)
         return jnp.moveaxis(whole.reshape(-1, *whole.shape[2:])[:time], 0, 1)
 
-    held = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *kept)
-    return jax.tree.map(joined, *parts), held
+    return jax.tree.map(joined, *parts), kept
 
 
 def _filter_block(

@@ -99,6 +99,10 @@ class LastStart(eqx.Module):
         ln P(L = end - s | s) P(x_s..x_(end-1)) / P(x_s..x_(end-1) | x_<s).
         """
 
+    @abstractmethod
+    def near(self, end: Int[Array, ""], by_start: Array) -> Array:
+        """The part for those starts, along the second axis, whose q_end may not be negligible."""
+
     def probs(self, log_segment: Float[Array, "flat width"]) -> Float[Array, "flat width"]:
         """q_end(s); all zeros if no segment can end there."""
         scores = self.log_start + log_segment
@@ -136,6 +140,10 @@ class _SymbolLastStart(LastStart):
             ends,
             reverse=reverse,
         )
+
+    def near(self, end: Int[Array, ""], by_start: Array) -> Array:
+        del end
+        return by_start[:, : self.time]
 
     def _log_segment(self, end: Int[Array, ""]) -> Float[Array, "flat time"]:
         time = self.time
@@ -299,10 +307,11 @@ class StartPartitions(Partitions):
         flat, width = last_start.log_start.shape
 
         def step(table: Array, end: Int[Array, ""], log_segment: Array) -> tuple[Array, Array]:
+            probs = last_start.probs(log_segment)
             expected = jnp.einsum(
                 "fs,fsv->fv",
-                last_start.probs(log_segment),
-                table[:, :width],
+                last_start.near(end, probs),
+                last_start.near(end, table),
                 precision=lax.Precision.HIGHEST,
             )
             return table.at[:, end].set(after_switch(end, expected)), expected

@@ -3,7 +3,8 @@
 The passes over segment ends are those of `changepoint_posterior.py`. Here ends come in blocks of
 times. What every start s has gathered up to a block is kept: its statistics, and the sum of the
 small terms ln p(x_t | s) - ln p(x_t | x_<t). The block itself is computed when a pass reaches it.
-Memory is O(n^2 / 32), time O(n^2).
+Memory is O(n^2 / 32), time O(n^2); of a single sequence, only the starts are kept that may still be
+that of the current segment, usually those since a few switches.
 """
 
 import functools
@@ -19,7 +20,6 @@ from switchpoint._batching import in_chunks
 from switchpoint.exact.base import Posterior, make_posterior
 from switchpoint.exact.block_weights import Filtered
 from switchpoint.exact.blocks import (
-    PIECE_WORK,
     Blocks,
     Held,
     Sequences,
@@ -28,7 +28,6 @@ from switchpoint.exact.blocks import (
     gains_of,
     initial_statistics,
     pair_log_density,
-    pieces,
 )
 from switchpoint.exact.changepoint_posterior import (
     Carry,
@@ -43,7 +42,8 @@ from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics
 
-_PIECE_WORK = 8 * PIECE_WORK  # a posterior takes long to compile, and is often computed once
+_NEGLIGIBLE = -80.0  # the logarithm of a probability
+_MIN_ROWS = 64  # that are worth being narrowed
 _LAYOUT = Layout(many=False)
 
 
@@ -51,32 +51,43 @@ def family_posterior(
     prior: Prior, segment: Segment, sequences: Sequences, batch: tuple[int, ...]
 ) -> Posterior:
     """The posterior over switching points of a flat batch of that shape."""
-    fields = _fields(prior, segment, sequences)
-    return make_posterior(fields, batch, FamilyPartitions(prior, segment, sequences))
+    partitions = FamilyPartitions(prior, segment, sequences)
+    if len(sequences.values) > 1 or isinstance(sequences.values, jax.core.Tracer):
+        return make_posterior(_fields_in_chunks(prior, segment, sequences), batch, partitions)
+    filtered, last_start = _filter(prior, segment, sequences)
+    partitions = FamilyPartitions(prior, segment, sequences, last_start.narrowed())
+    fields = _fields(filtered, partitions.last_start(), sequences)
+    return make_posterior(fields, batch, partitions)
 
 
 @jax.jit
-def _fields(prior: Prior, segment: Segment, sequences: Sequences) -> dict[str, Array]:
-    def fields(sequences: Sequences) -> dict[str, Array]:
-        filtered, last_start = _FamilyLastStart.of(prior, segment, sequences)
-        fresh = jax.vmap(jax.vmap(segment.log_density, in_axes=(None, 0)))(
-            initial_statistics(segment, sequences.offset), sequences.values
-        )
-        started = jnp.exp(filtered.log_start + fresh - filtered.log_density)
-        smoothed, levels, best = _smoothed(last_start, sequences)
-        runs: Any = filtered.run_length_mean
-        return {
-            "log_marginal": filtered.log_density.sum(-1),
-            "switch_filtered": started.at[:, 0].set(0),
-            "switch_smoothed": smoothed,
-            "run_length_mean": runs,
-            "map_switches": best.switches()[:, : last_start.time],
-            "map_log_prob": best.log_prob[:, 0],
-            **levels,
-        }
-
+def _fields_in_chunks(prior: Prior, segment: Segment, sequences: Sequences) -> dict[str, Array]:
     time = sequences.values.shape[1]
-    return in_chunks(fields, sequences, max(32, time // 2))
+    return in_chunks(
+        lambda chunk: _fields(*_filter(prior, segment, chunk), chunk), sequences, max(32, time // 2)
+    )
+
+
+@jax.jit
+def _fields(
+    filtered: Filtered, last_start: "_FamilyLastStart", sequences: Sequences
+) -> dict[str, Array]:
+    segment = last_start.segment
+    fresh = jax.vmap(jax.vmap(segment.log_density, in_axes=(None, 0)))(
+        initial_statistics(segment, sequences.offset), sequences.values
+    )
+    started = jnp.exp(filtered.log_start + fresh - filtered.log_density)
+    smoothed, levels, best = _smoothed(last_start, sequences)
+    runs: Any = filtered.run_length_mean
+    return {
+        "log_marginal": filtered.log_density.sum(-1),
+        "switch_filtered": started.at[:, 0].set(0),
+        "switch_smoothed": smoothed,
+        "run_length_mean": runs,
+        "map_switches": best.switches()[:, : last_start.time],
+        "map_log_prob": best.log_prob[:, 0],
+        **levels,
+    }
 
 
 class FamilyPartitions(StartPartitions):
@@ -85,9 +96,11 @@ class FamilyPartitions(StartPartitions):
     prior: Prior
     segment: Segment
     sequences: Sequences
+    known: "_FamilyLastStart | None" = None
+    """What `last_start` would compute."""
 
-    def last_start(self) -> LastStart:
-        return _FamilyLastStart.of(self.prior, self.segment, self.sequences)[1]
+    def last_start(self) -> "_FamilyLastStart":
+        return self.known or _filter(self.prior, self.segment, self.sequences)[1]
 
 
 class _FamilyLastStart(LastStart):
@@ -100,29 +113,32 @@ class _FamilyLastStart(LastStart):
     blocks: Blocks
     log_density: Float[Array, "blocks block flat"]
     held: Held
+    """Of the last rows of starts before the end of each block, or of all."""
 
-    @classmethod
-    def of(
-        cls, prior: Prior, segment: Segment, sequences: Sequences
-    ) -> tuple[Filtered, "_FamilyLastStart"]:
-        blocks = cut_into_blocks(segment, sequences, with_own=True)
-        filtered, held = filter_blocks(
-            prior,
-            segment,
-            sequences,
-            blocks,
-            _LAYOUT,
-            for_posterior=True,
-            min_work=_PIECE_WORK,
-        )
-        count, block = blocks.values.shape[:2]
-        flat, time = filtered.log_density.shape
-        padding = ((0, 0), (0, count * block - time))
-        log_density = jnp.pad(filtered.log_density, padding).reshape(flat, count, block)
-        log_density = jnp.moveaxis(log_density, 0, -1)
-        log_start = jnp.pad(filtered.log_start, padding, constant_values=-jnp.inf)
-        assert held is not None
-        return filtered, cls(time, log_start, prior, segment, blocks, log_density, held)
+    @property
+    def rows(self) -> int:
+        """The number of rows of starts whose segments may reach a block."""
+        return self.held.gains.shape[2]
+
+    def narrowed(self) -> "_FamilyLastStart":
+        """Without starts that are negligible, the same number for each block."""
+        if self.rows < _MIN_ROWS:
+            return self
+        rows = -(-int(_rows_in_use(self)) // 16) * 16  # few numbers, as each is compiled
+        return _last_rows(self, rows) if rows < self.rows else self
+
+    def near(self, end: Int[Array, ""], by_start: Array) -> Array:
+        first, count = self._near_starts(end)
+        return lax.dynamic_slice_in_dim(by_start, first, count, axis=1)
+
+    def put_near(self, end: Int[Array, ""], by_start: Array, near: Array) -> Array:
+        """An array of all starts with another `near` part."""
+        return lax.dynamic_update_slice_in_dim(by_start, near, self._near_starts(end)[0], axis=1)
+
+    def _near_starts(self, end: Int[Array, ""]) -> tuple[Int[Array, ""], int]:
+        """The first of them, and their number."""
+        block = self.blocks.values.shape[1]
+        return _first_row((end - 1) // block, self.rows) * block, self.rows * block
 
     def over_ends(
         self, step: Step[Carry], carry: Carry, *, reverse: bool = False
@@ -134,44 +150,91 @@ class _FamilyLastStart(LastStart):
     def over_blocks(
         self, step: Any, carry: Any, extra: Any = None, *, reverse: bool = False
     ) -> tuple[Any, Any]:
-        """`over_ends` with steps that also get `extra(statistics, block, index)` of their time."""
+        """`over_ends` with steps that also get their part of `extra(statistics, block, row)`.
+
+        The row is that of the block's own starts, of those of the statistics, which are the last
+        up to there.
+        """
         count, block = self.blocks.values.shape[:2]
-        starts = jnp.arange(self.log_start.shape[1], dtype=jnp.int32)
+        flat, width = self.log_start.shape
 
         def body(carry: Any, now: Any) -> tuple[Any, Any]:
             index, here, evidence, (statistics, gains) = now
             ends = index * block + 1 + jnp.arange(block, dtype=jnp.int32)
-            logs = pair_log_density(self.segment, _LAYOUT, statistics, here, index)
-            small = gains_of(_LAYOUT, logs, evidence, index)
-            scores = gains + jnp.cumsum(small, axis=0)
-            scores = scores.reshape(*scores.shape[:2], -1)
-            own = starts[: scores.shape[-1]]
-            length = ends[:, None] - own
-            lasts = log_length(self.prior, own, jnp.maximum(length, 1), ends[:, None] != self.time)
-            scores = jnp.where((length > 0)[:, None], scores + lasts[:, None], -jnp.inf)
-            scores = jnp.pad(
-                scores, ((0, 0), (0, 0), (0, len(starts) - len(own))), constant_values=-jnp.inf
+            first = _first_row(index, self.rows)
+            row = index - first
+            logs = pair_log_density(self.segment, _LAYOUT, statistics, here, row)
+            scores = gains + jnp.cumsum(gains_of(_LAYOUT, logs, evidence, row), axis=0)
+            starts = first * block + jnp.arange(self.rows * block, dtype=jnp.int32)
+            length = ends[:, None] - starts
+            lasts = log_length(
+                self.prior, starts, jnp.maximum(length, 1), ends[:, None] != self.time
             )
-            more = None if extra is None else extra(statistics, here, index)
+            scores = scores.reshape(block, flat, -1) + lasts[:, None]
+            scores = jnp.where((length > 0)[:, None], scores, -jnp.inf)
+            scores = lax.dynamic_update_slice_in_dim(
+                jnp.full((block, flat, width), -jnp.inf), scores, starts[0], axis=2
+            )
+            more = None if extra is None else extra(statistics, here, row)
             return lax.scan(
                 lambda carry, now: step(carry, *now), carry, (ends, scores, more), reverse=reverse
             )
 
-        ranges = pieces(count, block, len(self.log_start) * self.time**2, _PIECE_WORK)
-        outputs = []
-        for first, last in reversed(ranges) if reverse else ranges:
-            indices = jnp.arange(first, last, dtype=jnp.int32)
-            held = jax.tree.map(lambda leaf, b=last: leaf[:, :, :b], self.held)
-            parts = (self.blocks, self.log_density, held)
-            here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], parts)
-            carry, output = lax.scan(body, carry, (indices, *here), reverse=reverse)
-            outputs.append(output)
+        indices = jnp.arange(count, dtype=jnp.int32)
+        now = (indices, self.blocks, self.log_density, self.held)
+        carry, outputs = lax.scan(body, carry, now, reverse=reverse)
+        return carry, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
 
-        def joined(*leaves: Array) -> Array:
-            whole = jnp.concatenate(leaves[::-1] if reverse else leaves)
-            return whole.reshape(-1, *whole.shape[2:])
 
-        return carry, jax.tree.map(joined, *outputs)
+def _first_row(index: Int[Array, ""], rows: int) -> Int[Array, ""]:
+    """The first of so many rows of starts up to that of a block, or the first of all."""
+    return jnp.maximum(index + 1 - rows, 0)
+
+
+@jax.jit
+def _filter(
+    prior: Prior, segment: Segment, sequences: Sequences
+) -> tuple[Filtered, _FamilyLastStart]:
+    blocks = cut_into_blocks(segment, sequences, with_own=True)
+    filtered, held = filter_blocks(prior, segment, sequences, blocks, _LAYOUT, for_posterior=True)
+    count, block = blocks.values.shape[:2]
+    flat, time = filtered.log_density.shape
+    padding = ((0, 0), (0, count * block - time))
+    log_density = jnp.pad(filtered.log_density, padding).reshape(flat, count, block)
+    log_density = jnp.moveaxis(log_density, 0, -1)
+    log_start = jnp.pad(filtered.log_start, padding, constant_values=-jnp.inf)
+    assert held is not None
+    return filtered, _FamilyLastStart(time, log_start, prior, segment, blocks, log_density, held)
+
+
+@jax.jit
+def _rows_in_use(last_start: _FamilyLastStart) -> Int[Array, ""]:
+    """How many rows there are from the first start that is not negligible to a block, at most."""
+    count, block = last_start.blocks.values.shape[:2]
+    starts = jnp.arange(count * block, dtype=jnp.int32)
+
+    def needed(most: Int[Array, ""], now: tuple[Array, Array]) -> tuple[Array, None]:
+        index, gains = now
+        run = jnp.maximum(index * block - starts, 0)
+        weights = last_start.log_start + gains.reshape(len(gains), -1)
+        weights = weights + last_start.prior.log_survival(starts, run)
+        heavy = ((weights > _NEGLIGIBLE) & (starts < index * block)).any(0)
+        first = jnp.where(heavy.any(), heavy.argmax() // block, index)
+        return jnp.maximum(most, index + 1 - first.astype(jnp.int32)), None
+
+    indices = jnp.arange(count, dtype=jnp.int32)
+    return lax.scan(needed, jnp.ones((), jnp.int32), (indices, last_start.held.gains))[0]
+
+
+@functools.partial(jax.jit, static_argnames="rows")
+def _last_rows(last_start: _FamilyLastStart, rows: int) -> _FamilyLastStart:
+    def last(index: Int[Array, ""], leaf: Array) -> Array:
+        return lax.dynamic_slice_in_dim(leaf, _first_row(index, rows), rows, axis=1)
+
+    held = last_start.held
+    indices = jnp.arange(len(held.gains), dtype=jnp.int32)
+    narrow = jax.tree.map(lambda leaf: jax.vmap(last)(indices, leaf), held)
+    return eqx.tree_at(lambda each: each.held, last_start, narrow)
 
 
 class Levels(NamedTuple):
@@ -229,8 +292,9 @@ def _smoothed(
     flat, width = last_start.log_start.shape
     time = last_start.time
     of_levels = functools.partial(level_of, segment)
+    starts = jnp.arange(width)[None]
 
-    def extra(statistics: Statistics, block: Blocks, index: Int[Array, ""]) -> Any:
+    def extra(statistics: Statistics, here: Blocks, row: Int[Array, ""]) -> Any:
         """The features before, and the levels after, each time of the block, for each start."""
 
         def of_pair(statistics: Statistics, before: Statistics, x: Array) -> Any:
@@ -240,18 +304,12 @@ def _smoothed(
         def of_own(own: Statistics, x: Array) -> Any:
             return segment.level_features(own), of_levels(segment.observe(own, x))
 
-        pairs = _LAYOUT.by_pair(of_pair)(statistics, block.before, block.values)
+        pairs = _LAYOUT.by_pair(of_pair)(statistics, here.before, here.values)
         own = jax.vmap(jax.vmap(jax.vmap(of_own)), in_axes=(1, None), out_axes=1)(
-            block.own, block.values
+            here.own, here.values
         )
-        whole = jax.tree.map(lambda p, o: _LAYOUT.put_block(p, o, index, leading=1), pairs, own)
-        rows = last_start.held.gains.shape[2]
-
-        def flattened(leaf: Array) -> Array:
-            padded = _LAYOUT.pad_rows(leaf, rows, leading=1)
-            return padded.reshape(*leaf.shape[:2], width, *leaf.shape[4:])
-
-        return jax.tree.map(flattened, whole)
+        whole = jax.tree.map(lambda p, o: _LAYOUT.put_block(p, o, row, leading=1), pairs, own)
+        return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:2], -1, *leaf.shape[4:]), whole)
 
     def step(
         carry: tuple[Array, Levels, MostProbable],
@@ -261,18 +319,19 @@ def _smoothed(
     ) -> tuple[tuple[Array, Levels, MostProbable], Any]:
         boundary, levels, best = carry  # the first is P(a segment starts at t | x)
         features, (mean, covariance) = more
+        near = functools.partial(last_start.near, end)
         segments = boundary[:, end][:, None] * last_start.probs(log_segment)
-        levels = add_level(levels, segments, mean, covariance)
-        begun = jnp.arange(width) < end
-        weights = jnp.where(begun, levels.weight, 0.0)
+        own = add_level(jax.tree.map(near, levels), near(segments), mean, covariance)
+        weights = jnp.where(near(starts) < end, own.weight, 0.0)
         weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-30)
-        at = jnp.einsum("fsd,fsdo->fso", features, levels.mean)
+        at = jnp.einsum("fsd,fsdo->fso", features, own.mean)
         here = jnp.einsum("fs,fso->fo", weights, at, precision=lax.Precision.HIGHEST)
         variance = None
-        if levels.covariance is not None:
-            spread = jnp.einsum("fsd,fse,fsdeo->fso", features, features, levels.covariance)
+        if own.covariance is not None:
+            spread = jnp.einsum("fsd,fse,fsdeo->fso", features, features, own.covariance)
             spread = spread + (at - here[:, None]) ** 2
             variance = jnp.einsum("fs,fso->fo", weights, spread)
+        levels = jax.tree.map(functools.partial(last_start.put_near, end), levels, own)
         boundary = boundary.at[:, :width].add(segments)
         return (boundary, levels, best.after(end, log_segment)), (here, variance)
 

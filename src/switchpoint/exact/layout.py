@@ -114,13 +114,6 @@ class Layout(NamedTuple):
 
         return jax.tree.map(repeat, fresh)
 
-    def pad_rows(self, array: Array, rows: int, leading: int = 0) -> Array:
-        """Zeros for the rows that are still to come."""
-        axis = self.axes[0] + leading
-        padding = [(0, 0)] * array.ndim
-        padding[axis] = (0, rows - array.shape[axis])
-        return jnp.pad(array, padding)
-
     def append(self, hypotheses: Any, more: Any) -> Any:
         """Hypotheses followed by others."""
         return jax.tree.map(
