@@ -211,7 +211,10 @@ def as_array(values: Any, name: str) -> np.ndarray:
         ) from error
     if array.dtype == object:
         whole = all(isinstance(each, int | np.integer | np.bool_) for each in array.ravel())
-        return array.astype(np.int64) if whole else array
+        try:
+            return array.astype(np.int64) if whole else array
+        except OverflowError as error:
+            raise ValueError(f"{name} must be numbers of 64 bits, got {shown(values)}") from error
     return array
 
 

@@ -45,7 +45,15 @@ class CompiledEngine(Engine):
         return float(logs)
 
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
-        return np.array([self.update(x) for x in xs], np.float64)
+        if hasattr(xs, "columns") and hasattr(xs, "to_numpy"):  # whose iterator gives names
+            xs = xs.to_numpy()
+            xs = xs[:, 0] if xs.shape[1] == 1 else xs
+        before = self.state, self.position, self.log_evidence
+        try:
+            return np.array([self.update(x) for x in xs], np.float64)
+        except BaseException:
+            self.state, self.position, self.log_evidence = before
+            raise
 
     def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
         raise no_posterior(self.predictor)

@@ -118,9 +118,8 @@ class Hypotheses(Engine):
             array[slot] = first
         return dropped
 
-    def _check_length(self) -> None:
-        if self.position >= self.limit:
-            self.prior.check_length(self.position + 1)
+    def check_length(self, length: int) -> None:
+        self.prior.check_length(length)
 
     def runs(self) -> tuple[Slots, Slots]:
         starts, joint = self._given_all()
@@ -219,7 +218,7 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
 
     def step(self, symbol: int) -> float:
         if self.position >= self.limit:
-            self._check_length()
+            self.check_length(self.position + 1)
         if symbol < 0:
             log_prob, joint, norm = 0.0, self.weights.copy(), float(np.add.reduce(self.weights))
             self._skip()
@@ -350,7 +349,7 @@ class ValueHypotheses(Hypotheses, ValueEngine):
 
     def step(self, x: Any) -> float:
         if self.position >= self.limit:
-            self._check_length()
+            self.check_length(self.position + 1)
         if self._predicted is not None:
             predictive = self._predicted()
             if predictive is not None:

@@ -83,6 +83,8 @@ def load_state(
         state = _part(arrays, "state.")
         if predictor is None:
             predictor = make_predictor(card["predictor"], arrays)
+        else:
+            _check_equal(predictor, card["predictor"], arrays)
         columns = None if card["columns"] is None else tuple(card["columns"])
         engine = make_engine(predictor, columns)
         if engine.name != card["engine"]:
@@ -147,6 +149,22 @@ def make_predictor(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
             prior, segment = _make_prior(about["prior"]), _make_segment(about["segment"])
             return ForwardPredictor(prior, segment, about["max_hypotheses"])
     raise DamagedError(f"its predictor is of an unknown type, {about['type']!r}")
+
+
+def _check_equal(
+    predictor: Predictor[Any], about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Raise a `DamagedError` if a state is known to be of another predictor than this one."""
+    own, weights = describe_predictor(predictor)
+    if {own["type"], about["type"]} == {"zoo", "network"}:
+        return  # the networks of a zoo may be others after an upgrade
+    saved = _part(arrays, "predictor.")
+    same = own == about and all(
+        np.array_equal(saved.get(name, ()), array)
+        for name, array in _part(weights, "predictor.").items()
+    )
+    if not same:
+        raise DamagedError(f"its state is of another predictor than {_class_name(predictor)}")
 
 
 def _describe_prior(prior: Prior) -> dict[str, Any] | None:
