@@ -50,6 +50,8 @@ class LineFormat:
     """The number of symbols; None for real values."""
     labels: tuple[str, ...] = ()
     """The labels of symbols, where they are not numbers."""
+    header: str = ""
+    """The first line of a file, if it has the names of the columns."""
 
     def parse(self, text: str) -> Observation:
         """The observation in a line."""
