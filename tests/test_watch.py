@@ -382,6 +382,9 @@ def test_the_view_shows_values_probability_and_rate():
     shown = screen.export_text()
     for part in ("load.txt", "▁▂▃", "62.0%", "per second", "missing", "70 at noon", "12.0 bits"):
         assert part in shown
+    screen.width = 60  # of a terminal that was resized
+    screen.print(view.render())
+    assert "…" not in screen.export_text()
 
 
 # --- processes ------------------------------------------------------------------------------
