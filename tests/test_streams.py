@@ -339,6 +339,29 @@ def test_the_distribution_of_the_next_value_is_the_predictors():
     assert isinstance(ours.sample(jax.random.key(0)), float)
 
 
+def test_every_prediction_stays_what_it_was():
+    stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.Geometric(0.1), sp.NormalGamma())))
+    stream.extend([0.0, 0.1, 0.2])
+    first, second = stream.predict(), stream.predict()
+    before = first.log_density(0.3)
+    stream.update(100.0)
+    third = stream.predict()
+    assert first.log_density(0.3) == second.log_density(0.3) == before != third.log_density(0.3)
+
+
+@pytest.mark.parametrize("segment", [each for each in FAMILIES if not each.finite], ids=name)
+def test_what_cannot_be_has_no_density(segment):
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), segment))
+    stream, state = sp.Stream(predictor), predictor.init()
+    row = example(segment)[0][0]
+    stream.update(row)
+    ours, theirs = stream.predict(), predictor.predict(predictor.update(state, row))
+    assert ours.log_density(np.full(segment.event, math.inf)) == -math.inf
+    for x in (-1.0, 0.5, 2.0):
+        points = np.full(segment.event, x)
+        np.testing.assert_allclose(ours.log_density(points), theirs.log_density(points), atol=1e-4)
+
+
 def test_a_prediction_of_the_oracle_does_not_begin_the_next_segment():
     stream = sp.Stream(sp.KTOracle([False, False, True, False]))
     stream.extend([1, 1])

@@ -343,8 +343,10 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         self._predicted: weakref.ref[Predictive] | None = None
 
     def predict(self) -> Predictive:
-        predictive = Predictive(self.family, self.weights, self.table)
-        self._predicted = weakref.ref(predictive)
+        predictive = None if self._predicted is None else self._predicted()
+        if predictive is None:
+            predictive = Predictive(self.family, self.weights, self.table)
+            self._predicted = weakref.ref(predictive)
         return predictive
 
     def step(self, x: Any) -> float:
