@@ -232,6 +232,22 @@ def test_a_bad_line_is_named_and_what_came_before_is_kept(capsys, line, problem)
     assert [each["position"] for each in watch(capsys, *options)] == list(range(100, 241))
 
 
+def test_lines_that_are_no_rows_of_a_table(capsys):
+    rows = [f"{i},{x}" for i, x in enumerate(VALUES[:60])]
+    for count in (20, 60):  # in the warm-up, and after it
+        line = f"{count}\r7,1"
+        Path("x.txt").write_bytes("\n".join([*rows[:count], line, "70,2", ""]).encode())
+        before, message = refused(capsys, "x.txt", "--column", "1")
+        assert len(before) == count
+        assert f"x.txt, line {count + 1}: it is no line of a table" in message
+
+
+def test_a_quoted_cell_ends_with_its_line(capsys):
+    write(['1,"2.5', "3,4", "5,6"])
+    records = watch(capsys, "x.txt", "--column", "1")
+    assert [each["value"] for each in records] == [2.5, 4, 6]
+
+
 def test_symbols_outside_the_alphabet(capsys):
     write(["0", "1"] * 40 + ["2"])
     _, message = refused(capsys, "x.txt")
