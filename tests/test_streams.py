@@ -168,6 +168,15 @@ class Coin(sp.Predictor):
         return jnp.broadcast_to(self.predict(None), (*jnp.shape(symbols), 2))
 
 
+def test_switches_too_improbable_for_floats():
+    predictor = sp.bayes_optimal(sp.Source(sp.PTW(40, 1e-7)))
+    stream = sp.Stream(predictor)
+    logs = stream.extend([1, None, 1, 0])
+    np.testing.assert_allclose(logs, predictor.log_density([1, np.nan, 1, 0]), atol=1e-5)
+    with pytest.raises(TypeError, match=r"predictor.posterior\(values\)"):
+        stream.change_probability(last=1)
+
+
 def test_a_predictor_of_your_own_runs_too(tmp_path):
     stream = sp.Stream(Coin(0.125))
     np.testing.assert_allclose(stream.extend([1, 0, 1]), np.log([0.125, 0.875, 0.125]), atol=1e-6)

@@ -33,7 +33,7 @@ class CompiledEngine(Engine):
         missing = _checks.is_missing(x)
         prediction = self.predict()
         symbols = isinstance(prediction, np.ndarray)
-        if missing and symbols:
+        if missing and symbols and not hasattr(self.predictor, "posterior"):
             name = type(self.predictor).__name__
             raise ValueError(f"a missing symbol cannot be read by a {name}, got {x}")
         self.state = self.predictor.update(self.state, np.nan if missing else x)
@@ -74,7 +74,12 @@ class CompiledEngine(Engine):
 
 
 def no_posterior(predictor: Predictor[Any]) -> TypeError:
-    """An error that says that a predictor has no posterior."""
+    """An error that says that a predictor, or its compiled stream, has no posterior."""
+    if hasattr(predictor, "posterior"):
+        return TypeError(
+            f"a stream of {predictor!r} runs by its compiled update, which keeps no posterior: use "
+            "predictor.posterior(values)"
+        )
     return TypeError(
         f"a {type(predictor).__name__} has no posterior over switching points: use the exact "
         "predictor of a source, switchpoint.bayes_optimal(source)"

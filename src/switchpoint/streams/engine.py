@@ -178,7 +178,7 @@ class ValueEngine(Engine):
             return [self._row(x) for x in xs] if isinstance(xs, Iterable) else xs
         if self.columns is None or not hasattr(xs, "columns"):
             return xs
-        given = {str(name): xs[name].to_numpy() for name in xs.columns}
+        given = {name: xs[name].to_numpy() for name in xs.columns}
         self._row(dict.fromkeys(given))  # refuses other names
         missing = np.full(len(xs), math.nan)
         return np.column_stack([given.get(name, missing) for name in self.columns])
