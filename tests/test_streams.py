@@ -20,6 +20,7 @@ from test_families import FAMILIES, PRIORS, Tabulated, example
 from test_predictors import EXACT, NETWORKS, OTHERS, predictor_of, random_symbols, sequences
 
 import switchpoint as sp
+from switchpoint.streams import storage
 
 KINDS = [*EXACT, *OTHERS, *NETWORKS]
 
@@ -474,6 +475,18 @@ class TestSavedStates:
         np.testing.assert_array_equal(np.concatenate(parts), expected)
         assert stream.position == len(symbols)
         assert stream.code_length == whole.code_length
+
+    def test_a_loaded_predictor_is_the_same_to_the_last_digit(self):
+        rng = np.random.default_rng(0)
+        for number in [*rng.uniform(size=300), *10 ** rng.uniform(-9, 0, 300)]:
+            for prior in (
+                sp.Geometric(number),
+                sp.PTW(9, number),
+                sp.Renewal(rng.dirichlet([1.0] * 7)),
+            ):
+                predictor = sp.bayes_optimal(sp.Source(prior))
+                about, arrays = storage.describe_predictor(predictor)
+                assert storage.make_predictor(json.loads(json.dumps(about)), arrays) == predictor
 
     @pytest.mark.parametrize("segment", FAMILIES, ids=name)
     def test_every_family_is_saved(self, segment, tmp_path):

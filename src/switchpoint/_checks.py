@@ -67,9 +67,11 @@ def distribution(name: str, values: Any) -> tuple[float, ...]:
             raise ValueError(
                 f"{name} must hold finite numbers of at least 0, got {value} at index {index}"
             )
-    total = float(array.sum())
+    total = math.fsum(array)
     if abs(total - 1) > 1e-6:
         raise ValueError(f"{name} must sum to one, got a sum of {total:.9g}")
+    if abs(total - 1) <= 2 * np.finfo(float).eps:
+        total = 1.0  # what was normalised before stays as it is
     return tuple((array[: np.flatnonzero(array)[-1] + 1] / total).tolist())
 
 

@@ -1,6 +1,7 @@
 """Files of saved streams: safetensors, with a card that says which predictor the state is of."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -159,12 +160,23 @@ def _check_equal(
     if {own["type"], about["type"]} == {"zoo", "network"}:
         return  # the networks of a zoo may be others after an upgrade
     saved = _part(arrays, "predictor.")
-    same = own == about and all(
+    same = _is_close(own, about) and all(
         np.array_equal(saved.get(name, ()), array)
         for name, array in _part(weights, "predictor.").items()
     )
     if not same:
         raise DamagedError(f"its state is of another predictor than {_class_name(predictor)}")
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, but for the rounding of fitted parameters."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_close(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_close, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-12)
+    return bool(one == other)
 
 
 def _describe_prior(prior: Prior) -> dict[str, Any] | None:
