@@ -572,6 +572,10 @@ class TestSavedStates:
         path.write_bytes(whole)
         _write_card(path, {**_card(path), "position": 2**35})
         refused(path.read_bytes(), "not a saved stream: its array")
+        for wrong in ({"position": -1}, {"position": "3"}, {"notes": [1]}):
+            path.write_bytes(whole)
+            _write_card(path, {**_card(path), **wrong})
+            refused(path.read_bytes(), "not a saved stream: its position or its notes")
         path.write_bytes(whole)
         _write_card(path, {"kind": "stream", "format": 1})
         refused(path.read_bytes(), "not a saved stream: its card")

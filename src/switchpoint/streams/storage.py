@@ -90,14 +90,17 @@ def load_state(
         engine = make_engine(predictor, columns)
         if engine.name != card["engine"]:
             raise DamagedError(f"its state is of an engine {card['engine']!r}, not {engine.name!r}")
-        engine.position = int(card["position"])
+        position, notes = card["position"], card.get("notes", {})
+        if not isinstance(position, int) or position < 0 or not isinstance(notes, dict):
+            raise DamagedError(f"its position or its notes cannot be: {position!r}, {notes!r}")
+        engine.position = position
         engine.log_evidence = float(card["log_evidence"])
         engine.restore(state)
     except DamagedError as error:
         raise ValueError(f"{path} {_FAULT}: {error}") from error
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} {_FAULT}: its card is not complete ({error})") from error
-    return predictor, columns, engine, dict(card.get("notes", {}))
+    return predictor, columns, engine, notes
 
 
 def describe_predictor(
