@@ -11,9 +11,10 @@ from switchpoint import _checks
 from switchpoint.adapters import requires
 from switchpoint.detection.model import SeriesModel, series_model
 from switchpoint.exact import bayes_optimal
-from switchpoint.segments.values import LARGEST, checked_value
+from switchpoint.segments.values import checked_value
 from switchpoint.sources import Source
 from switchpoint.streams import Stream
+from switchpoint.streams.engine import LARGEST
 
 with requires("river", "river"):
     from river import base

@@ -10,10 +10,7 @@ from jaxtyping import Array, Float
 from switchpoint import _checks
 from switchpoint.segments.base import Segment
 
-LARGEST = 1e150
-"""The largest value in double precision: sums of squares do not overflow."""
-
-_LARGEST = {4: 1e15, 8: LARGEST}  # by bytes
+_LARGEST = {4: 1e15, 8: 1e150}  # by bytes: sums of squares of these do not overflow
 _SAMPLE = 31  # values whose median is taken for typical
 
 
