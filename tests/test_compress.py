@@ -319,6 +319,15 @@ def test_standard_streams(folder, capsys, monkeypatch):
     del folder
 
 
+def test_an_archive_on_standard_output(folder, capsysbinary):
+    assert main(["compress", "bits.txt", "--out", "x.spz"]) == 0
+    capsysbinary.readouterr()
+    assert main(["compress", "bits.txt", "--out", "-"]) == 0
+    printed = capsysbinary.readouterr()
+    assert printed.out == (folder / "x.spz").read_bytes()
+    assert b"standard output: " in printed.err
+
+
 def refused(capsys, *arguments, files):
     """The message of a refusal, which is one line; no file was written or left over."""
     status = main(list(arguments))
@@ -338,6 +347,7 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, capsys):
         "odd.spz": data[:20] + bytes([data[20] ^ 64]) + data[21:],
         "foreign.spz": b"PK\x03\x04" + bytes(50),
         "other.spz": sealed(data[:-6] + b"\1\2"),
+        "trits.txt": b"0 1 2 0\n",
     }.items():
         (folder / name).write_bytes(content)
     capsys.readouterr()
@@ -355,6 +365,9 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, capsys):
     assert "bits.txt exists" in message("decompress", "bits.txt.spz")
     assert "does not end in .spz" in message("decompress", "bits.txt")
     assert "none.txt cannot be read" in message("compress", "none.txt")
+    assert ". cannot be read (Is a directory)" in message("compress", ".")
+    trits = message("compress", "trits.txt", "--alphabet", "2")
+    assert "symbol 2 at position 2 is outside the alphabet" in trits
     again = ("compress", "bits.txt", "--out", "z.spz")
     assert "--as must be text, bits or bytes" in message(*again, "--as", "words")
     assert "got 'ppm'" in message(*again, "--prior", "ppm")

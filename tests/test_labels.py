@@ -98,6 +98,32 @@ def test_a_stream_keeps_the_index():
     np.testing.assert_array_equal(sp.Stream(columns).extend(pl.DataFrame(table)), exact)
 
 
+def test_a_stream_takes_a_frame_of_one_column():
+    exact = sp.Stream(ptw).extend(BITS)
+    network = sp.load("transformer-ptw")
+    for frame in (pd.DataFrame({"x": BITS}), pl.DataFrame({"x": BITS})):
+        np.testing.assert_array_equal(sp.Stream(ptw).extend(frame), exact)
+        np.testing.assert_allclose(
+            sp.Stream(network).extend(frame), network.log_density(BITS), atol=1e-5
+        )
+
+
+def test_a_stream_with_named_columns_takes_those_of_a_frame_by_name():
+    rows = [[0.1, 3], [0.2, 2]]
+    exact = sp.Stream(columns).extend(rows)
+    frame = pd.DataFrame(rows, columns=["x", "n"])
+    for swapped in (frame[["n", "x"]], pl.DataFrame(frame).select("n", "x")):
+        stream = sp.Stream(columns, columns=("x", "n"))
+        np.testing.assert_array_equal(stream.extend(swapped), exact)
+    stream = sp.Stream(columns, columns=("x", "n"))
+    logs = [stream.update(row) for _, row in frame[["n", "x"]].iterrows()]
+    np.testing.assert_array_equal(logs, exact)
+    stream = sp.Stream(columns, columns=("x", "n"))
+    assert stream.extend(frame[["n"]])[0] == sp.Stream(columns).update([np.nan, 3])
+    with pytest.raises(ValueError, match="'x', 'n', got 'y'"):
+        stream.extend(frame.rename(columns={"n": "y"}))
+
+
 def test_missing_values_of_every_kind():
     exact = np.asarray(ptw.log_density([0, np.nan, 1]))
     assert exact[1] == 0

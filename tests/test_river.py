@@ -137,6 +137,30 @@ def test_the_score_is_the_surprise_in_bits():
     assert scorer.score_one({"a": None, "c": 1}) == 0
 
 
+@pytest.mark.parametrize(
+    ("segment", "bad"),
+    [(sp.Bernoulli(), (2, -1, 0.5)), (sp.Poisson(), (-1, 0.5)), (sp.NormalGamma(), ())],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_value_that_cannot_be_learned_has_no_score(segment, bad):
+    scorer = SwitchpointAnomalyScorer(source=sp.Source(sp.Geometric(0.1), segment))
+    scorer.learn_one({"a": 1})
+    for x in (*bad, math.inf, 1e200, 10**400):
+        for call in (scorer.learn_one, scorer.score_one):
+            with pytest.raises(ValueError, match=r"must be|got"):
+                call({"a": x})
+    assert scorer._streams["a"].stream.position == 1
+
+
+def test_an_infinite_value_does_not_spoil_the_scale():
+    values = shift(4.0)
+    expected = alarms(SwitchpointDriftDetector(), values)
+    detector = SwitchpointDriftDetector()
+    with pytest.raises(ValueError, match=r"at most 1e.*got inf"):
+        detector.update(math.inf)
+    assert alarms(detector, values) == expected
+
+
 def test_a_scorer_gets_used_to_a_drift():
     scorer = SwitchpointAnomalyScorer()
     for x in shift(0.0):

@@ -1,5 +1,6 @@
 """Streams on the host: what every predictor says, one observation at a time; saved states."""
 
+import copy
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from test_families import FAMILIES, PRIORS, Tabulated, example
 from test_predictors import EXACT, NETWORKS, OTHERS, predictor_of, random_symbols, sequences
 
 import switchpoint as sp
+from switchpoint.streams import storage
 
 KINDS = [*EXACT, *OTHERS, *NETWORKS]
 
@@ -167,6 +169,15 @@ class Coin(sp.Predictor):
         return jnp.broadcast_to(self.predict(None), (*jnp.shape(symbols), 2))
 
 
+def test_switches_too_improbable_for_floats():
+    predictor = sp.bayes_optimal(sp.Source(sp.PTW(40, 1e-7)))
+    stream = sp.Stream(predictor)
+    logs = stream.extend([1, None, 1, 0])
+    np.testing.assert_allclose(logs, predictor.log_density([1, np.nan, 1, 0]), atol=1e-5)
+    with pytest.raises(TypeError, match=r"predictor.posterior\(values\)"):
+        stream.change_probability(last=1)
+
+
 def test_a_predictor_of_your_own_runs_too(tmp_path):
     stream = sp.Stream(Coin(0.125))
     np.testing.assert_allclose(stream.extend([1, 0, 1]), np.log([0.125, 0.875, 0.125]), atol=1e-6)
@@ -247,6 +258,48 @@ class TestObservations:
             if segment.finite:
                 np.testing.assert_array_equal(stream.predict(), before)
 
+    @pytest.mark.parametrize(
+        ("predictor", "xs", "message"),
+        [
+            (sp.bayes_optimal(sp.Source(sp.PTW(2))), [0, 1, 0, 1, 0], "at most 4 .* got 5"),
+            (sp.bayes_optimal(sp.Source(sp.PTW(2), sp.Poisson())), [0, 1, 0, 1, 0], "got 5"),
+            (sp.KTOracle([False, True]), [0, 1, 1], "2 of them for 3"),
+            (predictor_of("lstm"), [0, 1, None], "missing symbol.* at position 2"),
+            (predictor_of("window"), [0, 1, 2], "got 2"),
+            (sp.KT(), [0, 1, 10**30], "64 bits"),
+        ],
+        ids=["tree", "values", "oracle", "lstm", "window", "kt"],
+    )
+    def test_a_chunk_is_observed_whole_or_not_at_all(self, predictor, xs, message):
+        stream = sp.Stream(predictor)
+        with pytest.raises(ValueError, match=message):
+            stream.extend(xs)
+        assert (stream.position, stream.code_length) == (0, 0)
+        logs = stream.extend(xs[:2])  # as if nothing had been tried
+        np.testing.assert_array_equal(logs, sp.Stream(predictor).extend(xs[:2]))
+
+    def test_a_value_is_refused_by_update_and_extend_alike(self):
+        stream = self.stream(sp.NormalGamma())
+        for bad in (1e151, -1e151, 10**400):
+            with pytest.raises(ValueError, match=r"1e.150|64 bits"):
+                stream.update(bad)
+            with pytest.raises(ValueError, match=r"1e.150|64 bits"):
+                stream.extend([bad])
+        for bad in (1.0, None):
+            with pytest.raises(ValueError, match="list of observations"):
+                stream.extend(bad)
+        with pytest.raises(ValueError, match=r"shape \(2, 2\)"):
+            self.stream(sp.Bernoulli()).extend(np.array([[0, math.nan], [1, 0]]))
+        assert stream.position == 0
+
+    def test_names_of_columns_must_fit_the_source(self):
+        segment = sp.Independent(sp.NormalGamma(), sp.Poisson())
+        for columns in (["a"], ["a", "b", "c"], ["a", "a"], "ab"):
+            with pytest.raises(ValueError, match=r"columns must name .* has 2"):
+                self.stream(segment, columns=columns)
+        with pytest.raises(ValueError, match="has 0"):
+            self.stream(sp.NormalGamma(), columns=["a"])
+
     def test_large_values_keep_their_digits(self):
         values = np.random.default_rng(0).normal(size=50)
         near = self.stream(sp.NormalGamma()).extend(values)
@@ -294,6 +347,52 @@ def test_the_distribution_of_the_next_value_is_the_predictors():
     points = np.array([0.0, 4.0])
     np.testing.assert_allclose(ours.log_density(points), theirs.log_density(points), atol=1e-4)
     assert isinstance(ours.sample(jax.random.key(0)), float)
+
+
+def test_every_prediction_stays_what_it_was():
+    stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.Geometric(0.1), sp.NormalGamma())))
+    stream.extend([0.0, 0.1, 0.2])
+    first, second = stream.predict(), stream.predict()
+    before = first.log_density(0.3)
+    stream.update(100.0)
+    third = stream.predict()
+    assert first.log_density(0.3) == second.log_density(0.3) == before != third.log_density(0.3)
+
+
+@pytest.mark.parametrize("segment", [each for each in FAMILIES if not each.finite], ids=name)
+def test_what_cannot_be_has_no_density(segment):
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), segment))
+    stream, state = sp.Stream(predictor), predictor.init()
+    row = example(segment)[0][0]
+    stream.update(row)
+    ours, theirs = stream.predict(), predictor.predict(predictor.update(state, row))
+    assert ours.log_density(np.full(segment.event, math.inf)) == -math.inf
+    for x in (-1.0, 0.5, 2.0):
+        points = np.full(segment.event, x)
+        np.testing.assert_allclose(ours.log_density(points), theirs.log_density(points), atol=1e-4)
+
+
+def test_a_prediction_of_the_oracle_does_not_begin_the_next_segment():
+    stream = sp.Stream(sp.KTOracle([False, False, True, False]))
+    stream.extend([1, 1])
+    np.testing.assert_allclose(np.exp(stream.predict()), 0.5)
+    assert stream.run_length.mode == 2
+    assert stream.change_probability(last=2) == 0
+    assert stream.update(1) == pytest.approx(math.log(0.5))
+    assert stream.run_length.mode == 1
+
+
+def test_a_copy_goes_on_by_itself(tmp_path):
+    stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.LIN())))
+    stream.notes["name"] = ["first"]
+    stream.extend([0, 1, 1])
+    other = copy.copy(stream)
+    other.notes["name"].append("second")
+    other.update(1)
+    other.save(tmp_path / "state")
+    assert sp.Stream.load(tmp_path / "state").notes == {"name": ["first", "second"]}
+    assert (stream.position, stream.notes) == (3, {"name": ["first"]})
+    assert stream.update(1) == sp.Stream(stream.predictor).extend([0, 1, 1, 1])[-1]
 
 
 class TestLongStreams:
@@ -377,9 +476,21 @@ class TestSavedStates:
         assert stream.position == len(symbols)
         assert stream.code_length == whole.code_length
 
+    def test_a_loaded_predictor_is_the_same_to_the_last_digit(self):
+        rng = np.random.default_rng(0)
+        for number in [*rng.uniform(size=300), *10 ** rng.uniform(-9, 0, 300)]:
+            for prior in (
+                sp.Geometric(number),
+                sp.PTW(9, number),
+                sp.Renewal(rng.dirichlet([1.0] * 7)),
+            ):
+                predictor = sp.bayes_optimal(sp.Source(prior))
+                about, arrays = storage.describe_predictor(predictor)
+                assert storage.make_predictor(json.loads(json.dumps(about)), arrays) == predictor
+
     @pytest.mark.parametrize("segment", FAMILIES, ids=name)
     def test_every_family_is_saved(self, segment, tmp_path):
-        columns = ("a", "b", "c") if segment.event else None
+        columns = tuple("abcd") if segment.event else None
         predictor = sp.bayes_optimal(sp.Source(sp.LIN(), segment))
         values = example(segment)[1]
         expected = sp.Stream(predictor).extend(values)
@@ -461,6 +572,10 @@ class TestSavedStates:
         path.write_bytes(whole)
         _write_card(path, {**_card(path), "position": 2**35})
         refused(path.read_bytes(), "not a saved stream: its array")
+        for wrong in ({"position": -1}, {"position": "3"}, {"notes": [1]}):
+            path.write_bytes(whole)
+            _write_card(path, {**_card(path), **wrong})
+            refused(path.read_bytes(), "not a saved stream: its position or its notes")
         path.write_bytes(whole)
         _write_card(path, {"kind": "stream", "format": 1})
         refused(path.read_bytes(), "not a saved stream: its card")
@@ -475,9 +590,19 @@ class TestSavedStates:
         stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.LIN()), max_hypotheses=5))
         stream.extend([0, 1, 1])
         stream.save(tmp_path / "state")
-        for other in (sp.KT(), sp.bayes_optimal(sp.Source(sp.LIN(), sp.Categorical(3)))):
+        for other in (
+            sp.KT(),
+            sp.bayes_optimal(sp.Source(sp.LIN(), sp.Categorical(3))),
+            sp.bayes_optimal(sp.Source(sp.Geometric(0.1)), max_hypotheses=5),
+            sp.bayes_optimal(sp.Source(sp.LIN(), sp.Bernoulli(1, 1)), max_hypotheses=5),
+        ):
             with pytest.raises(ValueError, match="not a saved stream"):
                 sp.Stream.load(tmp_path / "state", predictor=other)
+        assert sp.Stream.load(tmp_path / "state", predictor=stream.predictor).position == 3
+        stream = sp.Stream(sp.load("rnn-ptw"))
+        stream.save(tmp_path / "state")
+        with pytest.raises(ValueError, match="of another predictor"):
+            sp.Stream.load(tmp_path / "state", predictor=sp.load("rnn-lin"))
 
 
 def _card(path):

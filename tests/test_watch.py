@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,7 @@ def test_bits_and_labels_and_missing_observations(capsys):
     records = watch(capsys, "x.txt", "--prior", "ptw")
     assert [each["value"] for each in records] == [1, 0, None, 1, None, None, 0]
     assert records[-1]["code_length"] == pytest.approx(stream.code_length, abs=1e-3)
+    assert str(records[2]["surprise"]) == "0.0"
     assert [each["surprise"] == 0 for each in records] == [
         value in ("", "NA", "nan") for value in bits
     ]
@@ -166,6 +168,34 @@ def test_the_end_of_the_last_line_may_come_later(capsys):
     assert [each["value"] for each in watch(capsys, *options)] == [0]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("follow", [False, True])
+def test_the_end_of_a_line_is_no_observation(folder, end, follow):
+    file = folder / "ends.txt"
+    file.write_bytes(b"1\n0")
+    with LineReader(file, False) as reader:
+        place = reader.place_after([line for lines in reader.batches(9) for line in lines][-1])
+    if not follow:
+        file.write_bytes(f"1\n0{end}1{end}".encode())
+    with LineReader(file, follow, place) as reader:
+        batches = reader.batches(9)
+        if follow:
+            assert next(batches) == []
+            file.write_bytes(f"1\n0{end}1{end}".encode())
+        assert next(batches) == [(3, 4 + 2 * len(end), "1", 0)]
+
+
+def test_a_line_that_grew_after_it_was_counted_is_refused(capsys):
+    Path("x.txt").write_text("1\n0\n1")
+    options = ["x.txt", "--state", "x.state", "--segment", "level"]
+    assert len(watch(capsys, *options)) == 3
+    Path("x.txt").write_text("1\n0\n15\n2\n")
+    records, message = refused(capsys, *options)
+    assert records == []
+    assert "x.txt, line 3" in message
+    assert "before it was complete" in message
+
+
 def test_lines_of_standard_input_are_always_new(capsys, monkeypatch):
     for expected in ([0, 1], [2, 3]):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"0\n1\n")))
@@ -200,6 +230,22 @@ def test_a_bad_line_is_named_and_what_came_before_is_kept(capsys, line, problem)
     assert refused(capsys, *options) == ([], message)  # the state is whole
     write([*VALUES[:100], "", *VALUES[100:]])
     assert [each["position"] for each in watch(capsys, *options)] == list(range(100, 241))
+
+
+def test_lines_that_are_no_rows_of_a_table(capsys):
+    rows = [f"{i},{x}" for i, x in enumerate(VALUES[:60])]
+    for count in (20, 60):  # in the warm-up, and after it
+        line = f"{count}\r7,1"
+        Path("x.txt").write_bytes("\n".join([*rows[:count], line, "70,2", ""]).encode())
+        before, message = refused(capsys, "x.txt", "--column", "1")
+        assert len(before) == count
+        assert f"x.txt, line {count + 1}: it is no line of a table" in message
+
+
+def test_a_quoted_cell_ends_with_its_line(capsys):
+    write(['1,"2.5', "3,4", "5,6"])
+    records = watch(capsys, "x.txt", "--column", "1")
+    assert [each["value"] for each in records] == [2.5, 4, 6]
 
 
 def test_symbols_outside_the_alphabet(capsys):
@@ -240,6 +286,8 @@ def test_options_and_states_that_do_not_fit(capsys, folder):
     assert "needs longest" in message("x.txt", "--prior", "uniform")
     assert "alpha is for symbols" in message("x.txt", "--alpha", "1")
     assert "--follow is for a file" in message("--follow")
+    write(["load"])
+    assert "no observation follows the header" in message("x.txt")
     write([""] * 60)
     assert "no value in the first 50 lines" in message("x.txt", "--segment", "level")
     (folder / "x.txt").write_text("y" * 2**21)
@@ -265,9 +313,54 @@ def test_a_growing_file_is_followed_in_whole_lines(folder):
     ]
     assert next(batches) == []
     file.write_text("")
-    with pytest.raises(ValueError, match=r"grows.txt was replaced or cut off"):
+    with pytest.raises(ValueError, match=r"grows.txt was cut off"):
         next(batches)
     reader.close()
+
+
+def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_beginning(folder):
+    file, old = folder / "log.txt", folder / "log.1"
+    file.write_text("1\n2\n")
+    with LineReader(file, follow=True) as reader, file.open("a", buffering=1) as writer:
+        batches = reader.batches(9)
+        lines = next(batches)
+        file.rename(old)
+        assert next(batches) == []  # there is no new file
+        file.touch()
+        writer.write("3\n")  # to the old file, which logrotate has renamed
+        assert [line.text for line in next(batches)] == ["3"]
+        writer.write("4\n5")
+        file.write_text("6\n")
+        lines = [*lines, *next(batches), *next(batches)]
+        place = reader.place_after(lines[-1])
+        assert place == {"line": 5, "offset": 9, "tail": zlib.crc32(b"1\n2\n3\n4\n5")}
+        assert next(batches) == []
+        assert reader.place_after(lines[-1]) == {"line": 0, "offset": 0, "tail": 0}
+        new = next(batches)
+        assert new == [(1, 2, "6", 1)]
+        assert [line.text for line in lines] == ["1", "2", "4", "5"]
+        assert reader.place_after(new[0])["offset"] == 2
+
+
+def test_a_file_that_is_replaced_by_a_longer_copy_goes_on(folder):
+    """As rsync does: nothing is read twice."""
+    file = folder / "log.txt"
+    file.write_text("1\n2")
+    with LineReader(file, follow=True) as reader:
+        batches = reader.batches(9)
+        assert [line.text for line in next(batches)] == ["1"]
+        (folder / "copy").write_text("1\n23\n4\n")
+        (folder / "copy").rename(file)
+        assert next(batches) == []
+        assert [(line.number, line.text) for line in next(batches)] == [(2, "23"), (3, "4")]
+        assert reader.files == 0
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(capsys):
+    Path("x.txt").write_bytes(b"\xef\xbb\xbf1\n0\n1\n")
+    assert [each["value"] for each in watch(capsys, "x.txt")] == [1, 0, 1]
+    Path("x.txt").write_bytes(b"\xef\xbb\xbfyear,load\n1990,2.5\n1991,3\n")
+    assert [each["time"] for each in watch(capsys, "x.txt")] == ["1990", "1991"]
 
 
 def test_at_most_so_many_lines_at_a_time(folder):
@@ -305,6 +398,9 @@ def test_the_view_shows_values_probability_and_rate():
     shown = screen.export_text()
     for part in ("load.txt", "▁▂▃", "62.0%", "per second", "missing", "70 at noon", "12.0 bits"):
         assert part in shown
+    screen.width = 60  # of a terminal that was resized
+    screen.print(view.render())
+    assert "…" not in screen.export_text()
 
 
 # --- processes ------------------------------------------------------------------------------
@@ -333,6 +429,25 @@ def test_a_killed_process_loses_only_what_was_not_saved(capsys):
     write(VALUES)
     lines[saved:] = watch(capsys, *options, "--state", "x.state")
     assert without_time(lines) == whole
+
+
+@pytest.mark.slow
+def test_a_rotated_table_is_one_stream(capsys):
+    """With its header in each file; the state is saved when the file changes."""
+    write(["time,load", *(f"{i},{x}" for i, x in enumerate(VALUES))])
+    whole = watch(capsys, "x.txt")
+    write(["time,load", *(f"{i},{x}" for i, x in enumerate(VALUES[:100]))])
+    with start("--follow", "x.txt", "--state", "x.state") as process:
+        lines = [json.loads(process.stdout.readline()) for _ in range(100)]
+        os.rename("x.txt", "x.1")
+        write(["time,load", f"100,{VALUES[100]}"])
+        lines.append(json.loads(process.stdout.readline()))
+        process.kill()
+    saved = sp.Stream.load("x.state").position
+    assert saved in (100, 101)
+    del lines[saved:]
+    write(["time,load", *(f"{i},{x}" for i, x in enumerate(VALUES) if i >= 100)])
+    assert lines + watch(capsys, "x.txt", "--state", "x.state") == whole
 
 
 @pytest.mark.slow

@@ -67,9 +67,11 @@ def distribution(name: str, values: Any) -> tuple[float, ...]:
             raise ValueError(
                 f"{name} must hold finite numbers of at least 0, got {value} at index {index}"
             )
-    total = float(array.sum())
+    total = math.fsum(array)
     if abs(total - 1) > 1e-6:
         raise ValueError(f"{name} must sum to one, got a sum of {total:.9g}")
+    if abs(total - 1) <= 2 * np.finfo(float).eps:
+        total = 1.0  # what was normalised before stays as it is
     return tuple((array[: np.flatnonzero(array)[-1] + 1] / total).tolist())
 
 
@@ -211,7 +213,10 @@ def as_array(values: Any, name: str) -> np.ndarray:
         ) from error
     if array.dtype == object:
         whole = all(isinstance(each, int | np.integer | np.bool_) for each in array.ravel())
-        return array.astype(np.int64) if whole else array
+        try:
+            return array.astype(np.int64) if whole else array
+        except OverflowError as error:
+            raise ValueError(f"{name} must be numbers of 64 bits, got {shown(values)}") from error
     return array
 
 

@@ -4,14 +4,17 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from switchpoint import _checks
 from switchpoint.adapters import requires
 from switchpoint.detection.model import SeriesModel, series_model
 from switchpoint.exact import bayes_optimal
+from switchpoint.segments.values import checked_value
 from switchpoint.sources import Source
 from switchpoint.streams import Stream
+from switchpoint.streams.engine import LARGEST
 
 with requires("river", "river"):
     from river import base
@@ -49,7 +52,10 @@ class _ScaledStream:
         """ln p(x | all so far) in the units of the stream; 0 before they are known."""
         if self.stream is None:
             return 0.0
+        predictor: Any = self.stream.predictor
         x, expected = self._standardised(x), self.stream.predict()
+        with jax.enable_x64(True):
+            checked_value(predictor.segment, x)
         if not isinstance(expected, np.ndarray):
             return float(expected.log_density(x))
         return 0.0 if math.isnan(x) else float(expected[int(x)])
@@ -76,8 +82,10 @@ class _ScaledStream:
             return math.nan
         try:
             number = float(x)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"x must be a number, got {_checks.shown(x)}") from error
+        if abs(number) > LARGEST:  # it would spoil the scale, too
+            raise ValueError(f"x must be at most {LARGEST:g} in size, got {number}")
         return (number - self._centre) / self._scale
 
 

@@ -75,7 +75,7 @@ def compress(
         switchpoint compress genome.txt --labels A,C,G,T --prior lin
         switchpoint compress bits.txt --model lstm-ptw
     """
-    target = _target(out, file, file.with_name(file.name + SUFFIX))
+    target = _target(out, file, Path(f"{file}{SUFFIX}"))
     if kind is not None and kind not in KINDS:
         raise ValueError(f"--as must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {kind!r}")
     content = read_bytes(file)
@@ -89,7 +89,8 @@ def compress(
     elif alphabet is not None:
         options.segment_model(given)  # refuses an alphabet that cannot be
     if kind is None:
-        kind = "text" if labels is not None else kind_of(content, alphabet)
+        listed = labels is not None or given["alphabet"] is not None
+        kind = "text" if listed else kind_of(content, alphabet)
     try:
         sequence, symbols = to_symbols(content, kind, alphabet, labels)
     except ValueError as error:
@@ -115,7 +116,11 @@ def compress(
                 ("symbols", f"{length:,} of an alphabet of {sequence.alphabet} ({kind})"),
                 ("predictor", model or " ".join(repr(predictor).split())),
                 ("code", f"{8 * len(code):,} bits; code length {stream.code_length:,.1f} bits"),
-                ("archive", f"{name_of(target)}: {len(data):,} bytes"),
+                (
+                    "archive",
+                    f"{'standard output' if target == STDIN else name_of(target)}: "
+                    f"{len(data):,} bytes",
+                ),
             ],
         )
     )

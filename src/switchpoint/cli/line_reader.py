@@ -26,15 +26,23 @@ class Line(NamedTuple):
     end: int
     """The number of bytes up to the end of the line."""
     text: str
+    file: int = 0
+    """How many files were followed before the one of this line."""
 
 
 class LineReader:
     """Reads lines in order, and knows the place up to which they have been used.
 
-    With `follow` the end of a file is where more lines will be. `place` is what `place_after` said
-    about an earlier reader of the same file: lines before it are skipped. The lines of standard
-    input are always new.
+    With `follow` the end of a file is where more lines will be, until another file with content has
+    its path, which is then read from its beginning. `place` is what `place_after` said about an
+    earlier reader of the same file: lines before it are skipped. The lines of standard input are
+    always new.
     """
+
+    files = 0
+    """How many files were followed before this one."""
+    _successor: Any = None
+    _unfinished = False  # whether the last line that counts did not have its end yet
 
     def __init__(self, path: Path, follow: bool, place: Mapping[str, Any] | None = None) -> None:
         self.path, self.name, self.follow = path, name_of(path), follow
@@ -75,31 +83,42 @@ class LineReader:
             *texts, rest = (rest + data).split(b"\n")
             if not data and rest:  # the last line has no end
                 texts, rest = [rest], b""
+            if self._unfinished and texts:
+                self._finish(texts.pop(0), bool(data))
             if len(rest) > _LONGEST:
                 raise ValueError(
                     f"{self.name}, line {self._line + 1}: it has more than {_LONGEST} bytes"
                 )
             for begin in range(0, len(texts), most):
                 yield [self._next(text, bool(data)) for text in texts[begin : begin + most]]
-            if not data:
+            if self._successor is not None:
+                self._file.close()
+                self._file, self._successor = self._successor, None
+                self._line, self._offset, self.files = 0, 0, self.files + 1
+                yield []
+            elif not data:
                 return
 
-    def place_after(self, line: int, offset: int) -> dict[str, Any] | None:
+    def place_after(self, line: Line | None) -> dict[str, Any] | None:
         """What a later reader needs to go on after this line; None for what cannot be reread."""
         if not self._regular:
             return None
-        return {"line": line, "offset": offset, "tail": self._tail(offset)}
+        if line is None or line.file != self.files:
+            return {"line": 0, "offset": 0, "tail": _tail(self._file, 0)}
+        return {"line": line.number, "offset": line.end, "tail": _tail(self._file, line.end)}
 
     def close(self) -> None:
         """Close the file."""
-        if self.path != STDIN:
-            self._file.close()
+        for file in (self._file, self._successor):
+            if self.path != STDIN and file is not None:
+                file.close()
 
     def _next(self, text: bytes, ended: bool) -> Line:
         self._line += 1
         self._offset += len(text) + ended
         try:
-            return Line(self._line, self._offset, text.decode().removesuffix("\r"))
+            decoded = text.decode("utf-8-sig" if self._line == 1 else "utf-8")
+            return Line(self._line, self._offset, decoded.removesuffix("\r"), self.files)
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.name}, line {self._line}: it is not UTF-8") from error
 
@@ -110,45 +129,78 @@ class LineReader:
         data = self._file.read(_CHUNK)
         if data or not self.follow:
             return data
-        if self._regular and not self._is_same():
-            raise ValueError(f"{self.name} was replaced or cut off while it was followed")
-        time.sleep(_POLL)
-        return None
+        other = self._other_file() if self._regular else None
+        if other is None:
+            time.sleep(_POLL)
+            return None
+        data, at = self._file.read(_CHUNK), self._file.tell()  # what came before the other file
+        if data:
+            other.close()
+            return data
+        if 0 < at <= _size(other) and _tail(other, at) == _tail(self._file, at):
+            self._file.close()
+            self._file = other  # a copy of what was read, perhaps with more lines
+            other.seek(at)
+            return None
+        self._successor = other
+        return b""
 
     def _skip_to(self, place: Mapping[str, Any]) -> None:
         self._line, self._offset = place["line"], place["offset"]
-        if os.fstat(self._file.fileno()).st_size < self._offset:
+        if _size(self._file) < self._offset:
             problem = f"it is shorter than the {self._offset} bytes that were read"
-        elif self._tail(self._offset) != place["tail"]:
+        elif _tail(self._file, self._offset) != place["tail"]:
             problem = f"the bytes before {self._offset} are others"
         else:
             self._file.seek(max(0, self._offset - 1))
-            last = self._file.read(1) if self._offset else b"\n"
-            if last != b"\n" and self._file.read(1) == b"\n":
-                self._offset += 1  # the end that the last line did not have yet
-            self._file.seek(self._offset)
+            self._unfinished = self._offset > 0 and self._file.read(1) != b"\n"
             return
         raise ValueError(
             f"{self.name} is not the file that the state was saved for: {problem}; begin anew with "
             "another --state"
         )
 
-    def _is_same(self) -> bool:
-        """Whether the file is still at its path, and holds what has been read."""
-        status = os.fstat(self._file.fileno())
-        try:
-            same = os.path.samestat(self.path.stat(), status)
-        except OSError:
-            return False
-        return same and self._file.tell() <= status.st_size
+    def _finish(self, text: bytes, ended: bool) -> None:
+        """Take the end of a line that was counted without it."""
+        if text not in (b"", b"\r"):
+            raise ValueError(
+                f"{self.name}, line {self._line}: it was counted before it was complete; begin "
+                "anew with another --state, and use --follow for a file that is being written"
+            )
+        self._offset += len(text) + ended
+        self._unfinished = False
 
-    def _tail(self, offset: int) -> int:
-        """A checksum of the bytes before an offset."""
-        at = self._file.tell()
-        self._file.seek(max(0, offset - _TAIL))
-        data = self._file.read(min(offset, _TAIL))
-        self._file.seek(at)
-        return zlib.crc32(data)
+    def _other_file(self) -> Any:
+        """The file that has replaced this one at its path, as log rotation does.
+
+        Not before it has content: whatever writes the lines has then left this one.
+        """
+        status = os.fstat(self._file.fileno())
+        if status.st_size < self._file.tell():
+            raise ValueError(f"{self.name} was cut off while it was followed")
+        try:
+            if os.path.samestat(self.path.stat(), status):
+                return None
+            other = self.path.open("rb", buffering=0)
+        except OSError:
+            return None  # not there yet
+        if _size(other) > 0:
+            return other
+        other.close()
+        return None
+
+
+def _size(file: Any) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _tail(file: Any, offset: int) -> int:
+    """A checksum of the bytes before an offset."""
+    at = file.tell()
+    file.seek(max(0, offset - _TAIL))
+    data = file.read(min(offset, _TAIL))
+    file.seek(at)
+    return zlib.crc32(data)
 
 
 def _is_ready(file: Any) -> bool:

@@ -4,6 +4,7 @@ import csv
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ from switchpoint.cli.sequence_io import (
     is_header,
     parse_labels,
     parse_number,
-    table_lines,
 )
 from switchpoint.cli.table_io import MISSING, TIME_NAMES
 
@@ -50,14 +50,14 @@ class LineFormat:
     """The number of symbols; None for real values."""
     labels: tuple[str, ...] = ()
     """The labels of symbols, where they are not numbers."""
+    header: str = ""
+    """The first line of a file, if it has the names of the columns."""
 
     def parse(self, text: str) -> Observation:
         """The observation in a line."""
         cells = [text.strip()]
         if self.delimiter:
-            cells = [
-                cell.strip() for cell in next(csv.reader([text], delimiter=self.delimiter), [])
-            ]
+            cells = _cells(text, self.delimiter)
             if not any(cells):
                 return Observation((math.nan,) * len(self.columns), None)
             if len(cells) != self.width:
@@ -125,7 +125,13 @@ def guess_format(
     given; unless they are known to be `real`, also where the first ones are all 0 or 1, or words.
     """
     listed = () if labels is None else parse_labels(labels)
-    rows = [cells for _, cells in table_lines("\n".join(lines), ",;\t")]
+    head = next((line for line in lines if line.strip()), "")
+    delimiter = next((mark for mark in ",;\t" if mark in head), "")
+    rows = []
+    for line in lines:
+        with suppress(ValueError):  # it is refused when it is observed
+            rows.append(_cells(line, delimiter or ","))
+    rows = [cells for cells in rows if any(cells)]
     if not rows:
         return LineFormat(alphabet=alphabet or len(listed) or None, labels=listed), False
     first = rows[0]
@@ -142,18 +148,23 @@ def guess_format(
                 f"a line has {len(chosen)} columns of values, choose with --column (again for "
                 f"several with common switches): {first_of(names[each] for each in chosen)}"
             )
-    delimiter = ""
-    if len(names) > 1:
-        head = next(line for line in lines if line.strip())
-        delimiter = next(mark for mark in ",;\t" if mark in head)
     if alphabet is None and not real and len(chosen) == 1:
         cells = [row[chosen[0]] for row in rows if chosen[0] < len(row)]
         alphabet, listed = _guess_alphabet(cells, listed)
     chosen_names = tuple(names[each] for each in chosen) if header else ("value",)
     if len(chosen) > 1 and not header:
         chosen_names = tuple(str(each) for each in chosen)
+    delimiter = delimiter if len(names) > 1 else ""
     made = LineFormat(chosen_names, chosen, at, delimiter, len(names), alphabet, listed)
     return made, header
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    """The cells of one line of a table."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error as error:
+        raise ValueError(f"it is no line of a table ({error})") from error
 
 
 def _guess_alphabet(

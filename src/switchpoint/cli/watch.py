@@ -42,7 +42,10 @@ def watch(
         "empty line, NA or nan is a missing observation. - is standard input.",
     ),
     follow: bool = typer.Option(
-        False, "--follow", help="Wait for more lines at the end of FILE, until interrupted."
+        False,
+        "--follow",
+        help="Wait for more lines at the end of FILE, or of the file that replaces it, until "
+        "interrupted.",
     ),
     state: Path | None = typer.Option(
         None,
@@ -189,17 +192,20 @@ class _Saver:
     def __init__(self, watcher: Watcher, reader: LineReader, path: Path | None, every: int) -> None:
         self._watcher, self._reader, self._path, self._every = watcher, reader, path, every
         self._position, self._time = watcher.stream.position, time.monotonic()
+        self._files = reader.files
 
     def save_if_due(self) -> None:
-        """Save after enough observations, or enough time."""
+        """Save after enough observations, enough time, or a file."""
         late = time.monotonic() - self._time >= _SAVE_SECONDS
+        late |= self._reader.files != self._files  # the lines before cannot be read again
         if late or self._watcher.stream.position - self._position >= self._every:
             self.save()
 
     def save(self) -> None:
         """Save what has not been saved."""
         self._time = time.monotonic()
-        if self._path is not None and self._watcher.stream.position > self._position:
-            place = self._reader.place_after(self._watcher.line, self._watcher.offset)
+        state = self._watcher.stream.position, self._reader.files
+        if self._path is not None and state != (self._position, self._files):
+            place = self._reader.place_after(self._watcher.last)
             save_watcher(self._path, self._watcher, place)
-            self._position = self._watcher.stream.position
+        self._position, self._files = state

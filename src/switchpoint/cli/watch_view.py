@@ -26,9 +26,9 @@ class WatchView:
     def __init__(self, name: str, within: int, console: Console) -> None:
         self._name, self._within = name, within
         self._levels = _ASCII_LEVELS if console.options.ascii_only else _LEVELS
-        self._width = max(8, min(_MOST, console.width - _BESIDE))
-        self._values: deque[Any] = deque(maxlen=self._width)
-        self._probabilities: deque[float] = deque(maxlen=self._width)
+        self._console = console
+        self._values: deque[Any] = deque(maxlen=_MOST)
+        self._probabilities: deque[float] = deque(maxlen=_MOST)
         self._alarms: deque[str] = deque(maxlen=_SHOWN_ALARMS)
         self._times: deque[tuple[float, int]] = deque()
         self._last: Mapping[str, Any] | None = None
@@ -99,7 +99,9 @@ class WatchView:
     def _spark(
         self, values: Sequence[Any], low: float | None = None, high: float | None = None
     ) -> Text:
-        """One character for each value; words have their rank as a height."""
+        """One character for each of the last values; words have their rank as a height."""
+        width = max(8, min(_MOST, self._console.width - _BESIDE))  # a terminal can be resized
+        values = values[-width:]
         words = sorted({value for value in values if isinstance(value, str)})
         heights = [words.index(v) if isinstance(v, str) else v for v in values]
         seen = [v for v in heights if v is not None and math.isfinite(v)]
@@ -108,7 +110,7 @@ class WatchView:
         top = len(self._levels) - 1
         scale = top / (high - low) if high > low else 0.0
         marks = [" " if v is None else self._levels[round(scale * (v - low))] for v in heights]
-        return Text("".join(marks).rjust(self._width), "cyan")
+        return Text("".join(marks).rjust(width), "cyan")
 
 
 def _columns(values: Sequence[Any]) -> list[tuple[str, list[Any]]]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,24 +45,27 @@ class Watcher:
     """The probability of such a switch from which on there is an alarm."""
     armed: bool = True
     """Whether there may be an alarm: not again before the probability has fallen to half."""
-    line: int = 0
-    offset: int = 0
-    """The last line, and the byte where it ends."""
+    last: Line | None = None
+    """The last line."""
     place: Mapping[str, Any] | None = None
     """Where the lines go on in their file, if the watcher was loaded."""
 
     def observe(self, line: Line, name: str, report: bool = True) -> dict[str, Any] | None:
         """Absorb a line of the file called `name`, and report on it if asked, or at an alarm.
 
-        A line that is refused leaves everything as it was.
+        A line that is refused leaves everything as it was. The header of a file that follows
+        another one is skipped.
         """
+        if line.number == 1 and self.lines.header and line.text.strip() == self.lines.header:
+            self.last = line
+            return None
         try:
             observation = self.lines.parse(line.text)
             values = observation.values
             log_density = self.stream.update(values[0] if len(values) == 1 else np.array(values))
         except ValueError as error:
             raise ValueError(f"{name}, line {line.number}: {error}") from error
-        self.line, self.offset = line.number, line.end
+        self.last = line
         probability = self.stream.change_probability(last=self.within)
         raised = self.alarm is not None and self.armed and probability >= self.alarm
         if self.alarm is not None:
@@ -77,7 +80,7 @@ class Watcher:
             "switch_probability": round(probability, _DIGITS),
             "run_length": run.mode,
             "run_length_mean": round(run.mean, 2),
-            "surprise": round(-log_density / math.log(2), 3),
+            "surprise": round(-log_density / math.log(2), 3) + 0.0,  # never -0.0
             "code_length": round(self.stream.code_length, 3),
             **({} if self.alarm is None else {"alarm": raised}),
         }
@@ -96,7 +99,10 @@ def begin(name: str, first: Sequence[Line], settings: Mapping[str, Any]) -> tupl
         lines, header = guess_format(texts, real=real, **given)
         if kinds == ["symbols"] and lines.alphabet is None:
             raise ValueError("symbols other than 0 and 1 need --alphabet or --labels")
-        skipped = next(i for i, text in enumerate(texts) if text.strip()) + 1 if header else 0
+        skipped = 0
+        if header:
+            skipped = next(i for i, text in enumerate(texts) if text.strip()) + 1
+            lines = replace(lines, header=texts[skipped - 1].strip())
         stream = make_stream(lines, first[skipped:], kinds if real else ["level"], settings)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
@@ -139,6 +145,8 @@ def _segment(
             f"segment must be one, or one for each of {len(lines.columns)} columns, got "
             f"{', '.join(kinds)}"
         )
+    if not first:
+        raise ValueError("no observation follows the header in the first lines (--warm-up)")
     values = np.full((len(first), len(lines.columns)), np.nan)
     problem = ""
     for row, line in enumerate(first):

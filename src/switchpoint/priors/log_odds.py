@@ -13,6 +13,8 @@ from jaxtyping import Array, ArrayLike, Float
 
 from switchpoint import _checks
 
+_NEIGHBOURS = 8
+
 Parameter: TypeAlias = float | Float[Array, "..."]
 """A parameter that is a leaf of its module: a Python float unless traced."""
 
@@ -34,6 +36,12 @@ def probability_of(log_odds: Parameter) -> Parameter:
         short = float(f"{exact:.{digits}g}")
         if 0 < short <= 1 and log_odds_of("probability", short) == log_odds:
             return short
+    below = above = exact  # which is rounded itself
+    for _ in range(_NEIGHBOURS):
+        below, above = math.nextafter(below, 0.0), math.nextafter(above, 1.0)
+        for near in (below, above):
+            if 0 < near <= 1 and log_odds_of("probability", near) == log_odds:
+                return near
     return exact
 
 

@@ -33,7 +33,7 @@ class CompiledEngine(Engine):
         missing = _checks.is_missing(x)
         prediction = self.predict()
         symbols = isinstance(prediction, np.ndarray)
-        if missing and symbols:
+        if missing and symbols and not hasattr(self.predictor, "posterior"):
             name = type(self.predictor).__name__
             raise ValueError(f"a missing symbol cannot be read by a {name}, got {x}")
         self.state = self.predictor.update(self.state, np.nan if missing else x)
@@ -45,7 +45,15 @@ class CompiledEngine(Engine):
         return float(logs)
 
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
-        return np.array([self.update(x) for x in xs], np.float64)
+        if hasattr(xs, "columns") and hasattr(xs, "to_numpy"):  # whose iterator gives names
+            xs = xs.to_numpy()
+            xs = xs[:, 0] if xs.shape[1] == 1 else xs
+        before = self.state, self.position, self.log_evidence
+        try:
+            return np.array([self.update(x) for x in xs], np.float64)
+        except BaseException:
+            self.state, self.position, self.log_evidence = before
+            raise
 
     def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
         raise no_posterior(self.predictor)
@@ -66,7 +74,12 @@ class CompiledEngine(Engine):
 
 
 def no_posterior(predictor: Predictor[Any]) -> TypeError:
-    """An error that says that a predictor has no posterior."""
+    """An error that says that a predictor, or its compiled stream, has no posterior."""
+    if hasattr(predictor, "posterior"):
+        return TypeError(
+            f"a stream of {predictor!r} runs by its compiled update, which keeps no posterior: use "
+            "predictor.posterior(values)"
+        )
     return TypeError(
         f"a {type(predictor).__name__} has no posterior over switching points: use the exact "
         "predictor of a source, switchpoint.bayes_optimal(source)"

@@ -22,21 +22,23 @@ class CountEngine(SymbolEngine):
         if isinstance(predictor, KTOracle):
             predictor.init()  # which refuses several rows
             self.switches = np.asarray(predictor.switches).tolist()
-        self.run = 0
         self._restart()
 
     def _restart(self) -> None:
+        self.run = 0
         self.counts = list(self.pseudo)
         self.total = math.fsum(self.pseudo)
 
     def predict(self) -> Float[np.ndarray, " alphabet"]:
-        if self.switches is not None and self.position < len(self.switches):
-            self._switch(self.switches)
+        if self.switches is not None and True in self.switches[self.position : self.position + 1]:
+            return log_ratios(self.pseudo, math.fsum(self.pseudo))
         return log_ratios(self.counts, self.total)
 
     def step(self, symbol: int) -> float:
         if self.switches is not None:
-            self._switch(self.switches)
+            self.check_length(self.position + 1)
+            if self.switches[self.position]:
+                self._restart()
         log_prob = 0.0
         if symbol >= 0:
             count = self.counts[symbol]
@@ -47,16 +49,12 @@ class CountEngine(SymbolEngine):
         self.run += 1
         return log_prob
 
-    def _switch(self, switches: list[bool]) -> None:
-        """Start a new segment if the next observation does."""
-        if self.position >= len(switches):
+    def check_length(self, length: int) -> None:
+        if self.switches is not None and length > len(self.switches):
             raise ValueError(
-                f"switches must cover the sequence, got {len(switches)} of them "
-                f"for symbol {self.position}"
+                f"switches must cover the sequence, got {len(self.switches)} of them for "
+                f"{length} symbols"
             )
-        if switches[self.position]:
-            self._restart()
-            self.run = 0
 
     def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
         return np.array([float(self.run)]), np.ones(1)

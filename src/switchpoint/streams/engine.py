@@ -14,6 +14,9 @@ from switchpoint._tensors import DamagedError
 from switchpoint.segments import Segment
 from switchpoint.segments.values import checked_value, checked_values
 
+LARGEST = 1e150
+"""The largest value, as `checked_values` has it in double precision."""
+
 
 class Engine(ABC):
     """The state of one stream, changed in place.
@@ -40,6 +43,9 @@ class Engine(ABC):
     @abstractmethod
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
         """Check observations, and absorb them: their log densities."""
+
+    def check_length(self, length: int) -> None:  # noqa: B027
+        """Raise a `ValueError` where a stream cannot be so long."""
 
     @abstractmethod
     def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
@@ -78,10 +84,12 @@ class SymbolEngine(Engine):
         return log_prob
 
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
-        logs = []
+        symbols, logs = self._checked_all(xs), []
+        if symbols:
+            self.check_length(self.position + len(symbols))
         step, total = self.step, self.log_evidence
         try:
-            for symbol in self._checked_all(xs):
+            for symbol in symbols:
                 log_prob = step(symbol)
                 total += log_prob
                 logs.append(log_prob)
@@ -99,12 +107,12 @@ class SymbolEngine(Engine):
         array = _as_values(xs)
         if array.size == 0:
             return []
-        gaps = None
-        if _checks.has_missing(array):
-            gaps = np.array([_checks.is_missing(x) for x in array.ravel().tolist()])
-            array = np.array([0 if gap else x for gap, x in zip(gaps, array.tolist(), strict=True)])
         if array.ndim != 1:
             raise ValueError(f"xs must be a list of symbols, got shape {array.shape}")
+        gaps = None
+        if _checks.has_missing(array):
+            gaps = np.array([_checks.is_missing(x) for x in array.tolist()])
+            array = np.array([0 if gap else x for gap, x in zip(gaps, array.tolist(), strict=True)])
         symbols = _checks.known_symbols(array, self.alphabet, "symbols").astype(np.int64)
         if gaps is not None:
             symbols[gaps] = -1
@@ -125,19 +133,23 @@ class ValueEngine(Engine):
         """Absorb a float, NaN if it is missing, or an array of them: its log density."""
 
     def update(self, x: Any) -> float:
+        if x.__class__ in _NUMPY_NUMBERS:
+            x = x.item()
         number = x.__class__ in _NUMBERS and self.scalar
-        if not (number and x - x == 0 and self._is_possible(x)):
+        if not (number and -LARGEST <= x <= LARGEST and self._is_possible(x)):
             x = self._checked(x)
         log_density = self.step(x)
         self.log_evidence += log_density
         return log_density
 
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
-        if self.segment.event and not hasattr(xs, "to_numpy"):
-            xs = [self._row(x) for x in xs]
-        array = _as_values(xs)
+        several = bool(self.segment.event)
+        array = _as_values(self._rows(xs) if several else xs, several)
+        if array.ndim == 0:
+            raise ValueError(f"xs must be a list of observations, got {_checks.shown(xs)}")
         if len(array) == 0:
             return np.zeros(0)
+        self.check_length(self.position + len(array))
         with jax.enable_x64(True):
             values = np.asarray(checked_values(self.segment, array))
         if values.ndim != 1 + len(self.segment.event):
@@ -163,10 +175,24 @@ class ValueEngine(Engine):
             value = np.asarray(checked_value(self.segment, x), np.float64)
         return value if self.segment.event else float(value)
 
+    def _rows(self, xs: Any) -> Any:
+        """Observations of several columns; those of a DataFrame in the order of their names."""
+        if not hasattr(xs, "to_numpy"):
+            return [self._row(x) for x in xs] if isinstance(xs, Iterable) else xs
+        if self.columns is None or not hasattr(xs, "columns"):
+            return xs
+        given = {name: xs[name].to_numpy() for name in xs.columns}
+        self._row(dict.fromkeys(given))  # refuses other names
+        missing = np.full(len(xs), math.nan)
+        return np.column_stack([given.get(name, missing) for name in self.columns])
+
     def _row(self, x: Any) -> Any:
         """An observation of several columns, which may be a mapping from names or numbers."""
         if _checks.is_missing(x):
             return [math.nan] * self.segment.event[0]
+        if self.columns is not None and hasattr(x, "to_dict"):  # a row of a DataFrame
+            named = x.to_dict()
+            x = named if set(named) <= set(self.columns) else x
         if not isinstance(x, Mapping):
             return x
         count = self.segment.event[0]
@@ -182,17 +208,25 @@ class ValueEngine(Engine):
         return row
 
 
-_NUMBERS = {float, int, np.float64, np.float32, np.int64, np.int32, np.float16, np.int16, np.uint8}
+_NUMBERS = {float, int}
+_NUMPY_NUMBERS: set[Any] = {
+    *(np.float64, np.float32, np.float16),
+    *(np.int64, np.int32, np.int16, np.uint8),
+}
 
 
-def _as_values(xs: Any) -> np.ndarray:
-    """Observations as an array; None and NA are kept as objects."""
+def _as_values(xs: Any, several: bool = False) -> np.ndarray:
+    """Observations as an array; None and NA are kept as objects.
+
+    A DataFrame must have one column, unless observations have several.
+    """
     if isinstance(xs, Iterable) and not hasattr(xs, "__len__"):
         xs = list(xs)
-    if (hasattr(xs, "columns") and hasattr(xs, "to_numpy")) or not isinstance(xs, list | tuple):
-        array = _checks.array_of(xs.to_numpy() if hasattr(xs, "to_numpy") else xs)
-    else:
+    frame = hasattr(xs, "columns") and hasattr(xs, "to_numpy")
+    if isinstance(xs, list | tuple) or (frame and not several):
         array = _checks.as_array(xs, "xs")
+    else:
+        array = _checks.array_of(xs.to_numpy() if hasattr(xs, "to_numpy") else xs)
     if array.dtype == object:
         flat = [math.nan if _checks.is_missing(x) else x for x in array.ravel().tolist()]
         array = _checks.array_of(flat).reshape(array.shape)

@@ -118,9 +118,8 @@ class Hypotheses(Engine):
             array[slot] = first
         return dropped
 
-    def _check_length(self) -> None:
-        if self.position >= self.limit:
-            self.prior.check_length(self.position + 1)
+    def check_length(self, length: int) -> None:
+        self.prior.check_length(length)
 
     def runs(self) -> tuple[Slots, Slots]:
         starts, joint = self._given_all()
@@ -219,7 +218,7 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
 
     def step(self, symbol: int) -> float:
         if self.position >= self.limit:
-            self._check_length()
+            self.check_length(self.position + 1)
         if symbol < 0:
             log_prob, joint, norm = 0.0, self.weights.copy(), float(np.add.reduce(self.weights))
             self._skip()
@@ -344,13 +343,15 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         self._predicted: weakref.ref[Predictive] | None = None
 
     def predict(self) -> Predictive:
-        predictive = Predictive(self.family, self.weights, self.table)
-        self._predicted = weakref.ref(predictive)
+        predictive = None if self._predicted is None else self._predicted()
+        if predictive is None:
+            predictive = Predictive(self.family, self.weights, self.table)
+            self._predicted = weakref.ref(predictive)
         return predictive
 
     def step(self, x: Any) -> float:
         if self.position >= self.limit:
-            self._check_length()
+            self.check_length(self.position + 1)
         if self._predicted is not None:
             predictive = self._predicted()
             if predictive is not None:

@@ -107,6 +107,15 @@ class RecurrentEngine(SymbolEngine):
     def predict(self) -> Float[np.ndarray, " alphabet"]:
         return np.array(self.log_probs)
 
+    def _checked_all(self, xs: Any) -> list[int]:
+        symbols = super()._checked_all(xs)
+        if -1 in symbols:
+            raise ValueError(
+                "a missing symbol cannot be read by a network, got one at position "
+                f"{symbols.index(-1)}"
+            )
+        return symbols
+
     def step(self, symbol: int) -> float:
         if symbol < 0:
             raise ValueError("a missing symbol cannot be read by a network, got one")

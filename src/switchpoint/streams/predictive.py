@@ -41,9 +41,21 @@ class Predictive:
     def _log_density(self, x: Any) -> float:
         if np.isnan(x).all():
             return 0.0
+        if self._is_impossible(x):
+            return -np.inf
         table = [each.copy() for each in self._table]
         joint = self._log_weights + self._family.absorb(table, x if x.ndim else float(x))
         return float(np.logaddexp.reduce(joint) - np.logaddexp.reduce(self._log_weights))
+
+    def _is_impossible(self, x: Any) -> bool:
+        """Whether a value, or one of a column, is none that the family has."""
+        segment = self._family.segment
+        for column, value in zip(
+            getattr(segment, "columns", (segment,)), np.atleast_1d(x), strict=True
+        ):
+            if not np.isnan(value) and (np.isinf(value) or column.invalid(np.array([value]))[0][0]):
+                return True
+        return False
 
     @functools.cached_property
     def _mixture(self) -> Mixture:

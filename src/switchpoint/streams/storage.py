@@ -1,6 +1,7 @@
 """Files of saved streams: safetensors, with a card that says which predictor the state is of."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -83,18 +84,23 @@ def load_state(
         state = _part(arrays, "state.")
         if predictor is None:
             predictor = make_predictor(card["predictor"], arrays)
+        else:
+            _check_equal(predictor, card["predictor"], arrays)
         columns = None if card["columns"] is None else tuple(card["columns"])
         engine = make_engine(predictor, columns)
         if engine.name != card["engine"]:
             raise DamagedError(f"its state is of an engine {card['engine']!r}, not {engine.name!r}")
-        engine.position = int(card["position"])
+        position, notes = card["position"], card.get("notes", {})
+        if not isinstance(position, int) or position < 0 or not isinstance(notes, dict):
+            raise DamagedError(f"its position or its notes cannot be: {position!r}, {notes!r}")
+        engine.position = position
         engine.log_evidence = float(card["log_evidence"])
         engine.restore(state)
     except DamagedError as error:
         raise ValueError(f"{path} {_FAULT}: {error}") from error
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} {_FAULT}: its card is not complete ({error})") from error
-    return predictor, columns, engine, dict(card.get("notes", {}))
+    return predictor, columns, engine, notes
 
 
 def describe_predictor(
@@ -147,6 +153,33 @@ def make_predictor(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
             prior, segment = _make_prior(about["prior"]), _make_segment(about["segment"])
             return ForwardPredictor(prior, segment, about["max_hypotheses"])
     raise DamagedError(f"its predictor is of an unknown type, {about['type']!r}")
+
+
+def _check_equal(
+    predictor: Predictor[Any], about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Raise a `DamagedError` if a state is known to be of another predictor than this one."""
+    own, weights = describe_predictor(predictor)
+    if {own["type"], about["type"]} == {"zoo", "network"}:
+        return  # the networks of a zoo may be others after an upgrade
+    saved = _part(arrays, "predictor.")
+    same = _is_close(own, about) and all(
+        np.array_equal(saved.get(name, ()), array)
+        for name, array in _part(weights, "predictor.").items()
+    )
+    if not same:
+        raise DamagedError(f"its state is of another predictor than {_class_name(predictor)}")
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, but for the rounding of fitted parameters."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_close(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_close, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-12)
+    return bool(one == other)
 
 
 def _describe_prior(prior: Prior) -> dict[str, Any] | None:

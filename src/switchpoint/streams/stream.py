@@ -1,5 +1,6 @@
 """A stream: a predictor and its state, one observation after another."""
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class Stream:
                 f"switchpoint.load('lstm-ptw'), got {_checks.shown(predictor)}"
             )
         self.predictor = predictor
-        self.columns = None if columns is None else tuple(columns)
+        self.columns = None if columns is None else _checked_columns(columns, predictor)
         self.notes: dict[str, Any] = {}
         """What is to be saved with the stream, as JSON has it; nothing else depends on it."""
         self._engine = make_engine(predictor, self.columns)
@@ -134,6 +135,7 @@ class Stream:
         return {
             "predictor": self.predictor,
             "columns": self.columns,
+            "notes": copy.deepcopy(self.notes),
             "position": engine.position,
             "log_evidence": engine.log_evidence,
             "arrays": {name: array.copy() for name, array in engine.arrays().items()},
@@ -141,6 +143,7 @@ class Stream:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.predictor, self.columns = state["predictor"], state["columns"]
+        self.notes = state["notes"]
         self._engine = make_engine(self.predictor, self.columns)
         self._engine.position = state["position"]
         self._engine.log_evidence = state["log_evidence"]
@@ -148,3 +151,16 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"Stream({self.predictor!r}, position={self.position})"
+
+
+def _checked_columns(columns: Sequence[str], predictor: Any) -> tuple[str, ...]:
+    """The names of the columns, if they are as many as those of the predictor's source."""
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    event: tuple[int, ...] = getattr(getattr(predictor, "segment", None), "event", ())
+    count = sum(event)  # of at most one axis
+    if len(names) != count or len(set(names)) != count:
+        raise ValueError(
+            f"columns must name the columns of an Independent source, of which this predictor has "
+            f"{count}, got {_checks.shown(columns)}"
+        )
+    return names

@@ -67,7 +67,7 @@ class TreeEngine(SymbolEngine):
         self.position = time = self.position + 1
         if time > self.limit:
             self.position -= 1
-            self.prior.check_length(time)
+            self.check_length(time)
         if symbol < 0:
             log_prob, joint = 0.0, self.weights
         else:
@@ -100,6 +100,9 @@ class TreeEngine(SymbolEngine):
             counts[kept:] = (first,)
         self.totals[kept:] = (self.total,)
         return log_prob
+
+    def check_length(self, length: int) -> None:
+        self.prior.check_length(length)
 
     def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
         starts, joint = _starts(self.position - 1), np.array(self.last_joint)
