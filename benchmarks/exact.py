@@ -118,7 +118,7 @@ def families() -> list[Row]:
 def rust_changepoint(length: int) -> float | None:
     """Millions of observations per second of Rust's `changepoint`, where it is installed."""
     try:
-        import changepoint  # type: ignore[import-not-found]
+        import changepoint  # type: ignore
     except ImportError:
         return None
     detector = changepoint.Bocpd(
