@@ -442,6 +442,7 @@ BAD = {
         [[1, 2], [3, 4]], source=sp.Source(sp.LIN(), sp.Gaussian())
     ),
     "times must be as many as the observations (2), got 3": lambda: sp.detect([1, 2], [1, 2, 3]),
+    "times must be a list of numbers or dates, got 2020": lambda: sp.detect([1, 2], 2020),
     "got 'later' at position 1": lambda: sp.detect([1, 2], ["2020-01-01", "later"]),
     "got '2020-13-01' at position 1": lambda: sp.detect([1, 2], ["2020-12-01", "2020-13-01"]),
     "times must be in order, got 2 after 3 at position 2": lambda: sp.detect([1, 2, 3], [1, 3, 2]),
@@ -484,6 +485,12 @@ def test_a_warning_where_steps_of_time_differ(times):
         ["2019-01-01", "2020-01-01", "2021-01-01", "2022-01-01"],
         ["2024-03-30T23:00", "2024-03-31T00:00", "2024-03-31T01:00", "2024-03-31T02:00"],
         ["31.12.2023", "01.01.2024", "02.01.2024", "03.01.2024"],
+        ["11.02.2024", "12.02.2024", "13.02.2024", "14.02.2024"],
+        ["11/02/2024", "12/02/2024", "13/02/2024", "14/02/2024"],
+        ["02/11/2024", "02/12/2024", "02/13/2024", "02/14/2024"],
+        list(pd.period_range("2023Q4", periods=4, freq="Q")),
+        pd.Series(pd.period_range("2023-11", periods=4, freq="M")),
+        pd.date_range("2024-03-30", periods=4, tz="Europe/Berlin"),  # of 24, 23 and 24 hours
         ["2023", "2024", "2025", "2026"],
     ],
 )
