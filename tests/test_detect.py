@@ -148,6 +148,8 @@ def test_columns_have_common_switches():
         sp.detect(column).no_switch_probability for column in both.T
     )
     assert {"level_0", "slope_1", "noise_1"} <= set(found.segments.columns)
+    alike = sp.detect(pd.DataFrame(both, columns=["x", "x"]))
+    assert alike.segments.equals(found.segments)  # where names would not tell them apart
 
 
 @pytest.mark.slow
@@ -378,7 +380,9 @@ NOTHING = {
     "zeros": [0.0] * LENGTH,
     "constant": [0.1] * LENGTH,
     "huge": [1e300] * LENGTH,
+    "of both signs": [1e300, -1e300] * (LENGTH // 2),
     "tiny": [-1e-300] * LENGTH,
+    "subnormal": [5e-324, 0.0] * (LENGTH // 2),
     "one of three": [None, 4, None],
     "line": np.arange(LENGTH),
     "last missing": [0.0] * (LENGTH - 1) + [math.nan],
@@ -396,6 +400,7 @@ def test_nothing_to_find_is_a_valid_answer(values):
     assert math.isfinite(found.log_evidence)
     assert "0 change points" in repr(found)
     json.loads(found.to_json())
+    found.plot().savefig(io.BytesIO())
 
 
 def test_a_series_of_few_different_values():
@@ -415,6 +420,8 @@ BAD = {
     "got 'a' at position 0": lambda: sp.detect(pd.Series(["a", "b"])),
     "got inf at position 2": lambda: sp.detect([1, 2, math.inf]),
     "got -inf at position 1 of column 1": lambda: sp.detect([[1, 2], [3, -math.inf]]),
+    "at most 1e+300 in size, got -1e+308 at position 1": lambda: sp.detect([1, -1e308]),
+    "numbers, got 1000": lambda: sp.detect([1, 10**400]),
     "list or an array of numbers, got '123'": lambda: sp.detect("123"),
     "the series has no observation: all 4 are missing": lambda: sp.detect([math.nan] * 4),
     "column b has no observation": lambda: sp.detect(
@@ -432,6 +439,9 @@ BAD = {
     "whole numbers from 0, got -2 at position 1": lambda: sp.detect([1, -2], segment="counts"),
     "whole numbers from 0, got 0.5 at position 0": lambda: sp.detect([0.5], segment="counts"),
     "got -1 at position 2": lambda: sp.detect([1, 2, -1], segment="waiting-times"),
+    "values of column n must be whole numbers from 0, got -2 at position 1": lambda: sp.detect(
+        pd.DataFrame({"x": [1.5, -1.5], "n": [1, -2]}), segment=["level", "counts"]
+    ),
     "sensitivity cannot be given with a source, got 3": lambda: sp.detect(
         [1, 2], source=sp.Source(sp.LIN(), sp.Gaussian()), sensitivity=3
     ),
