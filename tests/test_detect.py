@@ -580,6 +580,12 @@ def test_several_columns_and_sensitivity(run):
     assert "0.05" in json.loads(out)["summary"]["source"]
 
 
+def test_one_observation_is_singular_and_at_a_whole_position(run):
+    assert "x: 1 observation " in run("-", stdin="x\n5\n")[1]
+    axes = sp.detect([5.0]).plot().axes[-1]
+    assert [tick for tick in axes.get_xticks() if abs(tick) <= 0.5] == [0]
+
+
 def test_irregular_dates_are_warned_of(run):
     status, out, _ = run("-", stdin="date,x\n2020-01-01,1\n2020-01-02,2\n2020-02-04,1\n")
     assert status == 0

@@ -130,5 +130,5 @@ def _time_axis(axes: Axes, at: Any, edges: Any, positions: bool) -> None:
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     elif positions:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
     axes.set_xlabel("position t" if positions else "time")
