@@ -582,8 +582,10 @@ def test_several_columns_and_sensitivity(run):
 
 def test_one_observation_is_singular_and_at_a_whole_position(run):
     assert "x: 1 observation " in run("-", stdin="x\n5\n")[1]
-    axes = sp.detect([5.0]).plot().axes[-1]
-    assert [tick for tick in axes.get_xticks() if abs(tick) <= 0.5] == [0]
+    series, switches = sp.detect([5.0]).plot().axes
+    assert [tick for tick in switches.get_xticks() if abs(tick) <= 0.5] == [0]
+    shown = [text.get_text() for text in series.get_legend().get_texts()]
+    assert shown == ["data", "level"]  # there is no band
 
 
 def test_irregular_dates_are_warned_of(run):
