@@ -121,6 +121,7 @@ def test_a_mixture_is_the_sum_of_its_components():
     assert float(found["mean"]) == pytest.approx(mean)
     squares = weights @ [1 + 8**2, 4 + 13**2]
     assert float(found["variance"]) == pytest.approx(squares - mean**2, rel=1e-4)
+    assert np.all(np.isnan(mixture.quantile([-1.0, 0.0, 1.0, 2.0, np.nan])))
     draws = np.asarray(draws)
     assert abs(draws.mean() - mean) < 4 * draws.std() / 4000**0.5
 

@@ -306,11 +306,11 @@ def _varied(
         raise ValueError(f"there is nothing to fit: {source!r} has no hyperparameters")
     if parameters is not None:
         wanted = [parameters] if isinstance(parameters, str) else list(parameters)
-        for each in wanted or [None]:
-            if each is None or not any(_matches(name, each) for name in names):
+        for each in wanted or [""]:
+            if not any(_matches(name, each) for name in names):
                 raise ValueError(
                     f"parameters must be among {', '.join(names)} (or the last part of one), "
-                    f"got {'none' if each is None else repr(each)}"
+                    f"got {repr(each) if wanted else 'none'}"
                 )
         found = [row for row in found if any(_matches(row[1].name, each) for each in wanted)]
     fixed = [leaf.name for _, leaf, value in found if not np.all(np.isfinite(leaf.free(value)))]
