@@ -40,7 +40,7 @@ def describe(segment: Segment, values: Float[np.ndarray, " time"]) -> dict[str, 
     if not isinstance(segment, Trend):
         return {"level": level, "noise": _noise(deviations, 1)}
     times = at - _mean(at)
-    slope = float(times / (times @ times) @ deviations) if len(at) > 1 else math.nan
+    slope = float(times @ deviations / (times @ times)) if len(at) > 1 else math.nan
     middle = (len(values) - 1) / 2
     return {
         "level": level + slope * (middle - _mean(at)) if len(at) > 1 else level,

@@ -12,7 +12,7 @@ from switchpoint._checks import shown
 from switchpoint._labels import Labels, labels_of
 from switchpoint.detection.times import Times, parse_times
 
-_LARGEST = 1e300  # differences and sums of these do not overflow
+_LARGEST = 1e290  # sums of differences of these, weighted by times, do not overflow
 
 
 @dataclass(frozen=True)
