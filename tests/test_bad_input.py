@@ -178,7 +178,7 @@ def test_arguments_of_the_wrong_type():
         "got 7": "sp.bayes_optimal(sp.Source(sp.LIN())).posterior([0, 1]).sample(7, 1)",
         "prior must be a Prior, such as switchpoint.PTW(8), got 'ptw'": "sp.Source('ptw')",
         "segment must be a Segment": "sp.Source(sp.PTW(3), 2)",
-        "source must be a Source": "sp.bayes_optimal(sp.PTW(3))",
+        "source must be a Source": "sp.detect([1.0], source=sp.PTW(3))",
         "got PTW(depth=3, split=0.5)": "sp.bayes_optimal(sp.PTW(3))",
     }
     script = "import switchpoint as sp\n" + "".join(

@@ -148,6 +148,8 @@ def test_columns_have_common_switches():
         sp.detect(column).no_switch_probability for column in both.T
     )
     assert {"level_0", "slope_1", "noise_1"} <= set(found.segments.columns)
+    alike = sp.detect(pd.DataFrame(both, columns=["x", "x"]))
+    assert alike.segments.equals(found.segments)  # where names would not tell them apart
 
 
 @pytest.mark.slow
@@ -316,6 +318,10 @@ def test_fitting_raises_the_evidence():
 # --- the result -------------------------------------------------------------------------------
 
 
+def test_an_exact_line_has_no_noise():
+    assert sp.detect(np.arange(60.0)).segments[["slope", "noise"]].values.tolist() == [[1, 0]]
+
+
 def test_segments_are_described_by_least_squares():
     values = shift() * 10 + 500
     values[[5, 75]] = np.nan
@@ -377,8 +383,10 @@ NOTHING = {
     "three": [3, 3, 3],
     "zeros": [0.0] * LENGTH,
     "constant": [0.1] * LENGTH,
-    "huge": [1e300] * LENGTH,
+    "huge": [1e290] * LENGTH,
+    "of both signs": [1e290, -1e290] * (LENGTH // 2),
     "tiny": [-1e-300] * LENGTH,
+    "subnormal": [5e-324, 0.0] * (LENGTH // 2),
     "one of three": [None, 4, None],
     "line": np.arange(LENGTH),
     "last missing": [0.0] * (LENGTH - 1) + [math.nan],
@@ -396,6 +404,7 @@ def test_nothing_to_find_is_a_valid_answer(values):
     assert math.isfinite(found.log_evidence)
     assert "0 change points" in repr(found)
     json.loads(found.to_json())
+    found.plot().savefig(io.BytesIO())
 
 
 def test_a_series_of_few_different_values():
@@ -415,6 +424,8 @@ BAD = {
     "got 'a' at position 0": lambda: sp.detect(pd.Series(["a", "b"])),
     "got inf at position 2": lambda: sp.detect([1, 2, math.inf]),
     "got -inf at position 1 of column 1": lambda: sp.detect([[1, 2], [3, -math.inf]]),
+    "at most 1e+290 in size, got -1e+308 at position 1": lambda: sp.detect([1, -1e308]),
+    "numbers, got 1000": lambda: sp.detect([1, 10**400]),
     "list or an array of numbers, got '123'": lambda: sp.detect("123"),
     "the series has no observation: all 4 are missing": lambda: sp.detect([math.nan] * 4),
     "column b has no observation": lambda: sp.detect(
@@ -432,6 +443,9 @@ BAD = {
     "whole numbers from 0, got -2 at position 1": lambda: sp.detect([1, -2], segment="counts"),
     "whole numbers from 0, got 0.5 at position 0": lambda: sp.detect([0.5], segment="counts"),
     "got -1 at position 2": lambda: sp.detect([1, 2, -1], segment="waiting-times"),
+    "values of column n must be whole numbers from 0, got -2 at position 1": lambda: sp.detect(
+        pd.DataFrame({"x": [1.5, -1.5], "n": [1, -2]}), segment=["level", "counts"]
+    ),
     "sensitivity cannot be given with a source, got 3": lambda: sp.detect(
         [1, 2], source=sp.Source(sp.LIN(), sp.Gaussian()), sensitivity=3
     ),
@@ -442,6 +456,7 @@ BAD = {
         [[1, 2], [3, 4]], source=sp.Source(sp.LIN(), sp.Gaussian())
     ),
     "times must be as many as the observations (2), got 3": lambda: sp.detect([1, 2], [1, 2, 3]),
+    "times must be a list of numbers or dates, got 2020": lambda: sp.detect([1, 2], 2020),
     "got 'later' at position 1": lambda: sp.detect([1, 2], ["2020-01-01", "later"]),
     "got '2020-13-01' at position 1": lambda: sp.detect([1, 2], ["2020-12-01", "2020-13-01"]),
     "times must be in order, got 2 after 3 at position 2": lambda: sp.detect([1, 2, 3], [1, 3, 2]),
@@ -484,6 +499,12 @@ def test_a_warning_where_steps_of_time_differ(times):
         ["2019-01-01", "2020-01-01", "2021-01-01", "2022-01-01"],
         ["2024-03-30T23:00", "2024-03-31T00:00", "2024-03-31T01:00", "2024-03-31T02:00"],
         ["31.12.2023", "01.01.2024", "02.01.2024", "03.01.2024"],
+        ["11.02.2024", "12.02.2024", "13.02.2024", "14.02.2024"],
+        ["11/02/2024", "12/02/2024", "13/02/2024", "14/02/2024"],
+        ["02/11/2024", "02/12/2024", "02/13/2024", "02/14/2024"],
+        list(pd.period_range("2023Q4", periods=4, freq="Q")),
+        pd.Series(pd.period_range("2023-11", periods=4, freq="M")),
+        pd.date_range("2024-03-30", periods=4, tz="Europe/Berlin"),  # of 24, 23 and 24 hours
         ["2023", "2024", "2025", "2026"],
     ],
 )
@@ -561,6 +582,14 @@ def test_several_columns_and_sensitivity(run):
     assert pd.read_csv(io.StringIO(out))["start"].tolist() == [0, 70]
     status, out, _ = run("-", "--column", "a", "--sensitivity", 50, "--format", "json", stdin=text)
     assert "0.05" in json.loads(out)["summary"]["source"]
+
+
+def test_one_observation_is_singular_and_at_a_whole_position(run):
+    assert "x: 1 observation " in run("-", stdin="x\n5\n")[1]
+    series, switches = sp.detect([5.0]).plot().axes
+    assert [tick for tick in switches.get_xticks() if abs(tick) <= 0.5] == [0]
+    shown = [text.get_text() for text in series.get_legend().get_texts()]
+    assert shown == ["data", "level"]  # there is no band
 
 
 def test_irregular_dates_are_warned_of(run):

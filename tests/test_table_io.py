@@ -54,6 +54,15 @@ def test_missing_observations_have_many_spellings(read):
     assert_is(read("x.csv", "NA\n1\n2\n"), [NAN, 1, 2], ("0",))
 
 
+@pytest.mark.parametrize("columns", [("x",), ("x", "y")])
+def test_a_whole_gap_keeps_its_length(read, columns):
+    """pandas writes the only cell of a row as "" where it is missing, and two as a comma."""
+    values = np.repeat([[NAN], [1], [NAN], [NAN], [2]], len(columns), axis=1)
+    text = pd.DataFrame(values, columns=columns).to_csv(index=False)
+    assert_is(read("x.csv", text, *columns), values, columns)
+    assert_is(read("x.csv", "x,y\n1,2\n,\n\n3,4\n,\n,\n", "x"), [1, NAN, 3], ("x",))
+
+
 TABLE = "date,open,close,note\n2024-01-31,1,4,a\n2024-02-29,2,,b\n2024-03-31,3,6,\n"
 DATES = ("2024-01-31", "2024-02-29", "2024-03-31")
 
@@ -96,6 +105,14 @@ def test_a_table_without_a_header(read):
 )
 def test_json_as_lists_records_and_columns(read, name, content, columns):
     assert_is(read(name, json.dumps(content)), [1, NAN, 3], columns)
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl", "-"])
+def test_json_lines(read, name):
+    text = '{"day": "2024-01-01", "x": 1}\n{"day": "2024-01-02", "x": null}\n'
+    assert_is(read(name, text), [1, NAN], ("x",), ("2024-01-01", "2024-01-02"))
+    with pytest.raises(ValueError, match=r"line 3 is not JSON \(Expecting"):
+        read(name, text + "oops\n")
 
 
 def test_json_with_times(read):
@@ -145,6 +162,7 @@ REFUSED = {
     "'inf' in column x, line 3": ("x.csv", "x\n1\ninf\n"),
     "'1_0' in column x, line 2": ("x.csv", "x\n1_0\n2\n"),
     "inf in column 0, row 1": ("x.json", "[1, Infinity]"),
+    "-inf in column 0, row 1": ("x.json", f"[1, -1{'0' * 400}]"),
     "column 'open' is chosen twice": ("x.csv", TABLE, "open", "1"),
     "two columns called 'x'": ("x.csv", "x,x\n1,2\n", "x"),
     "line 3 has 2 cells, the first has 1": ("x.csv", "x\n1\n2,3\n"),

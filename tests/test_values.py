@@ -121,6 +121,7 @@ def test_a_mixture_is_the_sum_of_its_components():
     assert float(found["mean"]) == pytest.approx(mean)
     squares = weights @ [1 + 8**2, 4 + 13**2]
     assert float(found["variance"]) == pytest.approx(squares - mean**2, rel=1e-4)
+    assert np.all(np.isnan(mixture.quantile([-1.0, 0.0, 1.0, 2.0, np.nan])))
     draws = np.asarray(draws)
     assert abs(draws.mean() - mean) < 4 * draws.std() / 4000**0.5
 
@@ -338,6 +339,28 @@ def test_fit_never_ends_below_its_start():
     assert again.log_evidence >= fit.log_evidence
 
 
+class TwoScales(sp.Segment):
+    scales: jax.Array  # of the noise, and of the mean
+
+    def statistic(self, x):
+        return jnp.ones_like(x), x
+
+    def predictive(self, statistics):
+        count, total = statistics
+        noise, mean = jnp.asarray(self.scales, float)
+        weight = count + (noise / mean) ** 2
+        return Normal(total / weight, noise**2 * (1 + 1 / weight))
+
+
+def test_fit_takes_an_array_of_hyperparameters_as_it_is():
+    values = np.random.default_rng(0).normal(size=20)
+    known = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), sp.Gaussian(0.0, 3.0, 2.0)))
+    source = sp.Source(sp.Geometric(0.1), TwoScales(jnp.array([2.0, 3.0])))
+    fit = sp.fit(source, values, ["scales"], starts=1, steps=5)
+    assert fit.history[0, 0] == pytest.approx(float(known.log_density(values).sum()), abs=1e-4)
+    assert fit.source.segment.scales[0] == pytest.approx(values.std(), rel=0.2)
+
+
 def test_the_gradient_of_the_pruned_evidence_decides_once_what_is_pruned():
     """Reverse mode recomputes the states, with other rounding. If it also chose again what to
     prune, a near tie would make the gradient that of no function."""
@@ -381,6 +404,12 @@ BAD = {
     "single values.*got Independent": lambda: sp.Independent(sp.Independent(sp.Gaussian())),
     "parameters must be among prior.hazard, .*got 'rate'": lambda: sp.fit(
         sp.Source(sp.Geometric(0.1), sp.Gaussian()), [0.0, 1.0], ["rate"]
+    ),
+    "parameters must be among prior.hazard, .*got none": lambda: sp.fit(
+        sp.Source(sp.Geometric(0.1), sp.Gaussian()), [0.0, 1.0], []
+    ),
+    "values must hold an observation, all 3 are missing": lambda: sp.fit(
+        sp.Source(sp.Geometric(0.1), sp.Gaussian()), [np.nan] * 3
     ),
     "nothing to fit": lambda: sp.fit(sp.Source(sp.LIN(), Plain()), [0.0, 1.0]),
     "use pruning_bound": lambda: sp.bayes_optimal(

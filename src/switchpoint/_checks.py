@@ -170,6 +170,11 @@ def place(at: tuple[int, ...]) -> str:
     return f" at position {at[-1]}{sequence}"
 
 
+def one_line(module: Any) -> str:
+    """The `repr` of a module, which is broken into lines where it is long, in one line."""
+    return " ".join(repr(module).split()).replace("( ", "(").replace(" )", ")")
+
+
 def shown(value: Any) -> str:
     """A value for a message, shortened to one line."""
     text = " ".join(repr(value).split())

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from switchpoint._checks import one_line
 from switchpoint._files import atomic_write
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
@@ -112,12 +113,14 @@ def _detect(table: SeriesTable, segment: list[str], sensitivity: float, fit: boo
 def _report(found: Segmentation, table: SeriesTable, messages: list[str]) -> Any:
     """The summary and the table of segments for a terminal."""
     summary, count = found.summary, len(found.changepoints)
+    seen = summary["observations"]
+    observations = f"{seen} observation{'s' * (seen != 1)}"
     missing = f", {summary['missing']} missing" if summary["missing"] else ""
     expected = f"; expected number {summary['expected_switches']:.2g}, "
     none = f"probability of none {percent(summary['no_switch_probability'])}"
-    families = [" ".join(repr(each).split()) for each in columns_of(found.source.segment)]
+    families = [one_line(each) for each in columns_of(found.source.segment)]
     lines: list[tuple[str, str | Text]] = [
-        ("series", f"{', '.join(table.names)}: {summary['observations']} observations{missing}"),
+        ("series", f"{', '.join(table.names)}: {observations}{missing}"),
         ("source", repr(found.source.prior)),
         *(("", family) for family in dict.fromkeys(families)),
         (

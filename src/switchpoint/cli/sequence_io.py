@@ -230,16 +230,25 @@ def _split(tokens: Sequence[str], is_run: Callable[[str], bool]) -> list[str]:
     return [part for token in tokens for part in (token if is_run(token) else (token,))]
 
 
-def table_lines(text: str, delimiters: str) -> list[tuple[int, list[str]]]:
-    """The cells of the lines that are not empty, with line numbers from 1."""
+def table_lines(text: str, delimiters: str, *, gaps: bool = False) -> list[tuple[int, list[str]]]:
+    """The cells of the lines that are not empty, with line numbers from 1.
+
+    With `gaps`, lines of empty cells between others are kept: in these, all is missing. An empty
+    cell that is the only one of its line is kept if it is quoted, as others write it.
+    """
     head = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = next((mark for mark in delimiters if mark in head), delimiters[0])
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
-        lines = [(reader.line_num, [cell.strip() for cell in line]) for line in reader]
+        lines = [
+            (reader.line_num, [cell.strip() for cell in line])
+            for line in reader
+            if any(map(str.strip, line)) or (gaps and (len(line) > 1 or line == [""]))
+        ]
     except csv.Error as error:
         raise ValueError(f"the file is not a table ({error})") from error
-    return [(number, cells) for number, cells in lines if any(cells)]
+    full = [i for i, (_, cells) in enumerate(lines) if any(cells) or len(cells) == 1]
+    return lines[full[0] : full[-1] + 1] if full else []
 
 
 def _table_tokens(

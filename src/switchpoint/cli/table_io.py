@@ -88,7 +88,7 @@ def _read_table(data: bytes, suffix: str, wanted: Sequence[str]) -> _Table:
 
 
 def _read_csv(text: str, delimiters: str, wanted: Sequence[str]) -> _Table:
-    lines = table_lines(text, delimiters)
+    lines = table_lines(text, delimiters, gaps=True)
     if not lines:
         return _Table({}, str)
     if len(lines) == 1 or all(len(cells) == 1 for _, cells in lines):
@@ -112,11 +112,11 @@ def _read_csv(text: str, delimiters: str, wanted: Sequence[str]) -> _Table:
 
 
 def _read_json(text: str) -> _Table:
-    """A list of numbers, a list of records, or columns by name."""
+    """A list of numbers, a list of records, columns by name, or one of the former in lines."""
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"the file is not JSON ({error})") from error
+        content = _json_lines(text, error)
     if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
         names = dict.fromkeys(name for row in content for name in row)
         content = {name: [row.get(name) for row in content] for name in names}
@@ -137,8 +137,24 @@ def _read_json(text: str) -> _Table:
     return _Table(columns, lambda i: f"row {i}")
 
 
+def _json_lines(text: str, problem: ValueError) -> list[Any]:
+    """The rows of a text that is not JSON, for this reason, but whose lines are."""
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            rows += [json.loads(line)] if line.strip() else []
+        except ValueError as error:
+            reason = f"line {number} is not JSON ({error})"
+            reason = reason if rows else f"the file is not JSON ({problem})"
+            raise ValueError(reason) from error
+    return rows
+
+
 def _json_cell(cell: Any) -> Cell:
-    return cell if cell is None or isinstance(cell, str) else float(cell)
+    try:
+        return cell if cell is None or isinstance(cell, str) else float(cell)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf if cell > 0 else -math.inf
 
 
 def _read_parquet(data: bytes) -> _Table:

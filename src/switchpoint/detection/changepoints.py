@@ -41,5 +41,5 @@ def detect(
     """
     series = parse_series(values, times)
     coverage = _checks.probability("coverage", coverage, below_one=True)
-    model = series_model(series.values, segment, sensitivity, source, fit)
+    model = series_model(series.values, segment, sensitivity, source, fit, series.names)
     return model.segmentation(series, coverage)

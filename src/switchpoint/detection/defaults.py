@@ -53,7 +53,7 @@ def fitted_parameters(source: Source) -> list[str]:
     return ["hazard", *(name for name in _FITTED if any(hasattr(each, name) for each in columns))]
 
 
-def default_column(kind: str, values: Float[np.ndarray, " time"]) -> Column:
+def default_column(kind: str, values: Float[np.ndarray, " time"], name: str = "values") -> Column:
     """The default model of a column of this kind, which has at least one observation."""
     seen = values[~np.isnan(values)]
     if kind == "trend":
@@ -63,7 +63,7 @@ def default_column(kind: str, values: Float[np.ndarray, " time"]) -> Column:
         return Column(segment, *_centre_and_scale(seen))
     if kind not in SEGMENTS:
         raise ValueError(f"segment must be {' or '.join(SEGMENTS)}, got {kind!r}")
-    checked_values(Poisson() if kind == "counts" else Exponential(), values)
+    checked_values(Poisson() if kind == "counts" else Exponential(), values, name)
     # The prior of the rate is exponential, the broadest of its kind, with the mean of the series.
     mean = max(seen.mean(), 1 / len(seen))
     rate = float(f"{1 / mean if kind == 'counts' else mean:.3g}")
@@ -95,4 +95,4 @@ def _centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:
     low, middle, high = np.quantile(shares, [_TAIL, 0.5, 1 - _TAIL])
     scales = ((high - low) / _GAUSSIAN_RANGE, shares.std())
     scale = next((largest * float(scale) for scale in scales if scale > _ROUNDING), 1.0)
-    return largest * float(middle), scale
+    return largest * float(middle), scale or 1.0  # the smallest numbers have smaller scales: 0

@@ -108,8 +108,12 @@ def series_model(
     sensitivity: float | None = None,
     source: Source | None = None,
     fit: bool = False,
+    names: Sequence[str] | None = None,
 ) -> SeriesModel:
-    """The model of `detect` for these values; its arguments are explained there."""
+    """The model of `detect` for these values; its arguments are explained there.
+
+    `names` are those of the columns, for messages.
+    """
     count = values.shape[1]
     if source is None:
         given = (
@@ -122,10 +126,11 @@ def series_model(
                 "sensitivity must be below 1000, the number of switches per 1,000 observations, "
                 f"got {given:g}"
             )
-        columns = [
-            default_column(kind, column)
-            for kind, column in zip(segment_kinds(segment, count), values.T, strict=True)
-        ]
+        told = [f"values of column {name}" for name in names or range(count)]
+        parts = zip(
+            segment_kinds(segment, count), values.T, told if count > 1 else ["values"], strict=True
+        )
+        columns = [default_column(*part) for part in parts]
         centres = np.array([column.centre for column in columns])
         scales = np.array([column.scale for column in columns])
         model = SeriesModel(default_source(columns, given), centres, scales)
@@ -133,6 +138,7 @@ def series_model(
     for name, value in (("segment", segment), ("sensitivity", sensitivity)):
         if value is not None:
             raise ValueError(f"{name} cannot be given with a source, got {value!r}")
+    bayes_optimal(source)  # raises a `ValueError` if it is none
     if source.segment.event not in ((), (count,)) or (not source.segment.event and count > 1):
         raise ValueError(
             f"source must be for {count} columns, such as with a switchpoint.Independent "

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from switchpoint._checks import one_line
 from switchpoint._files import atomic_write
 from switchpoint._labels import Labels
 from switchpoint.detection.description import columns_of, describe, fitted, is_positive
@@ -166,7 +167,7 @@ class Segmentation:
             "observations": len(self.series.values),
             "missing": int(np.isnan(self.series.values).sum()),
             "columns": list(self.series.names),
-            "source": " ".join(repr(self.source).split()),
+            "source": one_line(self.source),
             "log_evidence": self.log_evidence,
             "expected_switches": float(self.switch_probability.sum()),
             "no_switch_probability": self.no_switch_probability,

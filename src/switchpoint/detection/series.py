@@ -12,6 +12,8 @@ from switchpoint._checks import shown
 from switchpoint._labels import Labels, labels_of
 from switchpoint.detection.times import Times, parse_times
 
+_LARGEST = 1e290  # sums of differences of these, weighted by times, do not overflow
+
 
 @dataclass(frozen=True)
 class Series:
@@ -57,7 +59,7 @@ def parse_series(values: Any, times: Any = None) -> Series:
     if labels is not None and times_are_index:
         times = labels.index
     array = _numbers(values)
-    if len(names) != array.shape[1]:
+    if len(set(names)) != array.shape[1]:
         names = tuple(str(index) for index in range(array.shape[1]))
     check_observations(array, names)
     parsed = None if times is None else parse_times(times, len(array))
@@ -102,12 +104,15 @@ def _numbers(values: Any) -> Float[np.ndarray, "time columns"]:
         if raw.dtype.kind in "biuf"
         else _from_objects(np.asarray(values, dtype=object))
     )
-    infinite = np.isinf(array)
-    if infinite.any():
-        at = np.argwhere(infinite)[0].tolist()
-        raise ValueError(
-            f"values must be finite, got {array[tuple(at)]} at {_place(at)}; NaN is missing"
-        )
+    for wrong, wanted, remedy in (
+        (np.isinf(array), "finite", "NaN is missing"),
+        (np.abs(array) > _LARGEST, f"at most {_LARGEST:g} in size", "rescale them"),
+    ):
+        if wrong.any():
+            at = np.argwhere(wrong)[0].tolist()
+            raise ValueError(
+                f"values must be {wanted}, got {array[tuple(at)]} at {_place(at)}; {remedy}"
+            )
     return array.reshape(len(array), -1)
 
 
@@ -122,7 +127,7 @@ def _from_objects(raw: np.ndarray) -> np.ndarray:
             if isinstance(value, str | bytes):
                 raise TypeError
             array[at] = np.nan if pd.isna(value) else float(value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"values must be numbers, got {shown(value)} at {_place(at)}"
             ) from error

@@ -1,5 +1,6 @@
 """The labels of the times of a series: numbers or dates."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,11 +32,13 @@ def parse_times(times: Any, length: int) -> Times:
     """
     import pandas as pd
 
-    if isinstance(times, pd.PeriodIndex):
-        labels, cells = tuple(map(str, times)), times.to_timestamp()
-    else:
-        cells = list(times) if not isinstance(times, str) else [times]
-        labels = tuple(map(_label, cells))
+    try:
+        cells: Any = [times] if isinstance(times, str) else list(times)
+    except TypeError as error:
+        raise ValueError(f"times must be a list of numbers or dates, got {shown(times)}") from error
+    labels = tuple(map(_label, cells))
+    if cells and all(isinstance(cell, pd.Period) for cell in cells):
+        cells = pd.PeriodIndex(cells).to_timestamp()
     if len(labels) != length:
         raise ValueError(f"times must be as many as the observations ({length}), got {len(labels)}")
     numbers = _numbers(labels)
@@ -48,7 +51,8 @@ def parse_times(times: Any, length: int) -> Times:
             f"times must be in order, got {labels[at]} after {labels[at - 1]} at position {at}; "
             "sort the rows by time"
         )
-    if length > 2 and not (_even(steps) if numbers is not None else _regular(coordinates)):
+    regular = _even(steps) if numbers is not None else _regular(coordinates, cells)
+    if length > 2 and not regular:
         # A tie between most frequent steps is broken by the smaller one.
         kinds, counts = np.unique(steps, return_counts=True)
         other = int(np.argmax(steps != kinds[np.argmax(counts)]))
@@ -82,12 +86,23 @@ def _numbers(labels: Sequence[str]) -> np.ndarray | None:
 def _dates(labels: Sequence[str], cells: Any) -> np.ndarray:
     import pandas as pd
 
+    def read(day_first: bool) -> pd.DatetimeIndex:
+        options: Any = {"utc": True, "errors": "coerce", "dayfirst": day_first}
+        try:
+            return pd.to_datetime(pd.Index(cells), **options)
+        except (TypeError, ValueError, OverflowError):
+            return pd.to_datetime(pd.Index(labels), **options)
+
+    # Where the year is last, the first date of which one number is above 12 tells whether the day
+    # or the month comes first; without such a date, their order may. With points, it is the day.
+    short = re.match(r"\d{1,2}\D\d{1,2}\D", labels[0])
+    points = short is not None and short[0].endswith(".")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pandas, where it must guess the format
-        try:
-            dates = pd.to_datetime(pd.Index(cells), utc=True, errors="coerce")
-        except (TypeError, ValueError, OverflowError):
-            dates = pd.to_datetime(pd.Index(labels), utc=True, errors="coerce")
+        dates = min(
+            (read(points), *([read(not points)] if short else [])),
+            key=lambda dates: (int(dates.isna().sum()), not dates.is_monotonic_increasing),
+        )
     missing = np.asarray(dates.isna())
     if missing.any():
         at = int(np.argmax(missing))
@@ -102,12 +117,17 @@ def _even(steps: np.ndarray) -> bool:
     return bool(np.ptp(steps) <= _STEP_TOLERANCE * np.abs(steps).max())
 
 
-def _regular(dates: np.ndarray) -> bool:
-    """Whether dates follow a calendar: months and years have steps of different lengths."""
+def _regular(dates: np.ndarray, cells: Any) -> bool:
+    """Whether dates follow a calendar: months and years have steps of different lengths.
+
+    So do days of a time zone in which clocks are changed.
+    """
     import pandas as pd
 
-    if _even(np.diff(dates).astype(float)):
+    if len(dates) < 3 or _even(np.diff(dates).astype(float)):
         return True
+    index = pd.Index(cells)
+    local = index.tz_localize(None) if getattr(index, "tz", None) is not None else dates
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pandas, whose result will be of another type
-        return pd.infer_freq(pd.DatetimeIndex(dates)) is not None
+        return any(pd.infer_freq(pd.DatetimeIndex(each)) is not None for each in (dates, local))

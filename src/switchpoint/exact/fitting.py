@@ -112,6 +112,8 @@ def fit(
     predictor = bayes_optimal(source, max_hypotheses)
     sequences, _ = predictor._sequences(values)
     leaves, spec = _varied(source, parameters)
+    if np.isnan(sequences.values).all():
+        raise ValueError(f"values must hold an observation, all {np.size(values)} are missing")
     starts, steps = _checks.positive_int("starts", starts), _checks.positive_int("steps", steps)
     first = jnp.concatenate([jnp.ravel(leaf.free(value)) for leaf, value in leaves])
     noise = jax.random.normal(jax.random.key(0) if key is None else key, (starts, len(first)))
@@ -304,11 +306,11 @@ def _varied(
         raise ValueError(f"there is nothing to fit: {source!r} has no hyperparameters")
     if parameters is not None:
         wanted = [parameters] if isinstance(parameters, str) else list(parameters)
-        for each in wanted:
+        for each in wanted or [""]:
             if not any(_matches(name, each) for name in names):
                 raise ValueError(
                     f"parameters must be among {', '.join(names)} (or the last part of one), "
-                    f"got {each!r}"
+                    f"got {repr(each) if wanted else 'none'}"
                 )
         found = [row for row in found if any(_matches(row[1].name, each) for each in wanted)]
     fixed = [leaf.name for _, leaf, value in found if not np.all(np.isfinite(leaf.free(value)))]
@@ -330,11 +332,14 @@ def _name_and_support(source: Source, path: Any, value: Any) -> tuple[str, str]:
     field = parts[-1]
     if field.endswith("_log_odds"):
         return ".".join([*parts[:-1], field.removesuffix("_log_odds")]), "real"
-    if np.ndim(value):
-        return ".".join(parts), "simplex"
-    real = getattr(owner, "real_fields", ())
-    inside = parts[0] == "prior" and 0 < float(value) < 1
-    return ".".join(parts), "real" if field in real else "unit" if inside else "positive"
+    support, numbers = "positive", np.asarray(value)
+    if field in getattr(owner, "real_fields", ()):
+        support = "real"
+    elif parts[0] == "prior" and np.ndim(value) and abs(numbers.sum() - 1) < 1e-5:
+        support = "simplex"  # the probabilities of a `Renewal`
+    elif parts[0] == "prior" and np.all((numbers > 0) & (numbers < 1)):
+        support = "unit"
+    return ".".join(parts), support
 
 
 def _scales(

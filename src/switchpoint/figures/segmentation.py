@@ -92,16 +92,21 @@ def _segments(
     floor: float,
     bounds: Sequence[tuple[int, int]],
 ) -> None:
-    for number, (start, end) in enumerate(bounds):
+    level_label: str | None = "level"  # of the first that is seen
+    band_label: str | None = "level ± 2 noise"
+    for start, end in bounds:
         inside = slice(start, end)
         # To the edges, so that a segment of one observation is seen too.
         where = np.concatenate([edges[start : start + 1], at[inside], edges[end : end + 1]])
         level, width = (np.pad(each[inside], 1, "edge") for each in (levels, _BAND * noise))
-        first = number == 0
-        axes.plot(where, level, color=ORANGE, linewidth=1.8, label="level" if first else None)
-        label = "level ± 2 noise" if first else None
-        axes.fill_between(where, np.maximum(level - width, floor), level + width, color=ORANGE,
-                          alpha=0.15, linewidth=0, label=label)  # fmt: skip
+        if np.isnan(level).all():
+            continue
+        axes.plot(where, level, color=ORANGE, linewidth=1.8, label=level_label)
+        level_label = None
+        if not np.isnan(width).all():
+            axes.fill_between(where, np.maximum(level - width, floor), level + width, color=ORANGE,
+                              alpha=0.15, linewidth=0, label=band_label)  # fmt: skip
+            band_label = None
 
 
 def _switches(axes: Axes, at: Any, probability: Float[np.ndarray, " time"]) -> None:
@@ -130,5 +135,5 @@ def _time_axis(axes: Axes, at: Any, edges: Any, positions: bool) -> None:
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     elif positions:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
     axes.set_xlabel("position t" if positions else "time")

@@ -56,7 +56,7 @@ class Distribution(eqx.Module):
         """A centre and a scale, both finite, around which quantiles are sought."""
 
     def quantile(self, q: Any) -> Float[Array, "..."]:
-        """The smallest x with P(X <= x) >= q, by bisection."""
+        """The smallest x with P(X <= x) >= q, by bisection; NaN unless 0 < q < 1."""
         q = jnp.asarray(q, float)
         centre, scale = self.location
         shape = jnp.broadcast_shapes(q.shape, jnp.shape(self.cdf(centre)))
@@ -72,7 +72,7 @@ class Distribution(eqx.Module):
 
         bracket = jnp.full(shape, -_WIDEST), jnp.full(shape, _WIDEST)
         _, high = lax.fori_loop(0, 64 if q.dtype == jnp.float64 else 36, halve, bracket)
-        found = point(high)
+        found = jnp.where((q > 0) & (q < 1), point(high), jnp.nan)
         return jnp.maximum(jnp.floor(found), 0.0) if self.whole else found
 
 
