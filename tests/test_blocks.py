@@ -117,7 +117,7 @@ def test_a_posterior_may_leave_negligible_starts_out():
     known = one._partitions.known
     assert known is not None
     assert known.rows < len(known.log_density)
-    for name in ("switch_smoothed", "level_mean", "level_std", "map_switches", "map_log_prob"):
-        found, expected = (np.asarray(getattr(each, name)) for each in (one, batch))
-        np.testing.assert_allclose(found, expected[0], atol=1e-10, err_msg=name)
+    for field in ("switch_smoothed", "level_mean", "level_std", "map_switches", "map_log_prob"):
+        found, expected = (np.asarray(getattr(each, field)) for each in (one, batch))
+        np.testing.assert_allclose(found, expected[0], atol=1e-10, err_msg=field)
     np.testing.assert_allclose(one.switch_count_pmf(20), batch.switch_count_pmf(20)[0], atol=1e-10)
