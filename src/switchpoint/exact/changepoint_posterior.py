@@ -101,7 +101,7 @@ class LastStart(eqx.Module):
 
     @abstractmethod
     def near(self, end: Int[Array, ""], by_start: Array) -> Array:
-        """The part for those starts, along the second axis, whose q_end may not be negligible."""
+        """The part for those starts, along the last axis, whose q_end may not be negligible."""
 
     def probs(self, log_segment: Float[Array, "flat width"]) -> Float[Array, "flat width"]:
         """q_end(s); all zeros if no segment can end there."""
@@ -143,7 +143,7 @@ class _SymbolLastStart(LastStart):
 
     def near(self, end: Int[Array, ""], by_start: Array) -> Array:
         del end
-        return by_start[:, : self.time]
+        return by_start[..., : self.time]
 
     def _log_segment(self, end: Int[Array, ""]) -> Float[Array, "flat time"]:
         time = self.time
@@ -309,14 +309,14 @@ class StartPartitions(Partitions):
         def step(table: Array, end: Int[Array, ""], log_segment: Array) -> tuple[Array, Array]:
             probs = last_start.probs(log_segment)
             expected = jnp.einsum(
-                "fs,fsv->fv",
+                "fs,fvs->fv",
                 last_start.near(end, probs),
                 last_start.near(end, table),
                 precision=lax.Precision.HIGHEST,
             )
-            return table.at[:, end].set(after_switch(end, expected)), expected
+            return table.at[:, :, end].set(after_switch(end, expected)), expected
 
-        table = jnp.zeros((flat, width + 1, len(first))).at[:, 0].set(first)
+        table = jnp.zeros((flat, len(first), width + 1)).at[:, :, 0].set(first)
         _, expected = last_start.over_ends(step, table)
         return expected[last_start.time - 1]
 

@@ -129,11 +129,11 @@ class _FamilyLastStart(LastStart):
 
     def near(self, end: Int[Array, ""], by_start: Array) -> Array:
         first, count = self._near_starts(end)
-        return lax.dynamic_slice_in_dim(by_start, first, count, axis=1)
+        return lax.dynamic_slice_in_dim(by_start, first, count, axis=-1)
 
     def put_near(self, end: Int[Array, ""], by_start: Array, near: Array) -> Array:
         """An array of all starts with another `near` part."""
-        return lax.dynamic_update_slice_in_dim(by_start, near, self._near_starts(end)[0], axis=1)
+        return lax.dynamic_update_slice_in_dim(by_start, near, self._near_starts(end)[0], axis=-1)
 
     def _near_starts(self, end: Int[Array, ""]) -> tuple[Int[Array, ""], int]:
         """The first of them, and their number."""
@@ -147,14 +147,8 @@ class _FamilyLastStart(LastStart):
             lambda carry, end, log_segment, _: step(carry, end, log_segment), carry, reverse=reverse
         )
 
-    def over_blocks(
-        self, step: Any, carry: Any, extra: Any = None, *, reverse: bool = False
-    ) -> tuple[Any, Any]:
-        """`over_ends` with steps that also get their part of `extra(statistics, block, row)`.
-
-        The row is that of the block's own starts, of those of the statistics, which are the last
-        up to there.
-        """
+    def over_blocks(self, step: Any, carry: Any, *, reverse: bool = False) -> tuple[Any, Any]:
+        """`over_ends` with steps that also get what is known `_Before` the last observation."""
         count, block = self.blocks.values.shape[:2]
         flat, width = self.log_start.shape
 
@@ -175,15 +169,48 @@ class _FamilyLastStart(LastStart):
             scores = lax.dynamic_update_slice_in_dim(
                 jnp.full((block, flat, width), -jnp.inf), scores, starts[0], axis=2
             )
-            more = None if extra is None else extra(statistics, here, row)
-            return lax.scan(
-                lambda carry, now: step(carry, *now), carry, (ends, scores, more), reverse=reverse
-            )
+
+            def inner(carry: Any, now: Any) -> tuple[Any, Any]:
+                end, scores, times = now
+                return step(carry, end, scores, _Before(statistics, row, *times))
+
+            times = here.before, here.own, here.values
+            return lax.scan(inner, carry, (ends, scores, times), reverse=reverse)
 
         indices = jnp.arange(count, dtype=jnp.int32)
         now = (indices, self.blocks, self.log_density, self.held)
         carry, outputs = lax.scan(body, carry, now, reverse=reverse)
         return carry, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
+
+
+class _Before(NamedTuple):
+    """What is known of all starts before an observation, which is the last of a segment."""
+
+    statistics: Statistics
+    """From each start to the beginning of the block: (flat, rows, lanes)."""
+    row: Int[Array, ""]
+    """Of the starts that lie in the block."""
+    within: Statistics
+    """Of the block before the observation: (flat,)."""
+    own: Statistics
+    """Of the starts that lie in the block, before the observation: (lanes, flat)."""
+    x: Float[Array, "flat *event"]
+
+    def map(self, segment: Segment, function: Any) -> Any:
+        """`function(statistics, x)` of all starts: (*result, flat, starts)."""
+
+        def of_earlier(statistics: Statistics, within: Statistics, x: Array) -> Any:
+            return function(segment.merge(statistics, within), x)
+
+        earlier = _LAYOUT.by_hypothesis(of_earlier)(self.statistics, self.within, self.x)
+        own = jax.vmap(jax.vmap(function), in_axes=(0, None))(self.own, self.x)
+
+        def joined(earlier: Array, own: Array) -> Array:
+            both = _LAYOUT.put_block(earlier, own, self.row)
+            # Starts last, along which loops are long.
+            return jnp.moveaxis(both.reshape(len(both), -1, *both.shape[3:]), (0, 1), (-2, -1))
+
+        return jax.tree.map(joined, earlier, own)
 
 
 def _first_row(index: Int[Array, ""], rows: int) -> Int[Array, ""]:
@@ -241,8 +268,8 @@ class Levels(NamedTuple):
     """Mixtures of levels: their weights, means and covariances."""
 
     weight: Float[Array, "..."]
-    mean: Float[Array, "... features outputs"]
-    covariance: Float[Array, "... features features outputs"] | None
+    mean: Float[Array, "features outputs ..."]
+    covariance: Float[Array, "features features outputs ..."] | None
 
 
 def level_of(segment: Segment, statistics: Statistics) -> tuple[Array, Array | None]:
@@ -254,13 +281,12 @@ def level_of(segment: Segment, statistics: Statistics) -> tuple[Array, Array | N
 def add_level(levels: Levels, weight: Array, mean: Array, covariance: Array | None) -> Levels:
     """Mixtures with one more component each, merged without a difference of squares."""
     total = levels.weight + weight
-    share = (weight / jnp.where(total > 0, total, 1.0))[..., None, None]
+    share = weight / jnp.where(total > 0, total, 1.0)
     gap = mean - levels.mean
     merged = None
     if covariance is not None and levels.covariance is not None:
-        between = gap[..., :, None, :] * gap[..., None, :, :]
-        more = share[..., None]
-        merged = levels.covariance + more * (covariance - levels.covariance + (1 - more) * between)
+        between = (1 - share) * gap[:, None] * gap
+        merged = levels.covariance + share * (covariance - levels.covariance + between)
     return Levels(total, levels.mean + share * gap, merged)
 
 
@@ -294,53 +320,45 @@ def _smoothed(
     of_levels = functools.partial(level_of, segment)
     starts = jnp.arange(width)[None]
 
-    def extra(statistics: Statistics, here: Blocks, row: Int[Array, ""]) -> Any:
-        """The features before, and the levels after, each time of the block, for each start."""
-
-        def of_pair(statistics: Statistics, before: Statistics, x: Array) -> Any:
-            first = segment.merge(statistics, before)
-            return segment.level_features(first), of_levels(segment.observe(first, x))
-
-        def of_own(own: Statistics, x: Array) -> Any:
-            return segment.level_features(own), of_levels(segment.observe(own, x))
-
-        pairs = _LAYOUT.by_pair(of_pair)(statistics, here.before, here.values)
-        own = jax.vmap(jax.vmap(jax.vmap(of_own)), in_axes=(1, None), out_axes=1)(
-            here.own, here.values
-        )
-        whole = jax.tree.map(lambda p, o: _LAYOUT.put_block(p, o, row, leading=1), pairs, own)
-        return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:2], -1, *leaf.shape[4:]), whole)
+    def features_and_level(statistics: Statistics, x: Array) -> Any:
+        """The features of the level before, and the level after, an observation."""
+        return segment.level_features(statistics), of_levels(segment.observe(statistics, x))
 
     def step(
         carry: tuple[Array, Levels, MostProbable],
         end: Int[Array, ""],
         log_segment: Array,
-        more: Any,
+        before: _Before,
     ) -> tuple[tuple[Array, Levels, MostProbable], Any]:
         boundary, levels, best = carry  # the first is P(a segment starts at t | x)
-        features, (mean, covariance) = more
+        features, (mean, covariance) = before.map(segment, features_and_level)
         near = functools.partial(last_start.near, end)
         segments = boundary[:, end][:, None] * last_start.probs(log_segment)
         own = add_level(jax.tree.map(near, levels), near(segments), mean, covariance)
         weights = jnp.where(near(starts) < end, own.weight, 0.0)
         weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-30)
-        at = jnp.einsum("fsd,fsdo->fso", features, own.mean)
-        here = jnp.einsum("fs,fso->fo", weights, at, precision=lax.Precision.HIGHEST)
+        at = _sum_products(features, own.mean)
+        here = jnp.sum(weights * at, -1)
         variance = None
         if own.covariance is not None:
-            spread = jnp.einsum("fsd,fse,fsdeo->fso", features, features, own.covariance)
-            spread = spread + (at - here[:, None]) ** 2
-            variance = jnp.einsum("fs,fso->fo", weights, spread)
+            spread = _sum_products(features, [_sum_products(features, r) for r in own.covariance])
+            spread = spread + (at - here[..., None]) ** 2
+            variance = jnp.sum(weights * spread, -1)
         levels = jax.tree.map(functools.partial(last_start.put_near, end), levels, own)
         boundary = boundary.at[:, :width].add(segments)
         return (boundary, levels, best.after(end, log_segment)), (here, variance)
 
     shapes = jax.eval_shape(of_levels, segment.initial())
-    nothing = jax.tree.map(lambda leaf: jnp.zeros((flat, width, *leaf.shape)), shapes)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape, flat, width)), shapes)
     boundary = jnp.zeros((flat, width + 1)).at[:, time].set(1)
     mixtures = Levels(jnp.zeros((flat, width)), *nothing)
     carry = boundary, mixtures, MostProbable.before(last_start)
-    (boundary, _, best), levels = last_start.over_blocks(step, carry, extra, reverse=True)
-    mean, variance = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:time], 0, 1), levels)
+    (boundary, _, best), levels = last_start.over_blocks(step, carry, reverse=True)
+    mean, variance = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:time], -1, 0), levels)
     smoothed = boundary[:, :time].at[:, 0].set(0)
     return smoothed, level_fields(segment, mean, variance, sequences.offset), best
+
+
+def _sum_products(features: Float[Array, "features flat starts"], each: Any) -> Array:
+    """The sum over few features, which XLA would make a slow reduction of."""
+    return functools.reduce(jnp.add, (one * two for one, two in zip(features, each, strict=True)))

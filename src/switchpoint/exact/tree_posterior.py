@@ -274,15 +274,15 @@ def _level_smoothed(
         )
         weight = jnp.repeat(chances, width, axis=1)
         # A level at a time is one feature.
-        mean = mean[..., None, :]
-        covariance = None if variance is None else variance[..., None, None, :]
+        mean = jnp.moveaxis(mean, -1, 0)[None]
+        covariance = None if variance is None else jnp.moveaxis(variance, -1, 0)[None, None]
         if total is None:
             total = Levels(weight, mean, covariance)
         else:
             total = add_level(total, weight, mean, covariance)
     assert total is not None  # there is at least the level of height 0
-    mean, covariance = total.mean[:, :time, 0], total.covariance
-    variance = None if covariance is None else covariance[:, :time, 0, 0]
+    mean, covariance = jnp.moveaxis(total.mean[0], 0, -1)[:, :time], total.covariance
+    variance = None if covariance is None else jnp.moveaxis(covariance[0, 0], 0, -1)[:, :time]
     return level_fields(segment, mean, variance, sequences.offset)
 
 
