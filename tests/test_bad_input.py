@@ -180,6 +180,8 @@ def test_arguments_of_the_wrong_type():
         "segment must be a Segment": "sp.Source(sp.PTW(3), 2)",
         "source must be a Source": "sp.detect([1.0], source=sp.PTW(3))",
         "got PTW(depth=3, split=0.5)": "sp.bayes_optimal(sp.PTW(3))",
+        "segment must be one of trend, level": "sp.detect([1.0], segment=3)",
+        "sources must be a mapping from names": "sp.compare([sp.Source(sp.LIN())], [0, 1])",
     }
     script = "import switchpoint as sp\n" + "".join(
         f"try: {call}\nexcept ValueError as error: print(error)\n" for call in calls.values()

@@ -185,6 +185,8 @@ def _filled_up(
 def segment_kinds(segment: str | Sequence[str] | None, count: int) -> list[str]:
     """The kind of segments of each column."""
     kinds = [segment or SEGMENTS[0]] if segment is None or isinstance(segment, str) else segment
+    if not isinstance(kinds, Sequence):
+        raise ValueError(f"segment must be one of {', '.join(SEGMENTS)}, got {segment!r}")
     if len(kinds) not in (1, count):
         raise ValueError(f"segment must be one, or one for each of {count} columns, got {segment}")
     return list(kinds) * (count if len(kinds) == 1 else 1)

@@ -78,8 +78,11 @@ def compare(
     sources: Mapping[str, Source], values: Any, max_hypotheses: int | None = None
 ) -> Comparison:
     """The evidence of several sources for the same values, and their posterior odds."""
-    if not sources:
-        raise ValueError("sources must be at least one named Source, got none")
+    if not isinstance(sources, Mapping) or not sources:
+        raise ValueError(
+            "sources must be a mapping from names to at least one Source, got "
+            f"{_checks.shown(sources)}"
+        )
     return Comparison(
         {
             name: _log_evidence(bayes_optimal(source, max_hypotheses), values)
