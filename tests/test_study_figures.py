@@ -347,6 +347,7 @@ def test_ablations_show_a_part_where_there_is_something_to_compare():
         found, captions = plot("ablations", some), STUDIES["ablations"].captions(some)
         assert list(captions) == list(found)
         assert ("ablations-stack" in found) == stack
+        assert len(found["ablations-parameters"].axes) == 1 + ("positions and layers" in titles)
         assert ([title(axes) for axes in found[panels].axes] if panels in found else []) == titles
         for each in titles:
             assert f"best {each}: " in captions[panels].observed

@@ -115,8 +115,8 @@ def _part(result: xr.Dataset, *parts: str) -> np.ndarray:
 
 def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
     del local
-    figures = {"ablations-parameters": _parameters(result)}
     compared = _compared(result)
+    figures = {"ablations-parameters": _parameters(result, "positions" in compared)}
     if "stack" in compared:
         figures["ablations-stack"] = _stacks(result)
     shown = [panel for part, panel in _PANELS.items() if part in compared]
@@ -125,23 +125,24 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
     return figures
 
 
-def _parameters(result: xr.Dataset) -> Figure:
-    """Regret against the number of parameters."""
+def _parameters(result: xr.Dataset, attention: bool) -> Figure:
+    """Regret against the number of parameters, of Transformers too if `attention`."""
     with styled():
         figure = new_figure(WIDTH, 4.0)
-        left, right = figure.subplots(1, 2, sharey=True)
-        left.set_title("recurrent networks")
-        right.set_title("Transformers")
+        row = figure.subplots(1, 1 + attention, squeeze=False, sharey=True)[0]
+        row[0].set_title("recurrent networks")
         recurrent = result.isel(configuration=_part(result, "core", "stack"))
         for model in dict.fromkeys(names(recurrent["model"])):
             one = recurrent.isel(configuration=recurrent["model"].values == model)
-            _dots(left, one, display_name(model), colour_of(model), marker_of(model))
-        attention = result.isel(configuration=_part(result, "positions"))
-        for positions in dict.fromkeys(names(attention["positions"])):
-            one = attention.isel(configuration=attention["positions"].values == positions)
-            _dots(right, one, positions, *_POSITIONS.get(positions, (GREEN, "P")))
+            _dots(row[0], one, display_name(model), colour_of(model), marker_of(model))
+        if attention:
+            row[1].set_title("Transformers")
+            others = result.isel(configuration=_part(result, "positions"))
+            for positions in dict.fromkeys(names(others["positions"])):
+                one = others.isel(configuration=others["positions"].values == positions)
+                _dots(row[1], one, positions, *_POSITIONS.get(positions, (GREEN, "P")))
         optimum = float(result["optimum_regret"])
-        for axes in (left, right):
+        for axes, side in zip(row, ("left", "right"), strict=False):
             axes.axhline(optimum, label="exact optimum", linewidth=1.3, **line_of("optimum"))
             axes.set_xscale("log")
             low, high = axes.get_xlim()
@@ -151,12 +152,13 @@ def _parameters(result: xr.Dataset) -> Figure:
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_xlabel("number of parameters")
-        below: dict[str, Any] = {"ncols": 3, "columnspacing": 1.2}
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", **below)
-        figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", **below)
-        left.set_ylabel("regret (bits)")
+            columns = 3 if attention else 5
+            handles, labels = axes.get_legend_handles_labels()
+            where: Any = {"loc": f"outside lower {side}", "columnspacing": 1.2}
+            figure.legend(handles, labels, ncols=columns, **where)
+        row[0].set_ylabel("regret (bits)")
         low, high = optimum, float(np.nanmax(result["regret"].values))
-        left.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+        row[0].set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
     return figure
 
 
@@ -281,8 +283,8 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
     best = [f"best {titles[part]}: {_best(result, part)}" for part in titles if part in compared]
     captions = {
         "ablations-parameters": Caption(
-            alt="Regret against number of parameters, recurrent networks on the left, "
-            "Transformers on the right.",
+            alt="Regret against the number of parameters: recurrent networks"
+            f"{' on the left, Transformers on the right' * ('positions' in compared)}.",
             observed="Small dots are seeds, large ones their means; the exact optimum pays "
             f"{optimum} bits. Best of the recurrent networks: {_best(result, 'core', 'stack')}; of "
             f"the Transformers: {_best(result, 'positions')}.",
