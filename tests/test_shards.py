@@ -257,9 +257,9 @@ def test_the_commands_train_merge_and_build(shards, tmp_path, monkeypatch, capsy
     monkeypatch.setitem(SCALES, "tiny", SCALE)
     monkeypatch.setattr(commands, "STUDIES", {"on-distribution": STUDIES["on-distribution"]})
     commands.shard(scale="full")
-    listed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("lstm")]
-    assert sum(int(line.split(": ")[1].split(" members")[0]) for line in listed) == 40
-    assert all("on-distribution" in line for line in listed)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "on-distribution" in line]
+    members = [line.split(": ")[1] for line in lines if line.startswith("lstm")]
+    assert sum(int(each.split(" members")[0]) for each in members) == 40
     for names, seeds, text in ((["lstm"], "first", "'first'"), (["rmm"], None, "'rmm'")):
         with pytest.raises(ValueError, match=text):
             commands.shard(names, seeds=seeds, scale="tiny", out=tmp_path / "none")
