@@ -121,3 +121,18 @@ def test_a_posterior_may_leave_negligible_starts_out():
         found, expected = (np.asarray(getattr(each, field)) for each in (one, batch))
         np.testing.assert_allclose(found, expected[0], atol=1e-10, err_msg=field)
     np.testing.assert_allclose(one.switch_count_pmf(20), batch.switch_count_pmf(20)[0], atol=1e-10)
+
+
+@pytest.mark.slow
+def test_a_posterior_of_known_values_for_several_hazards(monkeypatch):
+    """Under `vmap` it is not known which starts are negligible."""
+    monkeypatch.setattr("switchpoint.exact.family_posterior._MIN_ROWS", 1)
+    values = np.random.default_rng(5).normal(size=70) + np.repeat([0.0, 4.0], 35)
+
+    def switch_smoothed(hazard):
+        predictor = sp.bayes_optimal(sp.Source(sp.Geometric(hazard), sp.Gaussian(mean_scale=3.0)))
+        return predictor.posterior(values).switch_smoothed
+
+    hazards = jnp.array([0.01, 0.1])
+    one_by_one = [switch_smoothed(float(hazard)) for hazard in hazards]
+    np.testing.assert_allclose(jax.vmap(switch_smoothed)(hazards), one_by_one, atol=1e-5)

@@ -3,8 +3,8 @@
 The passes over segment ends are those of `changepoint_posterior.py`. Here ends come in blocks of
 times. What every start s has gathered up to a block is kept: its statistics, and the sum of the
 small terms ln p(x_t | s) - ln p(x_t | x_<t). The block itself is computed when a pass reaches it.
-Memory is O(n^2 / 32), time O(n^2); of a single sequence, only the starts are kept that may still be
-that of the current segment, usually those since a few switches.
+Memory is O(n^2 / 32), time O(n^2). For a single sequence, only those starts are kept whose segment
+may still be the current one: usually those since the last few switches.
 """
 
 import functools
@@ -51,13 +51,14 @@ def family_posterior(
     prior: Prior, segment: Segment, sequences: Sequences, batch: tuple[int, ...]
 ) -> Posterior:
     """The posterior over switching points of a flat batch of that shape."""
-    partitions = FamilyPartitions(prior, segment, sequences)
-    if len(sequences.values) > 1 or isinstance(sequences.values, jax.core.Tracer):
-        return make_posterior(_fields_in_chunks(prior, segment, sequences), batch, partitions)
+    leaves = jax.tree.leaves((prior, segment, sequences))
+    if len(sequences.values) > 1 or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        fields = _fields_in_chunks(prior, segment, sequences)
+        return make_posterior(fields, batch, FamilyPartitions(prior, segment, sequences))
     filtered, last_start = _filter(prior, segment, sequences)
-    partitions = FamilyPartitions(prior, segment, sequences, last_start.narrowed())
-    fields = _fields(filtered, partitions.last_start(), sequences)
-    return make_posterior(fields, batch, partitions)
+    last_start = last_start.narrowed()
+    fields = _fields(filtered, last_start, sequences)
+    return make_posterior(fields, batch, FamilyPartitions(prior, segment, sequences, last_start))
 
 
 @jax.jit
@@ -100,7 +101,9 @@ class FamilyPartitions(StartPartitions):
     """What `last_start` would compute."""
 
     def last_start(self) -> "_FamilyLastStart":
-        return self.known or _filter(self.prior, self.segment, self.sequences)[1]
+        if self.known is not None:
+            return self.known
+        return _filter(self.prior, self.segment, self.sequences)[1]
 
 
 class _FamilyLastStart(LastStart):
