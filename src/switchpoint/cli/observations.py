@@ -17,10 +17,10 @@ from switchpoint.cli.sequence_io import (
     parse_number,
 )
 from switchpoint.cli.table_io import MISSING, TIME_NAMES
+from switchpoint.streams.engine import LARGEST
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T].*)?", re.ASCII)
 _MAX_SHOWN = 40  # characters of a cell in a message
-_LARGEST = 1e150  # whose square is finite
 
 
 class Observation(NamedTuple):
@@ -92,7 +92,7 @@ class LineFormat:
 
     def _allows(self, number: float) -> bool:
         if self.alphabet is None:
-            return abs(number) <= _LARGEST
+            return abs(number) <= LARGEST
         return number in range(self.alphabet)
 
     def _problem(self, number: float | None) -> str:
@@ -100,8 +100,8 @@ class LineFormat:
             return f"not one of the labels {first_of(self.labels)}; list all with --labels"
         if number is None:
             return "not a finite number; leave a missing observation empty, or write NA"
-        if abs(number) > _LARGEST:
-            return f"larger than {_LARGEST:g}; write each observation into a line of its own"
+        if abs(number) > LARGEST:
+            return f"larger than {LARGEST:g}; write each observation into a line of its own"
         return (
             f"outside the alphabet 0..{int(self.alphabet or 0) - 1}; give --alphabet, or --segment "
             "level for real values"

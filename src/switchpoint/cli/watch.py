@@ -79,7 +79,10 @@ def watch(
         "series with common switches.",
     ),
     time_column: str | None = typer.Option(
-        None, "--time", help="The time column; if not given, the first column if it holds dates."
+        None,
+        "--time",
+        help="The time column; if not given, the first if it holds dates or is called date, year "
+        "or the like.",
     ),
     labels: str | None = typer.Option(
         None, metavar="LABEL,LABEL,...", help="The labels of the symbols 0, 1 and so on."

@@ -10,7 +10,9 @@ from jaxtyping import Array, Float
 from switchpoint import _checks
 from switchpoint.segments.base import Segment
 
-_LARGEST = {4: 1e15, 8: 1e150}  # by bytes: sums of squares of these do not overflow
+LARGEST = {4: 1e15, 8: 1e150}
+"""The largest values by the bytes of a number: sums of their squares do not overflow."""
+
 _SAMPLE = 31  # values whose median is taken for typical
 
 
@@ -67,7 +69,7 @@ def _check_each(
     segment: Segment, array: Float[np.ndarray, "..."], name: str, *, position: bool = True
 ) -> None:
     """Raise a `ValueError` that names the first value that cannot be, and where it is."""
-    largest = _LARGEST[jnp.zeros(()).dtype.itemsize]
+    largest = LARGEST[jnp.zeros(()).dtype.itemsize]
     columns = getattr(segment, "columns", (segment,))
     for i, column in enumerate(columns):
         own = array[..., i] if segment.event else array

@@ -12,10 +12,10 @@ from jaxtyping import Float
 from switchpoint import _checks
 from switchpoint._tensors import DamagedError
 from switchpoint.segments import Segment
+from switchpoint.segments.values import LARGEST as LARGEST_BY_BYTES
 from switchpoint.segments.values import checked_value, checked_values
 
-LARGEST = 1e150
-"""The largest value, as `checked_values` has it in double precision."""
+LARGEST = LARGEST_BY_BYTES[8]  # in double precision
 
 
 class Engine(ABC):
