@@ -24,13 +24,13 @@ FAST_COMPILE = {
 
 
 def known_flags(flags):
-    """The options for those flags that this jaxlib knows."""
+    """The options for those flags that this jaxlib knows; retired ones are still reserved names."""
     for library in Path(jaxlib.__file__).parent.glob("*jax_common.*"):
         with (
             library.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as code,
         ):
-            known = [flag for flag in flags if code.find(flag.encode()) >= 0]
+            known = [flag for flag in flags if code.find(f"\0{flag}\0".encode()) >= 0]
         return [f"--{flag}={flags[flag]}" for flag in known]
     return []
 
