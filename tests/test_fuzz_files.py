@@ -21,7 +21,8 @@ from switchpoint.neural.registry import network_from_name
 from switchpoint.studies import STUDIES, ProgressReporter, draw
 from switchpoint.studies.base import Measurement
 from switchpoint.studies.progress import Stopwatch
-from switchpoint.studies.results import record, recorded_result, result_path
+from switchpoint.studies.recording import record, recorded_result
+from switchpoint.studies.results import result_path
 from switchpoint.studies.scale import RECORDED, TestSet
 from switchpoint.studies.store import MeasurementStore
 from switchpoint.training import TrainConfig, train

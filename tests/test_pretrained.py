@@ -11,14 +11,8 @@ from switchpoint import evaluation
 from switchpoint.neural import load_with_card, save_networks
 from switchpoint.report import write_report
 from switchpoint.studies import SCALES, STUDIES, draw, load_result, reproduce
-from switchpoint.studies.results import (
-    in_current_terms,
-    read_result,
-    record,
-    recorded_path,
-    recorded_result,
-    result_path,
-)
+from switchpoint.studies.recording import record, recorded_result
+from switchpoint.studies.results import in_current_terms, read_result, recorded_path, result_path
 from switchpoint.studies.scale import RECORDED
 from switchpoint.zoo import Zoo, build
 

@@ -20,7 +20,9 @@ from switchpoint.studies.base import Measurement, main_run
 from switchpoint.studies.networks import ShardNetworks, shard
 from switchpoint.studies.pipeline import can_compute
 from switchpoint.studies.progress import Stopwatch
-from switchpoint.studies.scale import Ablation, TestSet
+from switchpoint.studies.recording import completed
+from switchpoint.studies.results import read_result
+from switchpoint.studies.scale import RECORDED, Ablation, TestSet
 from switchpoint.studies.shards import Shard, all_runs, measurements_by_run, train_shard
 from switchpoint.studies.store import MeasurementStore
 from switchpoint.zoo.building import best_of, candidates
@@ -141,6 +143,75 @@ def test_a_study_that_allows_it_leaves_missing_runs_out(shards, tmp_path):
     found = load(tmp_path / "report", "ablations")
     assert found["hidden"].values.tolist() == [CELL["hidden"], 5]
     assert found.attrs["missing_runs"][missing] == {"ptw": list(range(scale.ablation_seeds))}
+
+
+@pytest.mark.slow
+def test_sittings_add_up_to_the_result_of_all_shards_at_once(shards, tmp_path, monkeypatch, capsys):
+    """Recorded results keep the runs of earlier shards, which need not be there any more."""
+    more = [Ablation("core", {"model": "lstm", **CELL, "hidden": hidden}) for hidden in (5, 6)]
+    scale = replace(SCALE, ablations=(more[1], *SCALE.ablations, more[0]))
+    study = STUDIES["ablations"]
+    monkeypatch.setitem(SCALES, "tiny", scale)
+    for module in ("cli.shards", "studies.pipeline", "studies.recording"):
+        monkeypatch.setattr(f"switchpoint.{module}.STUDIES", {"ablations": study})
+    recorded = tmp_path / "recorded"
+    monkeypatch.setattr(commands, "RECORDED", recorded)
+    first, second, all_at_once = (tmp_path / name for name in ("first", "second", "all"))
+    for each in (first, second, all_at_once):
+        each.mkdir()
+    copy(shards[1], first)
+    names = [f"ablation-lstm-hidden-{hidden}-readout-0" for hidden in (5, 6)]
+    commands.shard([names[0]], out=first, work=tmp_path / "work", scale="tiny")
+    commands.merge(first, tmp_path / "1", recorded, "tiny")
+    commands.shard(scale="tiny")
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in listed if "not recorded" in line] == [names[1]]
+
+    commands.shard(missing=True, out=second, work=tmp_path / "work", scale="tiny")
+    assert {path.name.split(".")[0] for path in second.iterdir()} == {names[1]}
+    commands.merge(second, tmp_path / "2", recorded, "tiny")
+    for each in (first, second):
+        copy(each, all_at_once)
+    commands.merge(all_at_once, tmp_path / "3", tmp_path / "others", "tiny")
+    ours, theirs = (
+        evaluation.load(each / "ablations.nc") for each in (recorded, tmp_path / "others")
+    )
+    assert ours.drop_attrs(deep=False).identical(theirs.drop_attrs(deep=False))
+    assert ours["hidden"].values.tolist() == [6, CELL["hidden"], 5]
+    assert "missing_runs" not in ours.attrs
+    ours, theirs = (load(tmp_path / each, "ablations").attrs["provenance"] for each in "23")
+    assert set(ours["networks"]) == set(theirs["networks"])
+    capsys.readouterr()
+    commands.shard(missing=True, out=second, scale="tiny")
+    assert capsys.readouterr().out == "Recorded results have all of these runs.\n"
+
+
+@pytest.mark.parametrize("study", ["ablations", "other-lengths"])
+def test_a_result_in_two_parts_is_completed_to_itself(study):
+    """Cut as sittings cut it, along the first dimension of its grids; short names come first."""
+    whole = read_result(RECORDED / f"{study}.nc", study).local
+    scale, dimension = SCALES["full"], {"ablations": "configuration"}.get(study, "architecture")
+    labels = whole[dimension].values.tolist()
+    runs = {name: {} for name in STUDIES[study].runs(scale)}
+    missing = {name: {} for name in whole.attrs.get("missing_runs", {})}
+    first, second = (
+        whole.sel({dimension: some}).assign_attrs(missing_runs=runs)
+        for some in (labels[:2], labels[2:])
+    )
+    second.attrs["missing_runs"] = missing
+    strings = [name for name in first.data_vars if first[name].dtype.kind in "OU"]
+    first = first.assign({name: first[name].astype(str) for name in strings})
+    again = completed(STUDIES[study], scale, first, second)
+    assert again.drop_attrs().broadcast_equals(whole.drop_attrs())
+    assert again[dimension].values.tolist() == labels
+    assert again.attrs.get("missing_runs", {}) == missing
+
+
+def test_recorded_results_are_completed_by_whole_runs():
+    scale = replace(SCALE, ablation_seeds=2)
+    some = xr.Dataset(attrs={"missing_runs": {"lstm": {"ptw": [1]}}})
+    with pytest.raises(ValueError, match=r"only some seeds of lstm on ptw \(missing: 1\)"):
+        completed(STUDIES["ablations"], scale, some, some)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """`switchpoint shard`, `merge` and `build-zoo`: studies trained piecewise on other machines."""
 
+import fnmatch
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +19,9 @@ from switchpoint.studies.base import Run
 from switchpoint.studies.networks import ShardNetworks
 from switchpoint.studies.networks import shard as shard_of
 from switchpoint.studies.pipeline import can_compute, forget_partial
-from switchpoint.studies.results import record, result_path
-from switchpoint.studies.scale import Scale
+from switchpoint.studies.recording import record, unrecorded_runs
+from switchpoint.studies.results import result_path
+from switchpoint.studies.scale import RECORDED, Scale
 from switchpoint.studies.shards import all_runs, train_shard
 from switchpoint.zoo import Zoo, build
 from switchpoint.zoo.building import TEST_SEQUENCES
@@ -29,8 +32,19 @@ _SCALE = Annotated[str, typer.Option(help=f"One of {', '.join(SCALES)}.")]
 def shard(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Training runs; if none is given, all are listed."),
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Training runs, or patterns such as 'ablation-*'; if none is given, all are "
+            "listed.",
+        ),
     ] = None,
+    missing: Annotated[
+        bool,
+        typer.Option(
+            "--missing",
+            help="Only runs that the recorded results lack: all of these, if no RUN is given.",
+        ),
+    ] = False,
     prior: Annotated[
         list[str] | None,
         typer.Option(help="Only this training source of the runs; may be repeated."),
@@ -65,31 +79,33 @@ def shard(
     For example:
 
         switchpoint shard lstm --prior ptw --seeds 0-9 --out shards
+        switchpoint shard --missing --out shards
     """
     size = _scale(scale)
     known = all_runs(size)
+    unrecorded = unrecorded_runs(size, RECORDED)
     console = Console(file=sys.stdout, highlight=False)
-    if not runs:
+    if not (runs or missing):
         users = {study.name: set(study.runs(size)) for study in STUDIES.values()}
         for name, run in known.items():
             used = [study for study, runs in users.items() if name in runs]
             console.print(
                 f"{name}: {len(run.config.members())} members x {run.config.steps} steps on "
-                f"{', '.join(run.config.prior)}; for {', '.join(used)}",
+                f"{', '.join(run.config.prior)}; for {', '.join(used)}"
+                f"{'; not recorded' * (name in unrecorded)}",
                 soft_wrap=True,
             )
         return
-    for name in runs:
-        if name not in known:
-            raise ValueError(f"run must be one of {', '.join(known)}, got {name!r}")
-    parts = [
-        shard_of(run, prior or run.config.prior, _seeds(seeds, run))
-        for run in (known[name] for name in runs)
-    ]
+    wanted = _matching(runs or list(known), known)
+    if missing:
+        wanted = [run for run in wanted if run.name in unrecorded]
+    if not wanted:
+        console.print("Recorded results have all of these runs.")
+    parts = [shard_of(run, prior or run.config.prior, _seeds(seeds, run)) for run in wanted]
     work, out = work.absolute(), out.absolute()  # workers may have another working directory
     tasks = [
-        Task(part.name, train_shard, (size, known[name], part, work, out, best_only))
-        for name, part in zip(runs, parts, strict=True)
+        Task(part.name, train_shard, (size, run, part, work, out, best_only))
+        for run, part in zip(wanted, parts, strict=True)
     ]
     claims = work / "claims"
     claims.mkdir(parents=True, exist_ok=True)
@@ -122,7 +138,8 @@ def merge(
             "--record",
             metavar="DIR",
             file_okay=False,
-            help="Also copy the results there, with their SHA-256 in manifest.json.",
+            help="Also record the results there, with their SHA-256 in manifest.json. Runs that "
+            "the shards lack are taken from the results recorded before with the same settings.",
         ),
     ] = None,
     scale: _SCALE = "full",
@@ -139,7 +156,7 @@ def merge(
     size = _scale(scale)
     if not any(shards.glob("*.nc")):
         raise ValueError(f"there are no shards in {shards}; switchpoint shard makes them")
-    networks = ShardNetworks(shards, all_runs(size))
+    networks = ShardNetworks(shards, all_runs(size), recorded)
     ready = [name for name, study in STUDIES.items() if can_compute(study, size, networks)]
     forget_partial(out, ready)
     # Nothing is trained here, as at the scale zoo.
@@ -194,6 +211,17 @@ def _scale(name: str) -> Scale:
     if name not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {name!r}")
     return SCALES[name]
+
+
+def _matching(patterns: list[str], known: Mapping[str, Run]) -> list[Run]:
+    """The runs of these names or patterns, each once, in the order they are asked for."""
+    found: dict[str, Run] = {}
+    for pattern in patterns:
+        names = fnmatch.filter(known, pattern)
+        if not names:
+            raise ValueError(f"run must be one of {', '.join(known)}, got {pattern!r}")
+        found |= {name: known[name] for name in names}
+    return list(found.values())
 
 
 def _seeds(text: str | None, run: Run) -> range:

@@ -83,6 +83,15 @@ class Grid:
     dimensions: tuple[str, ...]
     cells: Mapping[tuple[Any, ...], Measurement]
 
+    @property
+    def labels(self) -> dict[str, list[Any]]:
+        """The labels along each dimension, in their order."""
+        axes = zip(*self.cells, strict=True)
+        return {
+            dimension: list(dict.fromkeys(axis))
+            for dimension, axis in zip(self.dimensions, axes, strict=True)
+        }
+
 
 def grid(cell: Callable[..., Measurement | None], **labels: Iterable[Any]) -> Grid:
     """The measurement `cell(**labels)` for every combination of the labels; None leaves one out."""

@@ -35,6 +35,8 @@ class Networks:
         self._provenance: dict[str, dict[str, Any]] = {}
         self.measurements: list[Path] = []
         """Files of measurements that were taken of these networks elsewhere."""
+        self.recorded: Path | None = None
+        """Recorded results, which have the numbers of networks that are not here."""
 
     def prepare(self, run: Run) -> None:
         """Find the networks of a run; where they are given, there is nothing to do."""
@@ -167,9 +169,12 @@ class ShardNetworks(Networks):
 
     identity = "shards"
 
-    def __init__(self, directory: Path, runs: Mapping[str, Run]) -> None:
+    def __init__(
+        self, directory: Path, runs: Mapping[str, Run], recorded: Path | None = None
+    ) -> None:
         super().__init__()
         self.measurements = sorted(directory.glob("*.nc"))
+        self.recorded = recorded
         for path in sorted(directory.glob("*.safetensors")):
             card = read_card(path)
             name = card.get("run", path.name.split(".")[0])  # format 0 has it in the name alone

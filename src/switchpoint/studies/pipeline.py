@@ -2,7 +2,7 @@
 
 import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from switchpoint.studies.base import EXACT, Study, main_runs
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.networks import Networks, PretrainedNetworks, TrainedNetworks
 from switchpoint.studies.progress import ProgressReporter, Stopwatch
+from switchpoint.studies.recording import completed, recorded_by_plan, recorded_result
 from switchpoint.studies.registry import STUDIES
 from switchpoint.studies.results import (
     Result,
@@ -24,7 +25,6 @@ from switchpoint.studies.results import (
     finished,
     load_result,
     recorded_path,
-    recorded_result,
     result_path,
     save_result,
 )
@@ -178,10 +178,16 @@ class _Work:
             context = StudyContext(self._scale, self._networks, self._store, clock)
             context.measure(study)
             local = study.analyse(context)
+            clock.save()
+            cost = self._cost(study, clock, command)
             if context.missing_runs and self._scale.zoo is None:
                 local = local.assign_attrs(missing_runs=context.missing_runs)
-            clock.save()
-            save_result(out, study, self._scale, plan, local, self._cost(study, clock, command))
+                known = recorded_by_plan(self._networks.recorded, study, plan)
+                if known is not None:
+                    local = completed(study, self._scale, local, known)
+                    earlier = known.attrs["provenance"].get("networks", {})
+                    cost = replace(cost, networks={**earlier, **cost.networks})
+            save_result(out, study, self._scale, plan, local, cost)
             path.unlink(missing_ok=True)
         reporter.end(study.name, clock.seconds + clock.training_seconds)
         return True

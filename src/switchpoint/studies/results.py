@@ -10,14 +10,13 @@ from typing import Any
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._files import atomic_write, digest_of, read_json, write_json
+from switchpoint._files import atomic_write, read_json, write_json
 from switchpoint._formats import upgrade
 from switchpoint._provenance import environment_info
 from switchpoint.studies.base import Study
 from switchpoint.studies.scale import Scale, ablation_plan
 from switchpoint.training import TrainConfig
 
-_MANIFEST = "manifest.json"
 _TIMES = ("wall_seconds", "training_seconds")
 _STEPS = [{"description": "plan", "not_run": "missing_runs"}]  # attributes, from format 0
 _RENAMED_FIELDS = {  # fields of a scale, from format 0
@@ -201,42 +200,9 @@ def save_result(
     return saved
 
 
-def record(result: Path, recorded: Path) -> None:
-    """Copy a result into a directory of recorded ones, with its SHA-256 in the manifest."""
-    digests = _digests(recorded) or {}
-    recorded.mkdir(parents=True, exist_ok=True)
-    copy_result(result, recorded / result.name)
-    digests[result.name] = digest_of(recorded / result.name)
-    content = {"format": 1, "results": dict(sorted(digests.items()))}
-    write_json(recorded / _MANIFEST, content, "manifest")
-
-
 def copy_result(result: Path, target: Path) -> None:
     """Copy the file of a result, and the one beside it that has what it took."""
     for path, copy in ((cost_path(result), cost_path(target)), (result, target)):
         if path.exists():
             with atomic_write(copy) as file:
                 file.write(path.read_bytes())
-
-
-def recorded_result(recorded: Path | None, study: str) -> Path | None:
-    """The file of a recorded result, proved to be the one in the manifest, if there is one."""
-    if recorded is None:
-        return None
-    path = recorded / f"{study}.nc"
-    digests = _digests(recorded)
-    there = digest_of(path) if path.exists() else None
-    if digests is not None and there != digests.get(path.name):
-        problem = "missing" if there is None else "damaged"
-        raise ValueError(
-            f"{path} is {problem}: {_MANIFEST} has another SHA-256; install switchpoint again"
-        )
-    return path if there else None
-
-
-def _digests(recorded: Path) -> dict[str, Any] | None:
-    """The content of the manifest of a directory; None where it has none."""
-    path = recorded / _MANIFEST
-    if not path.exists():
-        return None
-    return dict(read_json(path, steps=[{}], results=dict)["results"])

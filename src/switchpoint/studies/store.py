@@ -111,7 +111,7 @@ class MeasurementStore:
         With `drop_missing`, labels of the first dimension that have no measurement are left out.
         """
         found = {key: self.find(cell, test_seed) for key, cell in grid.cells.items()}
-        labels = [list(dict.fromkeys(axis)) for axis in zip(*grid.cells, strict=True)]
+        labels = list(grid.labels.values())
         exact = all(cell.run is None for cell in grid.cells.values())
         if drop_missing and not exact:
             there = {key[0] for key, rows in found.items() if rows}
