@@ -16,7 +16,7 @@ from family_reference import FamilyEnumeration
 from reference import name
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from test_families import FAMILIES, PRIORS, Tabulated, example
+from test_families import FAMILIES, PRIORS, Tabulated, documented_family, example
 from test_predictors import EXACT, NETWORKS, OTHERS, predictor_of, random_symbols, sequences
 
 import switchpoint as sp
@@ -132,14 +132,9 @@ def test_segments_longer_than_the_tables_of_a_family(monkeypatch):
 
 
 def test_priors_and_families_of_your_own_run():
-    code = "\n".join(
-        line[8:] for line in sp.Segment.__doc__.splitlines() if line.startswith(" " * 8)
-    )
-    names = {}
-    exec(code, names)
     values = np.random.default_rng(0).normal(size=9) * np.repeat([1.0, 5.0, 1.0], 3)
     values[4] = np.nan
-    predictor = sp.bayes_optimal(sp.Source(Tabulated.of(sp.LIN()), names["Volatility"](shape=2.0)))
+    predictor = sp.bayes_optimal(sp.Source(Tabulated.of(sp.LIN()), documented_family()))
     logs = sp.Stream(predictor).extend(values)
     np.testing.assert_allclose(logs, predictor.log_density(values), atol=1e-5)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from reference import name
-from test_families import FAMILIES, example
+from test_families import FAMILIES, documented_family, example
 
 import switchpoint as sp
 from switchpoint.segments import Lomax, Mixture, NegativeBinomial, Normal, StudentT
@@ -236,11 +236,7 @@ def test_a_hundred_thousand_observations_in_single_precision():
 
 
 def test_the_family_of_the_docstring_runs():
-    text = sp.Segment.__doc__
-    code = "\n".join(line[8:] for line in text.splitlines() if line.startswith(" " * 8))
-    names = {}
-    exec(code, names)
-    segment = names["Volatility"](shape=2.0)
+    segment = documented_family()
     draw = sp.Source(sp.Geometric(0.1), segment).sample(jax.random.key(0), 2, 12)
     values = np.asarray(draw.values)
     tree = sp.bayes_optimal(sp.Source(sp.PTW(4), segment))

@@ -124,10 +124,9 @@ def _problems_named(path: Path, name: str) -> Iterator[None]:
 
 def _target(path: Path) -> Path:
     """The file to replace: the target of a link, so that the link itself stays."""
-    try:
-        target = path.resolve()
-    except RuntimeError as error:  # raised for circular links before Python 3.13
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():  # circular links have no target
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if target.is_dir():
         raise IsADirectoryError(None, "Is a directory")
     if target.exists() and not os.access(target, os.W_OK):
