@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 from switchpoint.neural import network_from_name
 from switchpoint.neural.attention import sinusoids
@@ -12,6 +13,8 @@ from switchpoint.neural.kernels import readout, steps
 from switchpoint.neural.kernels.backend import is_fused
 from switchpoint.neural.kernels.recurrence import can_fuse
 from switchpoint.neural.kernels.relative_positions import lowrank_sinusoids
+from switchpoint.studies.scale import FULL
+from switchpoint.studies.shards import all_runs
 from switchpoint.training import TrainConfig, train
 from switchpoint.training.program import Program
 from switchpoint.training.validation import Validation
@@ -270,6 +273,42 @@ def test_auto_is_fused_on_a_gpu(monkeypatch):
     for device in ("cpu", jax.devices("cpu")[0]):
         with jax.default_device(device):
             assert not is_fused("auto")
+
+
+H200 = AbstractMesh((1,), ("one",), abstract_device=AbstractDevice("NVIDIA H200", None, "gpu"))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "rnn",
+        "lstm",
+        "stack-rnn",
+        "stack-lstm",
+        "transformer",
+        "ablation-lstm-hidden-64-readout-0",
+        "ablation-stack-rnn-stack_depth-1-stack_width-1",
+        "ablation-stack-lstm-stack_depth-256-stack_width-8",
+        "ablation-transformer-positions-sincos-layers-2",
+        "ablation-transformer-positions-alibi-layers-2",
+        "ablation-transformer-context-16",
+    ],
+)
+def test_gradients_at_the_papers_size_are_kernels_for_a_gpu(run, monkeypatch):
+    """Every kind of run is lowered to Triton, on a machine that has no GPU."""
+    monkeypatch.setattr("switchpoint.neural.kernels.common.on_gpu", lambda: True)
+    monkeypatch.setattr(steps, "_UNROLL", 8)
+    config = all_runs(FULL)[run].config
+    networks = jax.eval_shape(jax.vmap(config.network), jax.random.split(jax.random.key(0), 5))
+    symbols = jax.ShapeDtypeStruct((5, config.batch, config.length), jnp.int32)
+
+    def loss(network, symbols):
+        return jnp.sum(network.with_backend("fused").logits(symbols))
+
+    with use_abstract_mesh(H200):
+        traced = jax.jit(jax.vmap(jax.grad(loss))).trace(networks, symbols)
+        text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert "triton" in text
 
 
 @pytest.mark.parametrize("model", ["lstm", "transformer", "markov"])
