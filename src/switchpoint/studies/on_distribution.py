@@ -140,14 +140,17 @@ def _cost_table(shards: Mapping[str, Any]) -> Table:
 
 
 def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[Table]:
-    """Members and minutes of what was trained for other studies than the main ones."""
+    """Members and minutes on each device of what other studies than the main ones trained."""
     rows = []
     for study in ("other-lengths", "memory", "ablations"):
+        by_device: dict[str, list[Any]] = {}
         if study in results:
-            shards = results[study].attrs["provenance"].get("networks", {})
-            own = [about for name, about in shards.items() if name not in known]
-            rows.append([study, str(sum(each["members"] for each in own)), *_minutes(own)])
-    head = ["study", "members", "training, min", "measuring, min"]
+            for name, about in results[study].attrs["provenance"].get("networks", {}).items():
+                if name not in known:
+                    by_device.setdefault(str(about["device"]), []).append(about)
+        for device, own in by_device.items():
+            rows.append([study, str(sum(each["members"] for each in own)), device, *_minutes(own)])
+    head = ["study", "members", "on", "training, min", "measuring, min"]
     title = "Wall time of the shards of studies that train further networks, added up"
     return [Table(title, head, rows)] if rows else []
 
