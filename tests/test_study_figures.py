@@ -403,6 +403,28 @@ def test_sequences_of_twice_the_length():
         assert low == -high < 0  # white is where network and PTW are equal
 
 
+def test_networks_that_keep_time_expect_switches_where_ptw_does():
+    """A network with the exact probabilities has a correlation of 1, one without a clock none."""
+    old = saved("length-512")
+    assert "length-512-clock" not in STUDIES["length-512"].plot(old)
+    networks, end = labels_of(old["architecture"]), old.attrs["length"]
+    exact = 0.1 / (1 + np.arange(2 * end)) + 0.1 * (np.arange(2 * end) % (end // 2) == 0)
+    own = np.stack([exact] * len(networks))
+    own[1, end:] = np.random.default_rng(0).uniform(0.01, 0.5, end)
+    result = old.assign(
+        after_zeros=(("architecture", "time"), own), exact_after_zeros=("time", exact)
+    )
+    panels = STUDIES["length-512"].plot(result)["length-512-clock"].axes
+    for axes, network, values in zip(panels, networks, own, strict=True):
+        assert texts(axes) == [display_name(network)]
+        np.testing.assert_array_equal(heights(axes, network), values)
+        np.testing.assert_array_equal(heights(axes, "ptw"), exact)
+    told = STUDIES["length-512"].captions(result)["length-512-clock"].observed
+    first, second = told.split("; ")[-len(networks) :][:2]
+    assert "1.00 and 1.00" in first
+    assert abs(float(second.split(" and ")[1].split(",")[0])) < 0.5
+
+
 def test_memory():
     result = saved("memory")
     axes_of = zip(figures_of("memory")["memory"].axes, labels_of(result["source"]), strict=True)

@@ -13,13 +13,14 @@ from switchpoint.studies import (
     regret_by_position,
     training_curves,
     trajectories,
+    twice_the_length,
 )
 from switchpoint.studies.base import Study
 
 STUDIES: Mapping[str, Study] = {
     study.name: study
     for study in (
-        trajectories.TRAJECTORY,
+        trajectories.STUDY,
         regret_by_position.MEAN_REGRET,
         on_distribution.STUDY,
         off_distribution.STUDY,
@@ -28,7 +29,7 @@ STUDIES: Mapping[str, Study] = {
         ablations.STUDY,
         prior_statistics.STUDY,
         regret_by_position.REGRET_BY_INDEX,
-        trajectories.LENGTH_512,
+        twice_the_length.STUDY,
         memory.STUDY,
         training_curves.STUDY,
     )
