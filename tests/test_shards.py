@@ -162,14 +162,18 @@ def test_sittings_add_up_to_the_result_of_all_shards_at_once(shards, tmp_path, m
     copy(shards[1], first)
     names = [f"ablation-lstm-hidden-{hidden}-readout-0" for hidden in (5, 6)]
     commands.shard([names[0]], out=first, work=tmp_path / "work", scale="tiny")
+    capsys.readouterr()
     commands.merge(first, tmp_path / "1", recorded, "tiny")
+    assert capsys.readouterr().out == "ablations: done, without 1 of its runs\n"
     commands.shard(scale="tiny")
     listed = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in listed if "not recorded" in line] == [names[1]]
 
     commands.shard(missing=True, out=second, work=tmp_path / "work", scale="tiny")
     assert {path.name.split(".")[0] for path in second.iterdir()} == {names[1]}
+    capsys.readouterr()
     commands.merge(second, tmp_path / "2", recorded, "tiny")
+    assert capsys.readouterr().out == "ablations: done\n"
     for each in (first, second):
         copy(each, all_at_once)
     commands.merge(all_at_once, tmp_path / "3", tmp_path / "others", "tiny")
@@ -344,6 +348,10 @@ def test_the_commands_train_merge_and_build(shards, tmp_path, monkeypatch, capsy
     assert same(evaluation.load(recorded), load(tmp_path / "full", "on-distribution"))
     with pytest.raises(ValueError, match="no shards"):
         commands.merge(tmp_path / "recorded" / "none", **merge)
+    (tmp_path / "some").mkdir()
+    copy(shards[1], tmp_path / "some", ".regular_uniform.")
+    commands.merge(tmp_path / "some", **{**merge, "out": tmp_path / "again"})
+    assert "on-distribution: as recorded before" in capsys.readouterr().out
     files = sorted(shards[1].glob("*.safetensors"))
     commands.build_zoo(files, tmp_path / "zoo", 50)
     assert "4 networks" in capsys.readouterr().out

@@ -19,8 +19,8 @@ from switchpoint.studies.base import Run
 from switchpoint.studies.networks import ShardNetworks
 from switchpoint.studies.networks import shard as shard_of
 from switchpoint.studies.pipeline import can_compute, forget_partial
-from switchpoint.studies.recording import record, unrecorded_runs
-from switchpoint.studies.results import result_path
+from switchpoint.studies.recording import record, recorded_result, unrecorded_runs
+from switchpoint.studies.results import load_result, result_path
 from switchpoint.studies.scale import RECORDED, Scale
 from switchpoint.studies.shards import all_runs, train_shard
 from switchpoint.zoo import Zoo, build
@@ -165,10 +165,16 @@ def merge(
     with reporter_for(sys.stderr, expected) as reporter:
         reproduce(size, out, ready, reporter, command, networks=networks)
     console = Console(file=sys.stdout, highlight=False)
-    for name in STUDIES:
-        if name in ready and recorded is not None and STUDIES[name].recorded:
-            record(result_path(out, name), recorded)
-        console.print(f"{name}: {'done' if name in ready else 'skipped, its networks are missing'}")
+    for name, study in STUDIES.items():
+        state = "skipped, its networks are missing"
+        if name in ready:
+            if recorded is not None and study.recorded:
+                record(result_path(out, name), recorded)
+            missing = len(load_result(out, name).shown.attrs.get("missing_runs", {}))
+            state = f"done, without {missing} of its runs" if missing else "done"
+        elif recorded_result(recorded, name) is not None:
+            state = "as recorded before, since its networks are not among these"
+        console.print(f"{name}: {state}")
 
 
 def build_zoo(
