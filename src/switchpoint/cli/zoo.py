@@ -1,5 +1,6 @@
 """`switchpoint zoo` and `switchpoint verify`: the networks of the zoo, and a check of each."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,13 @@ def zoo(directory: Path | None = _DIRECTORY) -> None:
     error, on test sequences of the network's training source.
     """
     found = _open(directory)
-    headings = ("name", "prior", "parameters", "excess, bits", "MiB")
+    headings = ("name", "prior", "weights", "excess, bits", "MiB")
     table = output.table("Networks of the zoo", *headings, texts=2)
     for name in found.names():
         card = found.card(name)
         excess = f"{card['test']['excess']:.4f} ± {card['test']['excess_error']:.4f}"
         size = f"{found.entries[name].size / 2**20:.2f}"
-        prior = repr(source_of(card).prior)
+        prior = re.sub(r"\w+=", "", repr(source_of(card).prior))  # fits into 80 columns
         table.add_row(name, prior, f"{found.parameters(name):,}", excess, size)
     total = sum(found.entries[name].size for name in found.names()) / 2**20
     output.console().print(table)
