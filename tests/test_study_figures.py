@@ -419,10 +419,14 @@ def test_networks_that_keep_time_expect_switches_where_ptw_does():
         assert texts(axes) == [display_name(network)]
         np.testing.assert_array_equal(heights(axes, network), values)
         np.testing.assert_array_equal(heights(axes, "ptw"), exact)
-    told = STUDIES["length-512"].captions(result)["length-512-clock"].observed
-    first, second = told.split("; ")[-len(networks) :][:2]
-    assert "1.00 and 1.00" in first
-    assert abs(float(second.split(" and ")[1].split(",")[0])) < 0.5
+    (table,) = STUDIES["length-512"].tables({"length-512": result})
+    assert [row[0] for row in table.rows] == [display_name(name) for name in networks]
+    assert table.rows[0][2:4] == ["1.00", "1.00"]
+    assert table.rows[1][2] == "1.00"
+    assert abs(float(table.rows[1][3])) < 0.5
+    lost = float(result["difference"].sel(architecture=networks[0]).sum("time").mean())
+    assert float(table.rows[0][4]) == pytest.approx(lost, abs=0.006)
+    assert STUDIES["length-512"].tables({"length-512": old}) == []
 
 
 def test_memory():

@@ -1,5 +1,6 @@
 """Networks on sequences twice as long as those they were trained on: whether they keep time."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -10,7 +11,6 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from switchpoint._numbers import bits
 from switchpoint._random import key_for
 from switchpoint.exact import bayes_optimal
 from switchpoint.figures.annotations import draw_symbols, panels, plain_numbers, position_axis
@@ -29,7 +29,7 @@ from switchpoint.figures.style import (
 )
 from switchpoint.predictor import Predictor
 from switchpoint.sources import Draw
-from switchpoint.studies.base import Caption, Study, main_runs, names
+from switchpoint.studies.base import Caption, Study, Table, main_runs, names
 from switchpoint.studies.context import StudyContext
 from switchpoint.studies.trajectories import CANDIDATES, ends, follow
 
@@ -245,30 +245,45 @@ def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
 
 def _clock_caption(result: xr.Dataset) -> Caption:
     end = result.attrs["length"]
-    lost = result["difference"].mean("sequence")
-    soon = lost.isel(time=slice(end, end + end // 8)).sum("time")
-    told = []
-    for network in names(result["architecture"]):
-        before, after = _timekeeping(result, network)
-        first = float(result["after_zeros"].sel(architecture=network, time=end))
-        cost = float(lost.sel(architecture=network).sum("time"))
-        told.append(
-            f"{display_name(network)} {first:.2g}, {before:.2f} and {after:.2f}, {bits(cost)} "
-            f"({bits(float(soon.sel(architecture=network)))})"
-        )
+    after = {name: _timekeeping(result, name)[1] for name in names(result["architecture"])}
+    order = [f"the {display_name(name)}" for name in sorted(after, key=lambda name: -after[name])]
+    agreement = f" Beyond {end - 1}, {order[0]} agrees with it best, {order[-1]} least."
     exact = float(result["exact_after_zeros"].sel(time=end))
     return Caption(
         alt="A panel for each network: the probability that it gives to a one after zeros alone, "
         f"against the position, up to {result.attrs['test_length']}; behind it that of PTW.",
         observed="Where a one is probable after zeros alone, a switch is expected: for PTW, at "
         f"multiples of powers of two. PTW is that of the training length up to {end - 1}, and of "
-        f"twice the length from there on; at {end} it gives a one the probability {exact:.2g}. "
-        f"For each network: its own probability at {end}; the correlation of its log "
-        f"probabilities with those of PTW, from {end // 2} to {end - 1} and from {end} on; its "
-        f"mean regret above PTW in bits, and in brackets the part in the {end // 8} symbols from "
-        f"{end} on. {'; '.join(told)}.",
+        f"twice the length from there on; at {end} it gives a one the probability {exact:.2g}."
+        f"{agreement * (len(order) > 1)}",
         paper="Not in the paper.",
     )
+
+
+def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    """What networks expect at the end of the training length, and what that costs."""
+    result = results["length-512"]
+    if "after_zeros" not in result:
+        return []
+    end = result.attrs["length"]
+    soon = slice(end, end + end // 8)
+    lost = result["difference"].mean("sequence")
+    rows = []
+    for network in names(result["architecture"]):
+        one = lost.sel(architecture=network)
+        probability = float(result["after_zeros"].sel(architecture=network, time=end))
+        correlations = [f"{each:.2f}" for each in _timekeeping(result, network)]
+        costs = [f"{float(each.sum()):.2f}" for each in (one, one.isel(time=soon))]
+        rows.append([display_name(network), f"{probability:.2g}", *correlations, *costs])
+    head = [
+        "",
+        f"P(1) at {end}, after zeros",
+        f"correlation with PTW, {end // 2} to {end - 1}",
+        f"from {end} on",
+        "mean regret above PTW, bits",
+        f"of it at {soon.start} to {soon.stop - 1}",
+    ]
+    return [Table("Expected switches beyond the training length, and what they cost", head, rows)]
 
 
 STUDY = Study(
@@ -281,6 +296,7 @@ STUDY = Study(
     analyse=_twice_the_length,
     plot=_plot_longer,
     captions=_longer_captions,
+    tables=_tables,
     recorded=False,  # it has numbers of every sequence
     seconds={"quick": 6, "full": 60, "zoo": 30},
 )
