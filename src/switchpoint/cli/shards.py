@@ -83,7 +83,7 @@ def shard(
     """
     size = _scale(scale)
     known = all_runs(size)
-    unrecorded = unrecorded_runs(size, RECORDED)
+    unrecorded = unrecorded_runs(size, RECORDED) if missing or not runs else {}
     console = Console(file=sys.stdout, highlight=False)
     if not (runs or missing):
         users = {study.name: set(study.runs(size)) for study in STUDIES.values()}
