@@ -211,6 +211,15 @@ def test_a_result_in_two_parts_is_completed_to_itself(study):
     assert again.attrs.get("missing_runs", {}) == missing
 
 
+def test_a_seed_that_diverged_is_not_filled_in_from_an_earlier_sitting():
+    known = read_result(RECORDED / "ablations.nc", "ablations").local
+    labels = known["configuration"].values.tolist()
+    new = known.sel(configuration=labels[:2]).copy(deep=True).assign_attrs(missing_runs={"rnn": {}})
+    new["excess"][0, 3] = np.nan
+    found = completed(STUDIES["ablations"], SCALES["full"], new, known)
+    assert np.argwhere(found["excess"].isnull().values).tolist() == [[0, 3]]
+
+
 def test_recorded_results_are_completed_by_whole_runs():
     scale = replace(SCALE, ablation_seeds=2)
     some = xr.Dataset(attrs={"missing_runs": {"lstm": {"ptw": [1]}}})

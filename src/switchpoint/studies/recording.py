@@ -88,6 +88,10 @@ def completed(study: Study, scale: Scale, partial: xr.Dataset, known: xr.Dataset
                 f"(missing: {join_and(list(map(str, seeds)))}); recorded results are completed by "
                 "whole runs, so add the shards of the missing seeds"
             )
+    for name, values in partial.data_vars.items():
+        if "seed" in values.dims:  # a seed that diverged stays as it is
+            measured = values.notnull().any("seed").reindex_like(known[name], fill_value=False)
+            known = known.assign({name: known[name].where(~measured)})
     whole = partial.combine_first(known)
     for grid in grids:
         for dimension, labels in grid.labels.items():
