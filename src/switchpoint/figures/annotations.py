@@ -17,7 +17,8 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from switchpoint.figures.style import GREY, WIDTH, darker, line_of, new_figure
+from switchpoint.figures.labels import display_name
+from switchpoint.figures.style import GREY, WIDTH, colour_of, darker, line_of, new_figure
 
 Label = tuple[float, str, str]
 """The height of a label in data units, its text, and its colour."""
@@ -136,3 +137,10 @@ def panels(count: int, columns: int, height: float, extra: float, **share: Any) 
     for axes in grid.flat[count:]:
         axes.set_axis_off()
     return figure, list(grid.flat[:count])
+
+
+def name_panel(axes: Axes, predictor: str) -> None:
+    """The name of the predictor that a panel shows, in its colour, at the top right."""
+    place: Any = {"ha": "right", "va": "top", "transform": axes.transAxes, "fontweight": "bold"}
+    colour = darker(colour_of(predictor))
+    axes.text(0.995, 0.95, display_name(predictor), color=colour, **place)

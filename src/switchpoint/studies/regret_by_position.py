@@ -9,13 +9,18 @@ from matplotlib.ticker import LogLocator
 
 from switchpoint._numbers import bits, join_and, plus_minus
 from switchpoint.evaluation.measure import Member
-from switchpoint.figures.annotations import band, labels_right, plain_numbers, position_axis
+from switchpoint.figures.annotations import (
+    band,
+    labels_right,
+    name_panel,
+    plain_numbers,
+    position_axis,
+)
 from switchpoint.figures.labels import display_name, source_label
 from switchpoint.figures.style import (
     GREY,
     WIDTH,
     colour_of,
-    darker,
     line_of,
     new_figure,
     styled,
@@ -161,10 +166,7 @@ def _difference(result: xr.Dataset) -> Figure:
             own, width = (each.sel(architecture=architecture).values for each in (middle, error))
             band(axes, times, own, 2 * width, architecture, linewidth=1.1)
             axes.axhline(0, color=GREY, linewidth=0.8)
-            place = {"ha": "right", "va": "top", "transform": axes.transAxes}
-            colour = darker(colour_of(architecture))
-            text = display_name(architecture)
-            axes.text(0.995, 0.95, text, fontweight="bold", color=colour, **place)
+            name_panel(axes, architecture)
         low = min(float((middle - 2 * error).min()), 0.0)
         high = float((middle + 2 * error).max())
         column[0, 0].set_ylim(low, high + 0.25 * (high - low))  # space for the names

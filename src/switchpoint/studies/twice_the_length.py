@@ -13,7 +13,13 @@ from matplotlib.ticker import LogLocator
 
 from switchpoint._random import key_for
 from switchpoint.exact import bayes_optimal
-from switchpoint.figures.annotations import draw_symbols, panels, plain_numbers, position_axis
+from switchpoint.figures.annotations import (
+    draw_symbols,
+    name_panel,
+    panels,
+    plain_numbers,
+    position_axis,
+)
 from switchpoint.figures.labels import display_name
 from switchpoint.figures.style import (
     BLUE,
@@ -151,10 +157,7 @@ def _clock(result: xr.Dataset) -> Figure:
             drawn = result["after_zeros"].sel(architecture=network)
             axes.step(times, drawn, where="mid", **{**line_of(network), "linewidth": 1.3})
             _mark_end(axes, result)
-            place = {"ha": "right", "va": "top", "transform": axes.transAxes}
-            colour = darker(colour_of(network))
-            text = display_name(network)
-            axes.text(0.995, 0.95, text, fontweight="bold", color=colour, **place)
+            name_panel(axes, network)
         column[0].set_yscale("log")
         column[0].yaxis.set_major_locator(LogLocator(base=10))
         plain_numbers(column[0].yaxis)
