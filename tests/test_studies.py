@@ -242,6 +242,15 @@ def test_heat_map_is_ordered_by_switches(whole):
     assert result["difference"].dims == ("architecture", "sequence", "time")
     assert result.sizes["time"] == result.attrs["test_length"] == 16
     assert (result["probability"] == result["probability"][0]).all()
+    # After zeros alone: the PTW of the training length, then that of twice the length.
+    zeros = np.zeros(16, int)
+    short, long = (sp.bayes_optimal(sp.Source(sp.PTW(depth))) for depth in (3, 4))
+    expected = np.exp([*short.log_probs(zeros[:8])[:, 1], *long.log_probs(zeros)[8:, 1]])
+    np.testing.assert_allclose(result["exact_after_zeros"], expected, rtol=1e-5)
+    networks = sp.load_members(whole / "runs" / "lstm")[: TINY.seeds]  # trained on PTW
+    own = [np.exp(each.log_probs(zeros))[:, 1] for each in networks]
+    found = result["after_zeros"].sel(architecture="lstm").values
+    assert min(np.abs(found - each).max() for each in own) < 1e-6
 
 
 @pytest.mark.slow
