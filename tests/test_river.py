@@ -92,6 +92,50 @@ def test_noise_is_no_drift():
     assert alarms(SwitchpointDriftDetector(), shift(0.0, length=2000)) == []
 
 
+STATIONARY = {
+    "rare errors": lambda rng, size: rng.random(size) < 0.01,
+    "frequent errors": lambda rng, size: rng.random(size) < 0.3,
+    "counts": lambda rng, size: rng.poisson(3, size),
+    "rare counts": lambda rng, size: rng.poisson(0.02, size),
+    "values": lambda rng, size: rng.normal(size=size),
+}
+
+
+@pytest.mark.parametrize("draw", STATIONARY.values(), ids=STATIONARY)
+def test_what_is_stationary_does_not_drift(draw):
+    values = draw(np.random.default_rng(0), 5000).astype(float)
+    assert alarms(SwitchpointDriftDetector(), values.tolist()) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "delay"),
+    [
+        (lambda rng, size: rng.random(size) < 0.05, lambda rng, size: rng.random(size) < 0.5, 30),
+        (lambda rng, size: rng.random(size) < 0.3, lambda rng, size: rng.random(size) < 0.7, 50),
+        (lambda rng, size: rng.poisson(3, size), lambda rng, size: rng.poisson(9, size), 10),
+        (lambda rng, size: rng.normal(size=size), lambda rng, size: rng.normal(3, 1, size), 10),
+        (lambda _, size: np.zeros(size), lambda rng, size: rng.normal(5, 1, size), 10),
+        (lambda _, size: np.zeros(size), lambda rng, size: rng.poisson(4, size), 10),
+    ],
+    ids=["rare errors", "frequent errors", "counts", "values", "silence to values", "to counts"],
+)
+def test_a_change_is_detected_soon_with_the_default_source(before, after, delay):
+    rng = np.random.default_rng(0)
+    values = np.concatenate([before(rng, 500), after(rng, 500)]).astype(float)
+    found = alarms(SwitchpointDriftDetector(), values.tolist())
+    assert len(found) == 1
+    assert 500 <= found[0] <= 500 + delay
+
+
+def test_a_score_of_what_the_model_rules_out_changes_nothing():
+    scorer = SwitchpointAnomalyScorer()
+    for bit in np.random.default_rng(0).integers(0, 2, 100).tolist():
+        scorer.learn_one({"x": bit})
+    before = scorer.score_one({"x": 1})
+    assert 1 < scorer.score_one({"x": 7.5}) < math.inf
+    assert scorer.score_one({"x": 1}) == before
+
+
 def test_the_errors_of_a_classifier():
     rng = np.random.default_rng(0)
     errors = rng.random(1000) < np.where(np.arange(1000) < 500, 0.05, 0.5)

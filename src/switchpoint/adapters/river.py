@@ -1,16 +1,19 @@
 """river: a drift detector and an anomaly scorer, on the exact posterior of a stream."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from switchpoint import _checks
 from switchpoint.adapters import requires
 from switchpoint.detection.model import SeriesModel, series_model
 from switchpoint.exact import bayes_optimal
+from switchpoint.priors import Geometric
+from switchpoint.segments import Bernoulli
 from switchpoint.segments.values import checked_value
 from switchpoint.sources import Source
 from switchpoint.streams import Stream
@@ -22,12 +25,14 @@ with requires("river", "river"):
 __all__ = ["SwitchpointAnomalyScorer", "SwitchpointDriftDetector"]
 
 _SENSITIVITY = 1.0
+_BITS = "bits"
 
 
-class _ScaledStream:
-    """A stream of numbers, in units that are learned from the first of them.
+class _FeatureStream:
+    """A stream of numbers whose source and units follow from the first of them.
 
-    With a source of one's own there is nothing to learn.
+    A source given by the user is taken as it is. A default source that a later value contradicts,
+    such as a 2 after bits, is chosen anew from the last `grace_period` values and that one.
     """
 
     def __init__(
@@ -42,18 +47,22 @@ class _ScaledStream:
         self._settings = segment, default if sensitivity is None else sensitivity, source
         self._grace_period = _checks.positive_int("grace_period", grace_period)
         self._max_hypotheses = max_hypotheses
-        self._first: list[float] = []
-        self._centre, self._scale = 0.0, 1.0
+        self._recent: list[float] = []
+        self._model: SeriesModel | None = None
+        self._kind: str | None = None  # of a default source that does not allow every number
         self.stream: Stream | None = None
         if source is not None:
-            self._begin(series_model(np.zeros((1, 1)), *self._settings))
+            self._begin([])
 
     def log_density(self, x: Any) -> float:
         """ln p(x | all so far) in the units of the stream; 0 before they are known."""
         if self.stream is None:
             return 0.0
+        number = _number(x)
+        if self._is_contradicted(number):
+            return self._replaced(number).log_density(number)
         predictor: Any = self.stream.predictor
-        x, expected = self._standardised(x), self.stream.predict()
+        x, expected = self._standardised(number), self.stream.predict()
         with jax.enable_x64(True):
             checked_value(predictor.segment, x)
         if not isinstance(expected, np.ndarray):
@@ -62,31 +71,78 @@ class _ScaledStream:
 
     def update(self, x: Any) -> None:
         """Observe one more."""
+        number = _number(x)
+        if self._is_contradicted(number):
+            self.__dict__ = self._replaced(number).__dict__
         if self.stream is not None:
-            self.stream.update(self._standardised(x))
+            self.stream.update(self._standardised(number))
+        if self._settings[2] is not None:
             return
-        self._first.append(self._standardised(x))
-        known = sum(not math.isnan(each) for each in self._first)
-        if known >= self._grace_period:
-            values, self._first = np.array(self._first), []
-            self._begin(series_model(values[:, None], *self._settings))
-            for each in values.tolist():
-                self.update(each)
+        self._recent.append(number)
+        observed = sum(not math.isnan(each) for each in self._recent)
+        if self.stream is None and observed >= self._grace_period:
+            self._begin(self._recent)
+        if self.stream is not None:
+            del self._recent[: -self._grace_period]
 
-    def _begin(self, model: SeriesModel) -> None:
-        self._centre, self._scale = float(model.centres[0]), float(model.scales[0])
-        self.stream = Stream(bayes_optimal(model.source, max_hypotheses=self._max_hypotheses))
+    def _begin(self, values: Sequence[float], *unseen: float) -> None:
+        """Choose the model by values and `unseen`, and observe the values."""
+        known = np.array([*values, *unseen] or [0.0])[:, None]
+        segment, sensitivity, source = self._settings
+        if source is None and segment is None:
+            segment = _kind(known[~np.isnan(known)])
+            self._kind = None if segment == "level" else segment
+        if segment == _BITS:
+            rate = _checks.positive_float("sensitivity", sensitivity) / 1000
+            segment, sensitivity, source = None, None, Source(Geometric(rate), Bernoulli())
+        self._model = series_model(known, segment, sensitivity, source)
+        predictor = bayes_optimal(self._model.source, max_hypotheses=self._max_hypotheses)
+        self.stream = Stream(predictor)
+        self.stream.extend([self._standardised(each) for each in values])
 
-    def _standardised(self, x: Any) -> float:
-        if x is None:
-            return math.nan
-        try:
-            number = float(x)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"x must be a number, got {_checks.shown(x)}") from error
-        if abs(number) > LARGEST:  # it would spoil the scale, too
-            raise ValueError(f"x must be at most {LARGEST:g} in size, got {number}")
-        return (number - self._centre) / self._scale
+    def _is_contradicted(self, number: float) -> bool:
+        """Whether a default source gives a number no chance."""
+        if self._kind is None or number != number:
+            return False
+        return number not in (0, 1) if self._kind == _BITS else number < 0 or number % 1 != 0
+
+    def _replaced(self, number: float) -> "_FeatureStream":
+        """A stream of the recent values whose source allows a number, too."""
+        other = _FeatureStream(*self._settings, self._grace_period, self._max_hypotheses)
+        other._recent = list(self._recent)
+        other._begin(other._recent, number)
+        return other
+
+    def _standardised(self, number: float) -> float:
+        assert self._model is not None
+        return (number - float(self._model.centres[0])) / float(self._model.scales[0])
+
+
+def _kind(values: Float[np.ndarray, " observed"]) -> str:
+    """The default segment model of some values: bits, counts or level.
+
+    Whole numbers from 0 on are counts if their variance is between half and twice their mean, as a
+    Poisson variable's is close to it, or if their mean is below 1, where no Gaussian fits.
+    """
+    if np.isin(values, (0, 1)).all():
+        return _BITS
+    if (values < 0).any() or (values != np.floor(values)).any():
+        return "level"
+    dispersion = values.var(ddof=1) / values.mean() if len(values) > 1 else 1.0
+    return "counts" if values.mean() < 1 or 0.5 < dispersion < 2 else "level"
+
+
+def _number(x: Any) -> float:
+    """An observation as a float; NaN for None, which is missing."""
+    if x is None:
+        return math.nan
+    try:
+        number = float(x)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"x must be a number, got {_checks.shown(x)}") from error
+    if abs(number) > LARGEST:  # it would spoil the scale, too
+        raise ValueError(f"x must be at most {LARGEST:g} in size, got {number}")
+    return number
 
 
 class SwitchpointDriftDetector(base.DriftDetector):
@@ -96,9 +152,11 @@ class SwitchpointDriftDetector(base.DriftDetector):
     exceeds `threshold`. Each switch is reported once: after a detection only later observations
     count. The stream itself goes on, since its posterior has already forgotten the old segment.
 
-    The first `grace_period` observations only decide the centre and the scale of the values. With
-    a `source` of your own, such as one of bits for the errors of a classifier, values are taken as
-    they are, and detection starts at once. None and NaN are missing observations.
+    The first `grace_period` observations decide the model: bits, such as the errors of a
+    classifier (Bernoulli segments), counts (Poisson segments), or values with a level, in units of
+    their own centre and scale. After a value that the model rules out, such as a 2 after bits, it
+    starts again from the last `grace_period` observations. With a `source` of your own, values are
+    taken as they are, and detection starts at once. None and NaN are missing observations.
 
     Parameters
     ----------
@@ -107,13 +165,14 @@ class SwitchpointDriftDetector(base.DriftDetector):
     window
         The number of observations among which the switch must be.
     segment
-        "level" if not given, "trend", "counts" or "waiting-times", as in `switchpoint.detect`.
+        "level", "trend", "counts" or "waiting-times", as in `switchpoint.detect`; by default bits,
+        counts or "level", whichever the first observations are.
     sensitivity
         The expected number of switches per 1,000 observations; 1 if not given.
     source
         A `switchpoint.Source` in the place of `segment` and `sensitivity`.
     grace_period
-        The number of observations that decide about the units.
+        The number of observations that decide about the model.
     max_hypotheses
         How many starts of the current segment are considered at a time.
 
@@ -155,7 +214,7 @@ class SwitchpointDriftDetector(base.DriftDetector):
 
     def _reset(self) -> None:
         super()._reset()
-        self._stream = _scaled_stream(self)
+        self._stream = _feature_stream(self)
         self._since_drift = 0
 
     def update(self, x: Any) -> None:
@@ -185,20 +244,22 @@ class SwitchpointAnomalyScorer(base.AnomalyDetector):
 
     The score is -log2 p(x | all so far), added up over the features. Each feature is a stream of
     its own, which begins where the feature first appears; one that is absent or None is missing.
-    Values are in the units of the first `grace_period` of each feature, during which its score is
-    0, so features of all scales count alike. After a drift the scorer soon expects the new
+    The first `grace_period` observations of a feature decide its model, as in
+    `SwitchpointDriftDetector`; during them its score is 0. Values are in units of their own scale,
+    so features of all scales count alike. After a drift the scorer soon expects the new
     values: what is rare is scored, not what is new for good.
 
     Parameters
     ----------
     segment
-        "level" if not given, "trend", "counts" or "waiting-times", as in `switchpoint.detect`.
+        "level", "trend", "counts" or "waiting-times", as in `switchpoint.detect`; by default bits,
+        counts or "level", whichever the first observations are.
     sensitivity
         The expected number of switches per 1,000 observations; 1 if not given.
     source
         A `switchpoint.Source` of every feature in the place of both, without a grace period.
     grace_period
-        The number of observations that decide about the units of a feature.
+        The number of observations that decide about the model of a feature.
     max_hypotheses
         How many starts of the current segment are considered at a time.
 
@@ -210,7 +271,7 @@ class SwitchpointAnomalyScorer(base.AnomalyDetector):
     >>> for i in range(100):
     ...     scorer.learn_one({"x": i % 5})
     >>> [round(scorer.score_one({"x": x})) for x in (2, 4, 10)]
-    [1, 3, 18]
+    [2, 3, 14]
 
     """
 
@@ -227,13 +288,13 @@ class SwitchpointAnomalyScorer(base.AnomalyDetector):
         self.source = source
         self.grace_period = grace_period
         self.max_hypotheses = max_hypotheses
-        self._streams: dict[Hashable, _ScaledStream] = {}
+        self._streams: dict[Hashable, _FeatureStream] = {}
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
         """Update the streams of the features of x."""
         for name, value in x.items():
             if name not in self._streams:
-                self._streams[name] = _scaled_stream(self)
+                self._streams[name] = _feature_stream(self)
             self._streams[name].update(value)
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
@@ -242,9 +303,8 @@ class SwitchpointAnomalyScorer(base.AnomalyDetector):
         return 0.0 - sum(stream.log_density(value) for stream, value in known) / math.log(2)
 
 
-def _scaled_stream(model: Any) -> _ScaledStream:
+def _feature_stream(model: Any) -> _FeatureStream:
     """The stream of one feature, with the parameters of a model."""
-    segment = "level" if model.segment is None and model.source is None else model.segment
-    return _ScaledStream(
-        segment, model.sensitivity, model.source, model.grace_period, model.max_hypotheses
+    return _FeatureStream(
+        model.segment, model.sensitivity, model.source, model.grace_period, model.max_hypotheses
     )
