@@ -55,7 +55,6 @@ install_import_hook("switchpoint", "typechecking.check")
 import jax
 import pytest
 from hypothesis import settings
-from jax._src import compiler
 
 settings.register_profile("switchpoint", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("switchpoint")
@@ -100,30 +99,32 @@ def key(request):
 
 
 @pytest.fixture
-def compilations(monkeypatch):
+def compilations():
     """A context that yields a list, which gets an entry for each program that is compiled."""
 
     @contextlib.contextmanager
     def record():
-        compiled, compile_ = [], compiler.compile_or_get_cached
+        compiled = []
 
-        def compile_and_count(*args, **options):
-            compiled.append(1)
-            return compile_(*args, **options)
+        def count(event, duration, **_):
+            if event == "/jax/core/compile/backend_compile_duration":
+                compiled.append(duration)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(compiler, "compile_or_get_cached", compile_and_count)
+        jax.monitoring.register_event_duration_secs_listener(count)
+        try:
             yield compiled
+        finally:
+            jax.monitoring.unregister_event_duration_listener(count)
 
     return record
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip what needs a GPU where there is none, and leave out the marathon unless asked for."""
+    """Skip tests that need a GPU where there is none; deselect the fuzz tests unless asked for."""
     for item in items:
         if item.get_closest_marker("gpu") and jax.default_backend() != "gpu":
             item.add_marker(pytest.mark.skip(reason="needs a GPU"))
     if "fuzz" not in config.option.markexpr:
-        marathon = [item for item in items if item.get_closest_marker("fuzz")]
-        config.hook.pytest_deselected(items=marathon)
-        items[:] = [item for item in items if item not in marathon]
+        fuzz_tests = [item for item in items if item.get_closest_marker("fuzz")]
+        config.hook.pytest_deselected(items=fuzz_tests)
+        items[:] = [item for item in items if item not in fuzz_tests]
