@@ -11,6 +11,8 @@ import pytest
 
 import switchpoint as sp
 from switchpoint.cli import main
+from switchpoint.neural import network_from_name
+from switchpoint.neural.density import ValueSpec
 from switchpoint.training.custom import CustomConfig, _identity, _sources
 from switchpoint.training.recipes import RECIPES
 
@@ -90,8 +92,9 @@ def run(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_example_of_the_documents_runs(tmp_path, monkeypatch):
-    block, of_values, _ = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    block, tuning, of_values, _ = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
+    exec(tuning, {})
     exec(of_values.replace("steps=800", "steps=3"), {"sp": sp})
     names = {"__name__": "documented"}
     exec(block, names)
@@ -163,6 +166,38 @@ def test_a_named_network_on_a_source_of_your_own(tmp_path):
     assert card["config"]["depth"] is None
     assert card["sources"]["custom"] == repr(SOURCE)
     assert eqx.tree_equal(sp.load(tmp_path), run.best())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "values"),
+    [
+        ("lstm", {"hidden": 4, "readout": 0}, None),
+        ("stack-rnn", {"hidden": 4, "readout": 0, "stack_depth": 2, "stack_width": 1}, None),
+        ("transformer", {"layers": 1, "width": 8, "heads": 2, "positions": "alibi"}, None),
+        ("memoryless", {}, None),
+        ("rnn", {"hidden": 4, "readout": 0}, ValueSpec((0.0,), (1.0,), components=2)),
+    ],
+    ids=["lstm", "stack-rnn", "transformer", "memoryless", "values"],
+)
+def test_a_tuned_network_keeps_its_class_options_and_card(tmp_path, name, options, values):
+    alphabet = 2 if values is None else None
+    start = network_from_name(name, alphabet, 8, jax.random.key(3), values, **options)
+    source = SOURCE if values is None else sp.Source(sp.Geometric(0.1), sp.NormalGamma())
+    plan = sp.TrainConfig(length=8, batch=2, steps=2, validation=2, warmup=0, report_every=1)
+    run = sp.train(plan, tmp_path, source=source, network=start)
+    card = sp.neural.read_card(tmp_path)
+    assert (run.config.model, card["model"]) == (name, name)
+    assert card["options"].items() >= options.items()
+    assert "network" not in card
+    tuned = sp.load(tmp_path)
+    assert eqx.tree_equal(tuned, run.best())
+    assert type(tuned) is type(start)
+    moved = jax.tree.map(lambda a, b: float(abs(a - b).max()), tuned, start)
+    assert 0 < max(jax.tree.leaves(moved)) < 0.1  # it started from the given weights
+    if name == "lstm":
+        other = jax.tree.map(lambda leaf: leaf + 1, start)
+        with pytest.raises(ValueError, match="start"):
+            sp.train(plan, tmp_path, source=source, network=other)
 
 
 def test_a_network_of_your_own_on_named_sources():

@@ -11,8 +11,9 @@ from jaxtyping import PRNGKeyArray
 
 from switchpoint._random import key_for
 from switchpoint.neural import MODEL_OPTIONS, Network, network_from_name
+from switchpoint.neural.baselines import Memoryless
 from switchpoint.neural.density import ValueSpec
-from switchpoint.neural.registry import CUSTOM
+from switchpoint.neural.registry import CUSTOM, describe_network
 from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments.distributions import Product
@@ -31,15 +32,15 @@ _OF_NETWORKS = {"model"}.union(*MODEL_OPTIONS.values())
 class CustomConfig(TrainConfig):
     """A configuration in which a user's own source, or network, or both replace the named ones.
 
-    The fields of what is replaced are None, and those that the user left out follow the recipe of
-    custom networks, whatever the model was.
+    The fields of a replaced source are None. A network of a class that switchpoint knows has its
+    model, options and recipe; any other is the model `custom`, with the recipe of that.
     """
 
     def __init__(
         self,
         config: TrainConfig,
         source: Source | Mapping[str, Source] | None,
-        network: MakeNetwork | None,
+        network: MakeNetwork | Network | None,
     ) -> None:
         sources = {} if source is None else _sources(source, config.length)
         replaced = (_OF_SOURCES if sources else set()) | (_OF_NETWORKS if network else set())
@@ -47,11 +48,15 @@ class CustomConfig(TrainConfig):
         if sources:
             (alphabet,) = {_alphabet(each) for each in sources.values()}
             settings |= {"prior": "lin", "alphabet": alphabet or 2}  # LIN has no parameter
-        if network is not None:
-            settings["model"] = CUSTOM
-        super().__init__(**settings)
         described: dict[str, Any] = {}
         values = None
+        if network is not None:
+            shapes = network_shapes(network)
+            card = describe_network(shapes) or {"model": CUSTOM, "options": {}}
+            settings |= {"model": card["model"], **card["options"]}
+            if "values" in card:
+                described["values"] = card["values"]
+        super().__init__(**settings)
         if sources:
             self._set(prior=tuple(sources), alphabet=alphabet, **dict.fromkeys(_OF_SEGMENTS))
             described["sources"] = {label: _identity(each) for label, each in sources.items()}
@@ -59,7 +64,9 @@ class CustomConfig(TrainConfig):
                 values = _value_spec(sources, config.length)
                 described["values"] = values._asdict()
         if network is not None:
-            described |= _described(network, self)
+            described |= _described(shapes, self)
+            if isinstance(network, Network):
+                described["start"] = _digest(network)
         self._set(_sources=sources, _network=network, _values=values, _described=described)
 
     def source(self, prior: str) -> Source:
@@ -67,9 +74,9 @@ class CustomConfig(TrainConfig):
         return own[prior] if own else super().source(prior)
 
     def network(self, key: PRNGKeyArray) -> Network:
-        own: MakeNetwork | None = self.__dict__["_network"]
+        own: MakeNetwork | Network | None = self.__dict__["_network"]
         if own is not None:
-            return own(key)
+            return own if isinstance(own, Network) else own(key)
         values: ValueSpec | None = self.__dict__["_values"]
         return network_from_name(
             self.model, self.alphabet, self.length, key, values, **self.options()
@@ -131,20 +138,26 @@ def _identity(source: Source) -> str:
     """
     text = " ".join(repr(source).split())
     arrays = [leaf for leaf in jax.tree.leaves(source) if isinstance(leaf, jax.Array | np.ndarray)]
-    if not arrays:
-        return text
-    digest = hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in arrays))
-    return f"{text}, arrays {digest.hexdigest()[:12]}"
+    return f"{text}, arrays {_digest(arrays)}" if arrays else text
 
 
-def _described(network: MakeNetwork, config: TrainConfig) -> dict[str, Any]:
+def _digest(tree: Any) -> str:
+    """A short digest of the values of all arrays in a tree."""
+    values = b"".join(np.asarray(array).tobytes() for array in jax.tree.leaves(tree))
+    return hashlib.sha256(values).hexdigest()[:12]
+
+
+def _described(shapes: Network, config: TrainConfig) -> dict[str, Any]:
     """The class and the leaves of a user's network, which must be fit for training."""
-    shapes = network_shapes(network)
     name, leaves = class_name(shapes), named_leaves(shapes)
     if shapes.alphabet != config.alphabet:
         raise ValueError(
             f"network must have the alphabet of the source, {config.alphabet}, "
             f"got {name} with {shapes.alphabet}"
+        )
+    if isinstance(shapes, Memoryless) and shapes.length != config.length:
+        raise ValueError(
+            f"length must be {shapes.length}, that of the memoryless network, got {config.length}"
         )
     for path, leaf in leaves.items():
         if not jnp.issubdtype(getattr(leaf, "dtype", bool), jnp.floating):
@@ -152,7 +165,7 @@ def _described(network: MakeNetwork, config: TrainConfig) -> dict[str, Any]:
                 f"every leaf of network must be an array of floating point numbers, got {leaf!r} "
                 f"as {path} of {name}; declare what is not trained with eqx.field(static=True)"
             )
-    if config.optimizer == "muon" and not has_matrices(shapes):
+    if config.model == CUSTOM and config.optimizer == "muon" and not has_matrices(shapes):
         raise ValueError(
             f"optimizer 'muon' is for weight matrices that a network declares, and {name} has none "
             "of at least 16 x 16: name its own in muon_matrices, or take 'adam'"

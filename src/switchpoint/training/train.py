@@ -60,7 +60,7 @@ def train(
     out: str | PathLike[str] | None = None,
     *,
     source: Source | Mapping[str, Source] | None = None,
-    network: MakeNetwork | None = None,
+    network: MakeNetwork | Network | None = None,
     minutes: float | None = None,
     progress: bool | Progress | None = None,
     tensorboard: bool = False,
@@ -72,9 +72,9 @@ def train(
     checkpoint, and ends with the same networks and metrics as if nothing had happened.
 
     `source`, any source or several by name, replaces the prior and the segment of `config`.
-    `network`, a function of a key that makes a network, replaces its model; settings that `config`
-    was not given follow the recipe of custom networks. `load(out, like=network)` gives such
-    networks back.
+    `network` replaces its model: a network to start from, such as `load("lstm-ptw")` for
+    fine-tuning, or a function of a key that makes one. Settings that `config` was not given follow
+    the recipe of its class. Networks of your own classes come back by `load(out, like=network)`.
 
     `minutes` is a budget of time for this call. When it is spent, the run stops after the step in
     hand, is measured and saved, and the networks as they are come back; the same call resumes. The
