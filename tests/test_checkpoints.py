@@ -14,8 +14,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from switchpoint import _tensors
+from switchpoint.training import TrainConfig
 from switchpoint.training.checkpoints import Checkpoints, Restored, run_lock
 from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
+from switchpoint.training.run_directory import final_reports
 
 CONFIG = {"hidden": 64, "prior": ("ptw", "lin"), "clip": None}
 
@@ -337,6 +339,19 @@ def test_a_damaged_report_is_named(tmp_path):
     path.write_text(report(1).to_json_line() + "\n" + "nonsense\n")
     with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: not a report"):
         read_reports(path)
+
+
+def test_a_finished_run_has_all_its_reports(tmp_path):
+    """A cut at the end of a line leaves whole lines, which are too few all the same."""
+    path = tmp_path / "metrics.jsonl"
+    lines = [report(step).to_json_line() + "\n" for step in (10, 20, 25)]
+    config = TrainConfig(steps=25, warmup=0, report_every=10)
+    path.write_text("".join(lines))
+    assert final_reports(path, config) == [report(10), report(20), report(25)]
+    for some in (lines[:2], lines[1:], [*lines, lines[2]], []):
+        path.write_text("".join(some))
+        with pytest.raises(ValueError, match=rf"metrics\.jsonl .* 3 reports .* got {len(some)}"):
+            final_reports(path, config)
 
 
 HOLD = """

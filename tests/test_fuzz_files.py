@@ -25,7 +25,7 @@ from switchpoint.studies.recording import record, recorded_result
 from switchpoint.studies.results import result_path
 from switchpoint.studies.scale import RECORDED, TestSet
 from switchpoint.studies.store import MeasurementStore
-from switchpoint.training import TrainConfig, train
+from switchpoint.training import Sweep, TrainConfig, sweep, train
 from switchpoint.training.checkpoints import Checkpoints
 from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
 from switchpoint.zoo import Zoo
@@ -336,15 +336,24 @@ def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path
             train(config, tmp_path)
 
 
-@pytest.mark.parametrize("number", range(3))
 @pytest.mark.slow
-def test_the_damaged_settings_of_a_run_are_repaired(number, tmp_path):
-    config = TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)
-    train(config, tmp_path)
-    path = tmp_path / "config.json"
-    path.write_bytes(damaged(path.read_bytes(), random.Random(number)))
-    train(config, tmp_path)
-    assert json.loads(path.read_bytes()) == config.to_dict()
+@pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.fuzz)])
+def test_a_damaged_run_is_repaired_from_its_checkpoint(count, tmp_path):
+    """Whichever of its other files are damaged, a sweep ends as if nothing had happened."""
+    settings = {"model": "memoryless", "length": 4, "steps": 25, "batch": 2, "validation": 2}
+    plan = Sweep({**settings, "warmup": 0, "report_every": 10}, {"learning_rate": [0.01, 0.03]})
+    expected = sweep(plan, tmp_path)
+    (run,) = (tmp_path / "programs").iterdir()
+    files = [run / name for name in ("config.json", "metrics.jsonl", "model.safetensors")]
+    whole, reports = {path: path.read_bytes() for path in files}, read_reports(files[1])
+    for number in range(count):
+        chance = random.Random(number)
+        for path in chance.sample(files, chance.choice([1, 2, 3])):
+            path.write_bytes(damaged(whole[path], chance) if chance.random() < 0.8 else b"")
+        assert sweep(plan, tmp_path).identical(expected), number
+        assert json.loads(files[0].read_bytes()) == json.loads(whole[files[0]]), number
+        assert read_reports(files[1]) == reports, number
+        files[2].write_bytes(whole[files[2]])  # damaged weights are found when they are loaded
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from switchpoint.studies.base import (
     over_seeds,
     with_error,
 )
-from switchpoint.studies.networks import Networks, is_trained
+from switchpoint.studies.networks import Networks
 from switchpoint.studies.pipeline import networks_for, state_of
 from switchpoint.studies.results import result_path
 from switchpoint.studies.scale import SCALES, Ablation, TestSet
@@ -534,16 +534,6 @@ def test_settings_that_came_later_orphan_nothing(whole, tmp_path):
     log = run_studies(tmp_path / "old", ["memory"])
     assert (log.trained, log.notes) == (set(), [])
     assert same(load(tmp_path / "old", "memory"), load(whole, "memory"))
-
-
-@pytest.mark.slow
-def test_a_run_whose_file_is_damaged_is_not_trained(tmp_path):
-    config = sp.TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)
-    sp.train(config, tmp_path / "run")
-    assert is_trained(tmp_path, Run("run", config))
-    path = tmp_path / "run" / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:100])
-    assert not is_trained(tmp_path, Run("run", config))
 
 
 def test_the_best_network_is_one_that_did_not_diverge(tmp_path):

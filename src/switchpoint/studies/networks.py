@@ -10,7 +10,8 @@ from switchpoint.neural import Network, best_member, load_with_card, read_card
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.studies.base import Run, main_runs, plan_of
 from switchpoint.studies.scale import Scale
-from switchpoint.training import EvalRecord, TrainConfig, read_reports
+from switchpoint.training import EvalRecord, TrainConfig
+from switchpoint.training.run_directory import METRICS_FILE, final_reports, is_trained
 from switchpoint.zoo import Zoo
 from switchpoint.zoo.manifest import SOURCES
 
@@ -21,6 +22,12 @@ class TrainingLog:
 
     config: TrainConfig
     records: Sequence[EvalRecord]
+
+    @staticmethod
+    def read(path: Path, card: Mapping[str, Any]) -> "TrainingLog":
+        """The log in a file, of networks with this card."""
+        config = TrainConfig.from_dict(card["config"])
+        return TrainingLog(config, final_reports(path, config))
 
 
 class Networks:
@@ -112,7 +119,8 @@ class TrainedNetworks(Networks):
 
     def parts(self, run: Run) -> list[Run]:
         """What is trained for a run: the run itself, or shards of it."""
-        return [run] if is_trained(self.directory, run) else divide(run, self._shard_members)
+        trained = is_trained(self.directory / run.name, run.config)
+        return [run] if trained else divide(run, self._shard_members)
 
     def prepare(self, run: Run) -> None:
         if run.name not in self._prepared:
@@ -125,8 +133,7 @@ class TrainedNetworks(Networks):
         return True
 
     def _log(self, path: Path) -> TrainingLog:
-        config = TrainConfig.from_dict(read_card(path)["config"])
-        return TrainingLog(config, read_reports(path / "metrics.jsonl"))
+        return TrainingLog.read(path / METRICS_FILE, read_card(path))
 
 
 class PretrainedNetworks(Networks):
@@ -191,9 +198,7 @@ class ShardNetworks(Networks):
 
     def _log(self, path: Path) -> TrainingLog | None:
         log = path.with_name(path.name.removesuffix(".safetensors").rpartition(".")[0] + ".jsonl")
-        if not log.exists():
-            return None
-        return TrainingLog(TrainConfig.from_dict(read_card(path)["config"]), read_reports(log))
+        return TrainingLog.read(log, read_card(path)) if log.exists() else None
 
 
 def shard(run: Run, sources: Sequence[str], seeds: range) -> Run:
@@ -230,13 +235,3 @@ def divide(run: Run, members: int | None = None) -> list[Run]:
         for first in range(0, len(priors), together)
         for start in range(0, len(seeds), at_once)
     ]
-
-
-def is_trained(directory: Path, run: Run) -> bool:
-    """Whether the networks of a run are there, trained as its configuration says."""
-    try:
-        card = read_card(directory / run.name)
-        made = TrainConfig.from_dict(card["config"])
-    except (ValueError, KeyError):
-        return False
-    return made.to_dict() == run.config.to_dict() and card.get("steps") == run.config.steps

@@ -21,13 +21,14 @@ from switchpoint._work import Listener
 from switchpoint.neural import best_member, load_with_card, save_networks
 from switchpoint.studies.base import Measurement, Run, Study
 from switchpoint.studies.context import StudyContext
-from switchpoint.studies.networks import Networks, is_trained
+from switchpoint.studies.networks import Networks
 from switchpoint.studies.progress import Stopwatch
 from switchpoint.studies.registry import STUDIES
 from switchpoint.studies.scale import Scale
 from switchpoint.studies.store import MeasurementStore
 from switchpoint.training import train
 from switchpoint.training.progress import TrainingProgress
+from switchpoint.training.run_directory import METRICS_FILE, is_trained
 
 MAX_FILE = 15 * 2**20
 """Bytes of the networks in one file, beside which it has a card."""
@@ -68,7 +69,7 @@ class Shard:
 
     def is_done(self, runs: Path, store: MeasurementStore) -> bool:
         """Whether its networks are trained, and the store has all measurements of them."""
-        return is_trained(runs, self.part) and all(
+        return is_trained(runs / self.part.name, self.part.config) and all(
             set(self.part.seeds) <= set(store.find(each, self.scale.seed))
             for each in self.measurements
         )
@@ -137,7 +138,7 @@ def train_shard(
     paths = _write_networks(directory, out, run.name, part.name, about, best_only)
     records = out / f"{part.name}.jsonl"
     with atomic_write(records) as file:
-        file.write((directory / "metrics.jsonl").read_bytes())
+        file.write((directory / METRICS_FILE).read_bytes())
     shard = Shard.of(scale, run, part, measurements_by_run(scale))
     store = MeasurementStore(directory / "measurements", reporter.note)
     seconds = _measure(shard, work, store, reporter)
@@ -152,7 +153,7 @@ def _train(part: Run, runs: Path, reporter: Listener) -> float:
     """Train a run, unless it is trained; how many seconds it took."""
     directory = runs / part.name
     clock = Stopwatch(directory / _TRAINING, reporter)
-    if not is_trained(runs, part):
+    if not is_trained(directory, part.config):
         train(part.config, directory, progress=TrainingProgress(clock, part.name))
         clock.save()
     return clock.seconds

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,8 @@ PER_MEMBER = ("clip_norm", "b2", "matrix_decay")
 
 OF_MEMBERS = {*PER_MEMBER, "learning_rate", "seeds", "first_seed"}
 """The settings in which the configurations of one program may differ."""
+
+_PACKED = "packed"  # the key of those settings
 
 
 class PackedConfig(TrainConfig):
@@ -55,7 +57,13 @@ class PackedConfig(TrainConfig):
     def to_dict(self) -> dict[str, Any]:
         """Every field, and of each configuration those that may differ."""
         own = [{name: each.to_dict()[name] for name in sorted(OF_MEMBERS)} for each in self.configs]
-        return {**super().to_dict(), "packed": own}
+        return {**super().to_dict(), _PACKED: own}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "PackedConfig":
+        """The configurations that `to_dict` wrote."""
+        common = {name: value for name, value in values.items() if name != _PACKED}
+        return cls([TrainConfig.from_dict({**common, **own}) for own in values[_PACKED]])
 
     def digest(self) -> str:
         """A short name that no other configuration has."""

@@ -13,16 +13,20 @@ import numpy as np
 import optax
 
 from switchpoint._files import atomic_write
-from switchpoint.neural import Network, save_networks
+from switchpoint.neural import Network, read_card, save_networks
 from switchpoint.neural.registry import CUSTOM
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.training.checkpoints import Checkpoint, Checkpoints, remove_temporaries
 from switchpoint.training.config import TrainConfig, upgrade_config
-from switchpoint.training.metrics_log import EvalRecord, MetricsLines, MetricsLog
+from switchpoint.training.metrics_log import EvalRecord, MetricsLines, MetricsLog, read_reports
 from switchpoint.training.program import TrainState
 from switchpoint.training.progress import Progress
 
 _METRICS = "metrics"  # the array of a checkpoint that holds the metrics file up to its step
+_CONFIG_FILE = "config.json"
+
+METRICS_FILE = "metrics.jsonl"
+"""The records of a run, in its directory."""
 
 
 class RunDirectory:
@@ -32,9 +36,9 @@ class RunDirectory:
         remove_temporaries(path)
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoints", config.to_dict())
-        self.metrics = MetricsLog(path / "metrics.jsonl")
+        self.metrics = MetricsLog(path / METRICS_FILE)
         self._config = config
-        self._config_path = path / "config.json"
+        self._config_path = path / _CONFIG_FILE
 
     def restore(self, progress: Progress) -> tuple[list[np.ndarray] | None, list[EvalRecord]]:
         """The leaves of the state to resume from, None at the beginning, and the records."""
@@ -80,11 +84,11 @@ class RunDirectory:
 
     def _missing(self, found: Checkpoint, lines: MetricsLines) -> str | None:
         """What a run would need to resume from a checkpoint and does not have."""
-        step, records = found.step, self._metrics(found, lines).records
-        last = step if step == self._config.steps else step - step % self._config.report_every
-        if (records[-1].step if records else 0) == last:
+        steps = {record.step for record in self._metrics(found, lines).records}
+        missing = [step for step in _report_steps(self._config, found.step) if step not in steps]
+        if not missing:
             return None
-        return f"the report of step {last} is missing in {self.metrics.path}"
+        return f"the report of step {missing[-1]} is missing in {self.metrics.path}"
 
     def _write_config(self) -> bool:
         """Write the settings unless they are there; whether they were not."""
@@ -97,6 +101,38 @@ class RunDirectory:
         with atomic_write(self._config_path, "out") as file:
             file.write((json.dumps(settings, indent=2) + "\n").encode())
         return True
+
+
+def is_trained(path: Path, config: TrainConfig) -> bool:
+    """Whether the directory of a run has networks trained as `config` says, with all reports.
+
+    Otherwise `train` repairs it from its last checkpoint, or trains it.
+    """
+    try:
+        card = read_card(path)
+        written = card["config"], json.loads((path / _CONFIG_FILE).read_bytes())
+        same = all(type(config).from_dict(each).to_dict() == config.to_dict() for each in written)
+        final_reports(path / METRICS_FILE, config)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return same and card.get("steps") == config.steps
+
+
+def final_reports(path: Path, config: TrainConfig) -> list[EvalRecord]:
+    """All records of a run that has ended; a `ValueError` if the file lacks any of them."""
+    records, expected = read_reports(path), _report_steps(config, config.steps)
+    if [record.step for record in records] != expected:
+        raise ValueError(
+            f"{path} is damaged: it must have the {len(expected)} reports of a run of "
+            f"{config.steps} steps, got {len(records)}"
+        )
+    return records
+
+
+def _report_steps(config: TrainConfig, step: int) -> list[int]:
+    """The steps of all reports of a run that is at `step`."""
+    scheduled = range(config.report_every, step + 1, config.report_every)
+    return sorted({*scheduled, step} if step == config.steps else scheduled)
 
 
 def card_of(config: TrainConfig, record: EvalRecord) -> dict[str, Any]:

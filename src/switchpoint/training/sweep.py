@@ -18,19 +18,17 @@ from switchpoint._provenance import environment_info
 from switchpoint._text import name_of, read_text
 from switchpoint._work import Listener, Task, WorkQueue
 from switchpoint.executors import Executor, open_executor
-from switchpoint.neural import read_card
 from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.training.config import (
     RENAMED,
     TrainConfig,
     check_field_name,
     place_of,
-    upgrade_config,
 )
 from switchpoint.training.fields import one_of
-from switchpoint.training.metrics_log import read_reports
 from switchpoint.training.packing import PackedConfig, pack
 from switchpoint.training.progress import TrainingProgress
+from switchpoint.training.run_directory import METRICS_FILE, final_reports, is_trained
 from switchpoint.training.train import train
 
 RESULT_FILE = "sweep.nc"
@@ -188,12 +186,12 @@ def sweep(
         (directory / "claims").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"out cannot be made: {directory} ({error.strerror})") from error
-    todo = [program for program in programs if not _is_trained(program, paths[program.digest()])]
+    todo = [program for program in programs if not is_trained(paths[program.digest()], program)]
     tasks = [
         Task(
             paths[each.digest()].name,
             train_program,
-            ([c.to_dict() for c in each.configs], paths[each.digest()], tensorboard, kernels),
+            (each.to_dict(), paths[each.digest()], tensorboard, kernels),
             float(len(each.members()) * each.steps * each.batch * each.length),
         )
         for each in todo
@@ -211,15 +209,15 @@ def sweep(
 
 
 def train_program(
-    configs: Sequence[Mapping[str, Any]],
+    config: Mapping[str, Any],
     directory: Path,
     tensorboard: bool,
     kernels: str,
     listener: Listener,
 ) -> None:
-    """Train the configurations, as `to_dict` gave them, in one program, unless that is done."""
-    program = PackedConfig([TrainConfig.from_dict(each) for each in configs])
-    if not _is_trained(program, directory):
+    """Train the program that `to_dict` returned, unless that is done."""
+    program = PackedConfig.from_dict(config)
+    if not is_trained(directory, program):
         progress = TrainingProgress(listener, directory.name)
         train(program, directory, progress=progress, tensorboard=tensorboard, kernels=kernels)
 
@@ -239,22 +237,12 @@ def _of_members(program: PackedConfig) -> set[str]:
     return {"model", "learning_rate", "seeds", "first_seed", *program.varied}
 
 
-def _is_trained(program: PackedConfig, directory: Path) -> bool:
-    """Whether a program's networks are there, trained as it says."""
-    try:
-        card = read_card(directory)
-        same = upgrade_config(card["config"]) == upgrade_config(program.to_dict())
-    except (ValueError, KeyError):
-        return False
-    return same and card.get("steps") == program.steps
-
-
 def _results(plan: Sweep, programs: Sequence[tuple[PackedConfig, Path]]) -> xr.Dataset:
     """The members of all programs, sorted by excess; those that diverged come last."""
     rows: list[dict[str, Any]] = []
     curves: list[dict[int, tuple[float, ...]]] = []
     for program, path in programs:
-        records = read_reports(path / "metrics.jsonl")
+        records = final_reports(path / METRICS_FILE, program)
         for member in program.members():
             settings = {name: getattr(program, name) for name in plan.axes} | dict(member.settings)
             own = {"learning_rate": member.learning_rate, "prior": member.prior}
