@@ -151,6 +151,36 @@ def test_termination_is_status_143():
     assert Path(f"run/checkpoints/step-{step:09d}.safetensors").exists()
 
 
+# Sends a signal when the networks of a program are being written, after its last step.
+LATE = """
+import os, signal
+from switchpoint.training.run_directory import RunDirectory
+save = RunDirectory.save_networks
+
+def interrupted(*arguments):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return save(*arguments)
+
+RunDirectory.save_networks = interrupted
+from switchpoint.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_after_the_last_step_of_a_program_stops_the_sweep():
+    settings = "length = 8\nbatch = 2\nvalidation = 2\nsteps = 2\nwarmup = 0\n"
+    Path("two.toml").write_text(f'model = "memoryless"\n{settings}[sweep]\nalphabet = [2, 3]\n')
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, "sweep", "two.toml"],
+        env=ENVIRONMENT, text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 143
+    assert done.stderr.splitlines()[-1] == "switchpoint: terminated"
+    assert len(list(Path("sweep").glob("programs/*/model.safetensors"))) == 1
+    assert not Path("sweep/sweep.nc").exists()
+
+
 # --- streams --------------------------------------------------------------------------------
 
 

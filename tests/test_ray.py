@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -93,8 +94,11 @@ def test_local_processes_and_ray_give_the_same_bytes(cluster, tmp_path, monkeypa
 
 
 def check_nodes(cluster, tmp_path):
-    """Work is spread over the nodes, and errors are those of the function."""
+    """Work is spread over the nodes, and errors and signals are handled as anywhere."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    handler = signal.getsignal(signal.SIGTERM)
     with open_executor("ray", ray_address=cluster.address) as executor:
+        assert signal.signal(signal.SIGTERM, before) is handler  # not Ray's
         futures = [executor.submit(subprocess.getoutput, RAYLET) for _ in range(4)]
         assert len({future.result(60) for future in futures}) == 2
         with pytest.raises(FileNotFoundError):

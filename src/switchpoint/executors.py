@@ -13,6 +13,7 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import signal
 import socket
 import threading
 import warnings
@@ -185,7 +186,7 @@ class RayExecutor:
         if self._own:
             _check_address(address)
             try:
-                with warnings.catch_warnings():
+                with _signal_handler_kept(), warnings.catch_warnings():
                     # It starts programs, which do not run any of our code after the fork.
                     warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
                     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -262,6 +263,25 @@ def run_checked(
         raise ValueError(f"it has {differences}; {_SAME_VERSION}")
     apply_settings(settings)
     return getattr(importlib.import_module(module), name)(*arguments)
+
+
+@contextmanager
+def _signal_handler_kept() -> Iterator[None]:
+    """Keep the program's own handler of SIGTERM, which Ray replaces when it starts."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    terminated = False
+    try:
+        yield
+    except SystemExit:  # raised by Ray's handler
+        terminated = True
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        if terminated:
+            signal.raise_signal(signal.SIGTERM)
 
 
 def _check_address(address: str | None) -> None:

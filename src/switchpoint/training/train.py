@@ -247,6 +247,11 @@ class _Interrupted:
     def __bool__(self) -> bool:
         return self._signal is not None
 
+    @property
+    def unanswered(self) -> int | None:
+        """The signal, unless `end` has raised what it stands for."""
+        return None if self._ending else self._signal
+
     def ask(self, number: int, _: Any) -> None:
         """Stop after this trip; asked twice, stop now unless a checkpoint is being saved."""
         if self._signal is not None and not self._ending:
@@ -267,7 +272,8 @@ def _interrupts() -> Iterator[_Interrupted]:
     """SIGINT and SIGTERM ask the run to stop while this lasts.
 
     Not a signal that is ignored, nor one that another program handles, and none outside the
-    main thread, where Python cannot listen.
+    main thread, where Python cannot listen. One that comes too late to stop the run is raised
+    again for the caller, who may have more to do.
     """
     interrupted = _Interrupted()
     before = {}
@@ -280,3 +286,5 @@ def _interrupts() -> Iterator[_Interrupted]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if interrupted.unanswered is not None:
+            signal.raise_signal(interrupted.unanswered)
