@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import pytest
@@ -314,15 +315,47 @@ def test_without_ray_the_message_says_what_to_install(monkeypatch, tmp_path, cap
     assert "pip install 'switchpoint[ray]'" in error
 
 
-@pytest.mark.parametrize("command", ["reproduce", "sweep"])
-def test_a_store_that_cannot_be_written_is_refused(command, tmp_path, capsys):
-    (tmp_path / "file").touch()
-    config = tmp_path / "sweep.toml"
-    config.write_text("steps = 10\n[sweep]\nlearning_rate = [0.1]\n")
-    words = [command, "--out", str(tmp_path / "file" / "out")]
-    words += [str(config)] if command == "sweep" else ["--scale", "quick", "--only", "memory"]
-    assert main(words) == 2
-    assert str(tmp_path / "file") in capsys.readouterr().err
+COMMANDS = {
+    "reproduce": ["--scale", "quick", "--only", "memory"],
+    "sweep": ["sweep.toml"],
+    "shard": ["lstm", "--scale", "quick"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.toml").write_text("steps = 10\nwarmup = 0\n[sweep]\nlearning_rate = [0.1]\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_store_that_cannot_be_written_is_refused(command, folder, capsys):
+    Path("file").touch()
+    assert main([command, *COMMANDS[command], "--out", "file/out"]) == 2
+    error = capsys.readouterr().err
+    assert "file/out" in error
+    assert error.count("cannot be made") == 1
+    assert sorted(path.name for path in folder.iterdir()) == ["file", "sweep.toml"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--executor slurm", "'slurm'"),
+        ("--executor local --jobs 3", "jobs"),
+        ("--ray-address 10.0.0.1:6379", "ray-address"),
+        ("--executor ray --ray-address nowhere", "'nowhere'"),
+        ("--executor ray --ray-address 127.0.0.1:1", "127.0.0.1:1"),
+    ],
+)
+def test_a_refused_command_leaves_nothing_behind(command, options, words, folder, capsys):
+    assert main([command, *COMMANDS[command], *options.split()]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["sweep.toml"]
 
 
 @pytest.mark.slow

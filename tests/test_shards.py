@@ -1,5 +1,6 @@
 """A study from shards: the same numbers as of whole runs, resumable, nothing filled in."""
 
+import re
 from dataclasses import replace
 
 import equinox as eqx
@@ -364,6 +365,25 @@ def test_the_commands_train_merge_and_build(shards, tmp_path, monkeypatch, capsy
     files = sorted(shards[1].glob("*.safetensors"))
     commands.build_zoo(files, tmp_path / "zoo", 50)
     assert "4 networks" in capsys.readouterr().out
+
+
+def test_a_list_of_runs_heeds_the_other_options(monkeypatch, capsys):
+    monkeypatch.setattr(commands, "unrecorded_runs", lambda *_: {})
+    for options, words in (
+        ({"executor": "slurm"}, "'slurm'"),
+        ({"ray_address": "10.0.0.1:6379"}, "ray-address"),
+        ({"prior": ["geometry"]}, "'geometry'"),
+        ({"seeds": "first"}, "'first'"),
+        ({"seeds": "0-"}, "'0-'"),
+        ({"seeds": "90-99"}, "90 to 99"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            commands.shard(scale="quick", **options)
+    assert capsys.readouterr().out == ""
+    commands.shard(scale="quick", seeds="1", prior=["lin"])
+    printed = capsys.readouterr().out
+    assert re.search(r"^lstm: 1 member x \d+ steps on lin;", printed, re.M)
+    assert "ablation" not in printed  # which have ptw and seed 0 alone
 
 
 @pytest.mark.slow

@@ -24,6 +24,14 @@ def check_writable(path: Path, name: str = "out") -> None:
             temporary.unlink()
 
 
+def make_directory(path: Path, name: str = "out") -> None:
+    """Create a directory with its parents; a `ValueError` with `name` if that is impossible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{name} cannot be made: {path} ({error.strerror or error})") from error
+
+
 @contextmanager
 def atomic_write(path: Path, name: str = "out") -> Iterator[BinaryIO]:
     """A temporary file that replaces `path` once everything written to it is on disk.

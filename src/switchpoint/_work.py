@@ -20,7 +20,7 @@ from switchpoint._claims import (
     held_claims,
     read_claim,
 )
-from switchpoint._files import check_writable
+from switchpoint._files import check_writable, make_directory
 from switchpoint._numbers import duration, join_and
 from switchpoint.executors import Executor, LocalExecutor
 
@@ -77,8 +77,8 @@ class _Progress:
 class WorkQueue:
     """Tasks that are submitted to an executor until each is done, or has failed too often.
 
-    `claims` is a directory that all workers share, and every process that has these tasks: none
-    does what another is doing.
+    `claims` is a directory, made here, that all workers share, and every process that has these
+    tasks: none does what another is doing.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class WorkQueue:
         listener: Listener | None = None,
         noun: str = "shard",
     ) -> None:
+        make_directory(claims, "directory")
         self._executor, self._claims, self._noun = executor, claims, noun
         self._listener = listener or Listener()
         self.local = isinstance(executor, LocalExecutor)

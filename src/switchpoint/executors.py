@@ -184,7 +184,7 @@ class RayExecutor:
             ) from error
         self._own = not ray.is_initialized()
         if self._own:
-            _check_address(address)
+            _check_cluster(address)
             try:
                 with _signal_handler_kept(), warnings.catch_warnings():
                     # It starts programs, which do not run any of our code after the fork.
@@ -284,17 +284,23 @@ def _signal_handler_kept() -> Iterator[None]:
             signal.raise_signal(signal.SIGTERM)
 
 
-def _check_address(address: str | None) -> None:
+def _check_cluster(address: str | None) -> None:
     """Raise a `ValueError` where nothing answers at the address of a cluster."""
-    host, _, port = (address or "").rpartition(":")
-    if address is None or address in ("auto", "local") or "/" in address:
-        return
-    if not (host and port.isdecimal()):
-        raise ValueError(f"ray-address must be HOST:PORT, as 10.0.0.1:6379, got {address!r}")
     try:
-        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+        if (place := _host_and_port(address)) is not None:
+            socket.create_connection(place, _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise ValueError(_no_cluster(address, getattr(error, "strerror", None) or error)) from error
+
+
+def _host_and_port(address: str | None) -> tuple[str, int] | None:
+    """The two parts of an address; None if Ray finds the cluster by itself."""
+    if address is None or address in ("auto", "local") or "/" in address:
+        return None
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal()):
+        raise ValueError(f"ray-address must be HOST:PORT, as 10.0.0.1:6379, got {address!r}")
+    return host, int(port)
 
 
 def _no_cluster(address: str | None, reason: object) -> str:
@@ -311,13 +317,30 @@ def open_executor(
     `jobs` is the number of processes of `processes`: one for each GPU by default, or two where
     there is none. `ray_address` is the address of a cluster.
     """
+    check_executor(executor, jobs=jobs, ray_address=ray_address)
+    if not isinstance(executor, str):
+        yield executor
+        return
+    if executor == "local":
+        yield LocalExecutor()
+        return
+    made = ProcessExecutor(jobs) if executor == "processes" else RayExecutor(ray_address)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def check_executor(
+    executor: str | Executor, *, jobs: int | None = None, ray_address: str | None = None
+) -> None:
+    """Raise a `ValueError` for arguments of `open_executor` that no machine could accept."""
     if not isinstance(executor, str):
         if not callable(getattr(executor, "submit", None)):
             raise ValueError(
                 f"executor must be one of {', '.join(EXECUTORS)}, or have submit(function, "
                 f"*arguments), got {executor!r}"
             )
-        yield executor
         return
     if executor not in EXECUTORS:
         raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
@@ -327,14 +350,7 @@ def open_executor(
         raise ValueError(
             f"ray-address is for the executor 'ray', got {ray_address} for {executor!r}"
         )
-    if executor == "local":
-        yield LocalExecutor()
-        return
-    made = ProcessExecutor(jobs) if executor == "processes" else RayExecutor(ray_address)
-    try:
-        yield made
-    finally:
-        made.close()
+    _host_and_port(ray_address)
 
 
 def worker_settings() -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """The options of commands whose work other processes and machines may do."""
 
 import os
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from switchpoint.executors import EXECUTORS
+from switchpoint.executors import EXECUTORS, check_executor
 
 Executor: TypeAlias = Annotated[
     str | None,
@@ -45,10 +45,14 @@ ShardMembers: TypeAlias = Annotated[
 ]
 
 
-def chosen_executor(name: str | None, jobs: int | None) -> str:
-    """The name of the executor that the options ask for."""
+def executor_arguments(
+    name: str | None, jobs: int | None, ray_address: str | None
+) -> dict[str, Any]:
+    """The arguments of `open_executor` for these options; a `ValueError` if they are invalid."""
     name = name or ("processes" if (jobs or 1) > 1 else "local")
+    jobs = None if (name, jobs) == ("local", 1) else jobs
+    check_executor(name, jobs=jobs, ray_address=ray_address)
     if name != "local":
         # This process uses the GPU too, and must not take most of its memory from the workers.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    return name
+    return {"executor": name, "jobs": jobs, "ray_address": ray_address}

@@ -20,7 +20,7 @@ from switchpoint.cli.executor_options import (
     Jobs,
     RayAddress,
     ShardMembers,
-    chosen_executor,
+    executor_arguments,
 )
 from switchpoint.cli.study_progress import reporter_for
 from switchpoint.report import write_markdown, write_report
@@ -90,8 +90,8 @@ def reproduce(
         given["first_seed"] = first_seed
     size = SCALES[scale].changed(given)
     studies = select_studies(only or None)
+    chosen = executor_arguments(executor, jobs, ray_address)
     networks = networks_for(size, out, shard_members)
-    chosen = chosen_executor(executor, jobs)
     if size.fast_compile:
         _compile_fast()
     use_all_cores()
@@ -104,7 +104,7 @@ def reproduce(
     _print_plan(console, states, ahead, size, out, given)
     options = [word for each in settings or [] for word in ("--set", each)]
     options += [] if first_seed is None else ["--first-seed", str(first_seed)]
-    options += [] if chosen == "local" else ["--executor", chosen]
+    options += [] if chosen["executor"] == "local" else ["--executor", chosen["executor"]]
     options += [] if shard_members is None else ["--shard-members", str(shard_members)]
     command = shlex.join(
         ["switchpoint", "reproduce", "--scale", scale, "--out", str(out), *options]
@@ -125,9 +125,7 @@ def reproduce(
             command,
             draw_figures,
             networks,
-            executor=chosen,
-            jobs=None if chosen == "local" else jobs,
-            ray_address=ray_address,
+            **chosen,
         )
     if skipped := [name for name, state in states.items() if state == "skipped"]:
         text = f"skipped: no recorded results of {', '.join(skipped)}"

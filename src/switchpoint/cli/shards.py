@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from switchpoint._files import make_directory
 from switchpoint._work import Task, WorkQueue
-from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, chosen_executor
+from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, executor_arguments
 from switchpoint.cli.study_progress import reporter_for
 from switchpoint.executors import open_executor
 from switchpoint.studies import SCALES, STUDIES, reproduce
@@ -34,7 +35,7 @@ def shard(
         list[str] | None,
         typer.Argument(
             metavar="[RUN]...",
-            help="Training runs, or patterns such as 'ablation-*'; if none is given, all are "
+            help="Training runs, or patterns such as 'ablation-*'; if none is given, they are "
             "listed.",
         ),
     ] = None,
@@ -82,40 +83,44 @@ def shard(
         switchpoint shard --missing --out shards
     """
     size = _scale(scale)
+    chosen = executor_arguments(executor, jobs, ray_address)
     known = all_runs(size)
+    wanted = _matching(runs or list(known), known)
     unrecorded = unrecorded_runs(size, RECORDED) if missing or not runs else {}
+    if missing:
+        wanted = [run for run in wanted if run.name in unrecorded]
+    listing = not (runs or missing)
+    parts: list[tuple[Run, Run]] = []
+    refusals: list[ValueError] = []
+    for run in wanted:
+        try:
+            parts.append((run, shard_of(run, prior or run.config.prior, _seeds(seeds, run))))
+        except ValueError as error:  # a list leaves out runs without these sources and seeds
+            refusals.append(error)
+    if refusals and not (listing and parts):
+        raise refusals[0]
     console = Console(file=sys.stdout, highlight=False)
-    if not (runs or missing):
+    if listing:
         users = {study.name: set(study.runs(size)) for study in STUDIES.values()}
-        for name, run in known.items():
-            used = [study for study, runs in users.items() if name in runs]
+        for run, part in parts:
+            used = [study for study, needed in users.items() if run.name in needed]
+            count = len(part.config.members())
             console.print(
-                f"{name}: {len(run.config.members())} members x {run.config.steps} steps on "
-                f"{', '.join(run.config.prior)}; for {', '.join(used)}"
-                f"{'; not recorded' * (name in unrecorded)}",
+                f"{run.name}: {count} member{'s' * (count != 1)} x {part.config.steps} steps on "
+                f"{', '.join(part.config.prior)}; for {', '.join(used)}"
+                f"{'; not recorded' * (run.name in unrecorded)}",
                 soft_wrap=True,
             )
         return
-    wanted = _matching(runs or list(known), known)
-    if missing:
-        wanted = [run for run in wanted if run.name in unrecorded]
     if not wanted:
         console.print("Recorded results have all of these runs.")
-    parts = [shard_of(run, prior or run.config.prior, _seeds(seeds, run)) for run in wanted]
     work, out = work.absolute(), out.absolute()  # workers may have another working directory
     tasks = [
-        Task(part.name, train_shard, (size, run, part, work, out, best_only))
-        for run, part in zip(wanted, parts, strict=True)
+        Task(part.name, train_shard, (size, run, part, work, out, best_only)) for run, part in parts
     ]
-    claims = work / "claims"
-    claims.mkdir(parents=True, exist_ok=True)
-    chosen = chosen_executor(executor, jobs)
-    jobs = None if chosen == "local" else jobs
-    with (
-        reporter_for(sys.stderr, {}) as reporter,
-        open_executor(chosen, jobs=jobs, ray_address=ray_address) as opened,
-    ):
-        queue = WorkQueue(opened, claims, reporter)
+    with reporter_for(sys.stderr, {}) as reporter, open_executor(**chosen) as opened:
+        make_directory(out)
+        queue = WorkQueue(opened, work / "claims", reporter)
         queue.add(tasks)
         queue.finish([task.name for task in tasks])
     for paths in queue.results.values():
@@ -234,7 +239,8 @@ def _seeds(text: str | None, run: Run) -> range:
     """The seeds that were asked for, or all of a run."""
     if text is None:
         return run.seeds
-    first, _, last = text.partition("-")
-    if not (first.isdecimal() and (last or first).isdecimal()):
+    first, dash, last = text.partition("-")
+    last = last if dash else first
+    if not (first.isdecimal() and last.isdecimal()):
         raise ValueError(f"seeds must be a number or two, as 0-4, got {text!r}")
-    return range(int(first), int(last or first) + 1)
+    return range(int(first), int(last) + 1)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from switchpoint import training
 from switchpoint.cli import output
-from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, chosen_executor
+from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, executor_arguments
 from switchpoint.cli.study_progress import reporter_for
 from switchpoint.training.packing import pack
 from switchpoint.training.sweep import MAX_MEMBERS, RESULT_FILE, Sweep
@@ -75,16 +75,14 @@ def sweep(
     """
     training.use_all_cores()
     plan = training.read_sweep(config, draws)
-    chosen = chosen_executor(executor, jobs)
+    chosen = executor_arguments(executor, jobs, ray_address)
     screen = output.console()
     screen.print(output.panel("switchpoint sweep", _plan_lines(plan, members, out)))
     with reporter_for(sys.stderr, {}) as reporter:
         result = training.sweep(
             plan,
             out,
-            executor=chosen,
-            jobs=None if chosen == "local" else jobs,
-            ray_address=ray_address,
+            **chosen,
             members=members,
             tensorboard=tensorboard,
             kernels=kernels,

@@ -83,10 +83,6 @@ def reproduce(
     networks = networks or networks_for(scale, out, shard_members)
     plans = {study.name: plan_for(study, scale) for study in studies}
     out = out.absolute()  # workers may have another working directory
-    try:
-        (out / _CLAIMS).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"out cannot be made: {out} ({error.strerror})") from error
     ahead = [
         study
         for study in studies

@@ -182,10 +182,6 @@ def sweep(
     directory = Path(out).absolute()  # workers may have another working directory
     programs = pack(plan.configs, _checks.positive_int("members", members))
     paths = {each.digest(): directory / "programs" / _name(plan, each) for each in programs}
-    try:
-        (directory / "claims").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"out cannot be made: {directory} ({error.strerror})") from error
     todo = [program for program in programs if not is_trained(paths[program.digest()], program)]
     tasks = [
         Task(

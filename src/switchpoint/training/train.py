@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from switchpoint import _checks
+from switchpoint._files import make_directory
 from switchpoint._tensors import DamagedError
 from switchpoint.neural import Network, best_member
 from switchpoint.neural.blocks import HEADS, WIDTH
@@ -105,10 +106,7 @@ def train(
             raise ValueError("tensorboard needs a directory: give out as well")
         return _run(Program(config, backend), None, shown, tensorboard, deadline)
     directory = Path(out)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"out cannot be made: {directory} ({error.strerror})") from error
+    make_directory(directory)
     with run_lock(directory):
         program = Program(config, backend)
         return _run(program, RunDirectory(directory, config), shown, tensorboard, deadline)
