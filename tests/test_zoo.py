@@ -172,6 +172,17 @@ def test_runs_that_were_validated_on_other_sequences_are_not_compared(runs, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["lstm-lin.safetensors", "manifest.json"])
+def test_a_zoo_that_cannot_be_written_is_refused_before_anything_is_measured(name, runs, tmp_path):
+    zoo, told = Zoo(tmp_path / "zoo"), []
+    (tmp_path / "zoo" / name).mkdir(parents=True)
+    with pytest.raises(ValueError, match=f"out cannot be written: .*{name}"):
+        build(runs, zoo, SEQUENCES, lambda *each: told.append(each))
+    assert told == []
+    assert [path.name for path in (tmp_path / "zoo").iterdir()] == [name]
+
+
+@pytest.mark.slow
 def test_runs_without_a_network_of_the_zoo_are_refused(runs, tmp_path):
     card = neural.read_card(runs[0])
     for member in card["members"]:

@@ -84,7 +84,7 @@ def build(
     found = candidates(runs)
     if not found:
         raise ValueError(f"these runs hold no network that the zoo could take: {', '.join(NAMES)}")
-    zoo.directory.mkdir(parents=True, exist_ok=True)
+    zoo.prepare(found)
     for name, rivals in found.items():
         best = best_of(rivals)
         run, networks = load_with_card(best.path)

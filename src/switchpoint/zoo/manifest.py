@@ -3,14 +3,14 @@
 import difflib
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from switchpoint import neural
-from switchpoint._files import read_json, write_json
+from switchpoint._files import check_writable, make_directory, read_json, write_json
 from switchpoint._formats import FORMAT, Step
 from switchpoint.neural import Network
 from switchpoint.neural.storage import Like
@@ -100,6 +100,12 @@ class Zoo:
         """What is there, in words."""
         names = self.names()
         return f"it has {', '.join(names)}" if names else "there are no networks in it yet"
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Create the directory; a `ValueError` if files of these networks cannot be written."""
+        make_directory(self.directory)
+        for path in (self.directory / _MANIFEST, *map(self.file, names)):
+            check_writable(path)
 
     def add(self, name: str) -> None:
         """Enter the file of a network, which has just been written, in the manifest."""
