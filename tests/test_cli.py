@@ -3,8 +3,10 @@
 import csv
 import errno
 import io
+import itertools
 import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -16,8 +18,9 @@ import numpy as np
 import pytest
 
 import switchpoint as sp
-from switchpoint import _files
+from switchpoint import _files, _numbers
 from switchpoint.cli import check_cost, main, sequence_report
+from switchpoint.cli.app import COMMANDS
 from switchpoint.cli.config_options import read_pmf
 from switchpoint.cli.prior import length_law, likely_counts, shown_lengths
 from switchpoint.cli.sequence_io import read_symbols
@@ -614,6 +617,43 @@ def test_a_folder_without_permission(folder, monkeypatch):
 
 
 # --- the whole ------------------------------------------------------------------------------
+
+
+def test_the_help_begins_with_what_users_do(capsys):
+    """Panels of commands, each command in one, those for one's own data first."""
+    printed = run(capsys)[1]
+    panels = [re.findall(r"^│ ([a-z-]+) ", panel, re.M) for panel in printed.split("╭─")[2:]]
+    assert len(panels) > 1
+    assert panels[0][0] == "detect"
+    assert sorted(itertools.chain(*panels)) == sorted(COMMANDS)
+    assert "train" not in panels[0]
+    assert "switchpoint detect " in printed.split("For example:")[1].split("╭─")[0]
+
+
+@pytest.mark.parametrize(
+    ("probability", "text"),
+    [(0.0, "<0.01%"), (2e-4, "0.02%"), (0.5, "50%"), (0.9987, "99.87%"), (1.0, ">99.99%")],
+)
+def test_probabilities_for_people(probability, text):
+    assert _numbers.chance(probability) == text
+
+
+def test_probabilities_are_rounded_and_never_to_a_certainty():
+    for probability in np.linspace(0, 1, 20_001):
+        text = _numbers.chance(float(probability))
+        shown = float(text.strip("<>%")) / 100
+        assert 0 < shown < 1
+        digit = 1e-2 if 0.01 <= probability < 0.995 else 1e-4
+        rounding = 1.01 if text[0] in "<>" else 0.51  # a bound, or the nearest number
+        assert abs(shown - probability) < rounding * digit
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "<0.01"), (0.03, "0.03"), (0.97, "1.0"), (1.72, "1.7"), (138.4, "138"), (54321, "54,321")],
+)
+def test_expected_numbers_for_people(number, text):
+    assert _numbers.expected_count(number) == text
 
 
 def test_version_and_help(capsys):

@@ -540,6 +540,7 @@ def test_a_file_is_all_that_is_needed(run):
     assert (status, err) == (0, "")
     for part in ("flow: 100 observations", "1 change point", "1899", "1898", "1970", "1098"):
         assert part in out
+    assert "expected number 1.3, probability of none 0.02%" in out
 
 
 def test_the_documents_show_what_is_printed(run):

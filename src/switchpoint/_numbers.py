@@ -33,6 +33,24 @@ def percent(share: float) -> str:
     return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
+def chance(probability: float) -> str:
+    """A probability in percent; a bound where it is almost 0 or 1."""
+    if probability < 1e-4:
+        return "<0.01%"
+    if probability > 0.9999:
+        return ">99.99%"
+    return f"{probability:.0%}" if 0.01 <= probability < 0.995 else f"{probability:.2%}"
+
+
+def expected_count(number: float) -> str:
+    """An expected number of things: whole if it has two digits, else to one or two places."""
+    if number >= 9.95:
+        return f"{number:,.0f}"
+    if number < 0.01:
+        return "<0.01"
+    return f"{number:.1f}" if number >= 0.95 else f"{number:.2f}"
+
+
 def join_and(parts: Sequence[str]) -> str:
     """A list in words: a, b and c."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)

@@ -12,10 +12,16 @@ from typer.core import TyperCommand
 from switchpoint.cli.process import use_compilation_cache
 from switchpoint.cli.signals import SIGNALS
 
-COMMANDS = ("detect", "watch", "sample", "predict", "compress", "decompress", "train", "sweep",
-            "evaluate", "prior", "reproduce", "figure", "report", "zoo", "verify", "shard", "merge",
-            "build-zoo")  # fmt: skip
-"""The commands in the order of the help."""
+_PANELS = {
+    "Your data": ("detect", "watch", "predict", "compress", "decompress"),
+    "Priors and sources": ("prior", "sample", "evaluate"),
+    "Networks": ("zoo", "verify", "train", "sweep"),
+    "The paper's studies": ("reproduce", "figure", "report"),
+    "Studies on several machines": ("shard", "merge", "build-zoo"),
+}
+
+COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names}
+"""The panel of each command, in the order of the help."""
 
 _OWNERS = {  # the module of a command that is not called as it is
     "decompress": "compress",
@@ -38,8 +44,9 @@ _app = typer.Typer(
 def command_group() -> Any:
     """The group of all commands; answers a shell that asks for completions, and exits."""
     group: Any = typer.main.get_command(_app)
-    for name in COMMANDS:
-        group.add_command(_Delayed(name=name, help=_docstring(name), rich_markup_mode="markdown"))
+    for name, panel in COMMANDS.items():
+        about: Any = {"help": _docstring(name), "rich_help_panel": panel}
+        group.add_command(_Delayed(name=name, rich_markup_mode="markdown", **about))
     if "_SWITCHPOINT_COMPLETE" in os.environ:
         group(args=[], prog_name="switchpoint")
     return group
@@ -93,9 +100,11 @@ def switchpoint(
         help="Cache compiled programs in the user's cache directory; later commands start faster.",
     ),
 ) -> None:
-    """Exact Bayesian prediction of piecewise stationary sequences, and networks that learn it.
+    """Find where sequences change, and predict them: exact Bayesian inference, and networks.
 
     For example:
+
+        switchpoint detect flow.csv --plot flow.png
 
         switchpoint sample --length 256 | switchpoint predict - --plot x.png
     """

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from switchpoint._checks import one_line
 from switchpoint._files import atomic_write
+from switchpoint._numbers import chance, expected_count
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.sequence_report import FORMATS, percent
+from switchpoint.cli.sequence_report import FORMATS
 from switchpoint.cli.table_io import SeriesTable, read_series
 from switchpoint.detection import Segmentation
 from switchpoint.detection import detect as detect_changes
@@ -51,7 +52,11 @@ def detect(
         SENSITIVITY, help="The expected number of switches per 1,000 observations."
     ),
     fit: bool = typer.Option(
-        False, "--fit", help="Fit all settings, including the sensitivity, by their evidence."
+        False,
+        "--fit",
+        help="Choose the sensitivity and the scales of the segments by their evidence, for long "
+        "series that switch many times. On short or irregular series it finds worse change points "
+        "than the defaults.",
     ),
     form: str | None = typer.Option(
         None,
@@ -116,8 +121,8 @@ def _report(found: Segmentation, table: SeriesTable, messages: list[str]) -> Any
     seen = summary["observations"]
     observations = f"{seen} observation{'s' * (seen != 1)}"
     missing = f", {summary['missing']} missing" if summary["missing"] else ""
-    expected = f"; expected number {summary['expected_switches']:.2g}, "
-    none = f"probability of none {percent(summary['no_switch_probability'])}"
+    expected = f"; expected number {expected_count(summary['expected_switches'])}, "
+    none = f"probability of none {chance(summary['no_switch_probability'])}"
     families = [one_line(each) for each in columns_of(found.source.segment)]
     lines: list[tuple[str, str | Text]] = [
         ("series", f"{', '.join(table.names)}: {observations}{missing}"),
@@ -152,20 +157,14 @@ def _segments(found: Segmentation) -> Table:
         if number > 0:
             first, last = (labels[each] for each in found.intervals[number - 1].tolist())
             reached = found.interval_probability[number - 1]
-            doubt = "" if reached >= found.coverage else f" ({_chance(reached)})"
+            doubt = "" if reached >= found.coverage else f" ({chance(reached)})"
             interval = f"{first} to {last}" if first != last else f"{first}"
-            switch = [_chance(found.probability[number - 1]), f"{interval}{doubt}"]
+            switch = [chance(found.probability[number - 1]), f"{interval}{doubt}"]
         for name, description in zip(names, found.descriptions[number], strict=True):
             cells = [_number(description.get(key, math.nan)) for key in numbers]
             shown.add_row(*where, *([name] if several else []), *cells, *switch)
             where, switch = ["", ""], ["", ""]
     return shown
-
-
-def _chance(probability: float) -> str:
-    return (
-        ">99%" if probability >= 0.995 else "<1%" if probability < 0.005 else f"{probability:.0%}"
-    )
 
 
 def _number(value: float) -> str:

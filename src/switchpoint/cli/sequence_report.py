@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from rich.panel import Panel
 from rich.text import Text
 
+from switchpoint._numbers import chance
 from switchpoint._text import printable
 from switchpoint.cli import output
 from switchpoint.cli.check_cost import NETWORK_BLOCK
@@ -99,7 +100,7 @@ class SequenceReport:
                 lines.append(("", f"and {len(switches) - _SHOWN_SWITCHES} more"))
             if switches:
                 log10 = self.summary["map_log_prob"] / math.log(10)
-                probability = f"{10**log10:.3g}" if log10 > -300 else f"10^{log10:.0f}"
+                probability = chance(10**log10) if log10 > -4 else f"10^{log10:.0f}"
                 lines.append(("", Text(f"probability of this partition: {probability}", "dim")))
             if isinstance(getattr(self.loaded.predictor, "prior", None), PTW):
                 lines.append(("", Text(_DYADIC, "yellow")))
@@ -189,24 +190,17 @@ def log_probs_in_blocks(
 
 
 def _describe_counts(pmf: Float[np.ndarray, " counts"]) -> str:
-    """The likely numbers of switches, such as `1 (97%), 2 (3%); no switch: 1e-09`."""
+    """The likely numbers of switches, such as `1 (97%), 2 (3%); no switch: <0.01%`."""
     likely = sorted(k for k in np.argsort(-pmf, kind="stable")[:4].tolist() if pmf[k] >= 0.01)
-    parts = [f"{k} ({percent(pmf[k])})" for k in likely]
+    parts = [f"{k} ({chance(pmf[k])})" for k in likely]
     beyond = 1 - pmf.sum()
     if beyond > 0.01:
-        parts.append(f"more than {len(pmf) - 1} ({percent(beyond)})")
-    return ", ".join(parts) + ("" if 0 in likely else f"; no switch: {percent(pmf[0])}")
+        parts.append(f"more than {len(pmf) - 1} ({chance(beyond)})")
+    return ", ".join(parts) + ("" if 0 in likely else f"; no switch: {chance(pmf[0])}")
 
 
 def _describe_switch(
     position: int, probability: float, begin: int, end: int, interval_probability: float
 ) -> str:
-    interval = f"; in {begin}..{end}, {percent(interval_probability)}" if begin < end else ""
-    return f"at {position}, {percent(probability)}{interval}"
-
-
-def percent(probability: float) -> str:
-    """A probability in percent, or as a number where that would be 0% or 100%."""
-    if 0.01 <= probability < 0.995:
-        return f"{probability:.0%}"
-    return f"{probability:.2g}" if probability < 0.01 else f"{probability:.4g}"
+    interval = f"; in {begin}..{end}, {chance(interval_probability)}" if begin < end else ""
+    return f"at {position}, {chance(probability)}{interval}"

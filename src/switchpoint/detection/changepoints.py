@@ -36,8 +36,9 @@ def detect(
     as they are.
 
     With `fit`, the sensitivity and the scales of the default source, or all hyperparameters of your
-    own, are those of highest evidence. `coverage` is the probability with which the interval of a
-    change point contains a switch.
+    own, are those of highest evidence: for long series that switch many times. On short or
+    irregular series the default source finds better change points as it is. `coverage` is the
+    probability with which the interval of a change point contains a switch.
     """
     series = parse_series(values, times)
     coverage = _checks.probability("coverage", coverage, below_one=True)
