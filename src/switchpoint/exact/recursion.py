@@ -176,7 +176,9 @@ def _few_symbols_step(
     _, _, *lanes = carry.weights.shape
     carry = _with_start(carry, time, starts.row)
     spread = functools.partial(_spread, lanes=len(lanes))
-    run = jnp.maximum(time - starts.relative, 0)  # weights of starts beyond t are 0
+    run = jnp.maximum(time - starts.relative, 0)
+    # Starts after t have weight 0, but their counts are meaningless, and so would gradients be.
+    weights = jnp.where(starts.relative <= time, carry.weights, 0.0)
     pseudo = jnp.asarray(segment.pseudo_counts)
     counts = [
         spread(total) - before for total, before in zip(carry.totals, carry.before, strict=True)
@@ -185,12 +187,12 @@ def _few_symbols_step(
     may_miss = len(counts) == segment.alphabet
     if not may_miss:
         counts.append(run - known)
-    scale = carry.weights * (1 / ((known if may_miss else run) + pseudo.sum()))
+    scale = weights * (1 / ((known if may_miss else run) + pseudo.sum()))
     joint = [scale * (count + pseudo[k]) for k, count in enumerate(counts)]
     sums = [_sum_starts(part) for part in joint]
     seen = select_symbol(spread(symbol), joint) * spread(1 / select_symbol(symbol, sums))
     if may_miss:
-        seen = jnp.where(spread(symbol) < 0, carry.weights, seen)
+        seen = jnp.where(spread(symbol) < 0, weights, seen)
     after = _Carry(
         weights=seen * prior.survival_after(starts.absolute, run + 1),
         before=carry.before,
@@ -263,7 +265,8 @@ def _many_symbols(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) ->
             weights, start_mass = carry
             time, counts, offset = now
             run = jnp.maximum(time - starts, 0)
-            scale = weights.at[time].set(start_mass) / (run + pseudo.sum())
+            weights = jnp.where(starts <= time, weights.at[time].set(start_mass), 0.0)
+            scale = weights / (run + pseudo.sum())
             joint = scale * (counts + offset)
             seen = joint / joint.sum()
             after = (

@@ -95,8 +95,9 @@ def _log_near_1(x: Float[Array, "..."], exponent: Float[Array, "..."]) -> Float[
 
 def stirling_error(z: Float[Array, "..."]) -> Float[Array, "..."]:
     """ln Gamma(z) minus Stirling's (z - 1/2) ln z - z + ln(2 pi) / 2, for z > 0."""
-    series = _stirling_series(jnp.maximum(z, 8.0))
-    small = jnp.minimum(z, 8.0)
+    # Not jnp.minimum and jnp.maximum, which halve the derivative at 8: a whole number is common.
+    small = jnp.where(z < 8, z, 8.0)
+    series = _stirling_series(jnp.where(z < 8, 8.0, z))
     direct = (
         jax.scipy.special.gammaln(small)
         - (small - 0.5) * jnp.log(small)
