@@ -107,6 +107,35 @@ def test_marginal_and_partition_at_other_lengths(prior, length):
         )
 
 
+class Symbols(sp.Segment):
+    """A family of one's own over an alphabet: Categorical(3), of which it says the least."""
+
+    @property
+    def finite(self):
+        return True
+
+    @property
+    def alphabet(self):
+        return 3
+
+    def statistic(self, x):
+        return jax.nn.one_hot(x.astype(int), self.alphabet)
+
+    def predictive(self, statistics):
+        counts = statistics + 0.5
+        return sp.segments.Discrete(counts / counts.sum())
+
+
+@pytest.mark.parametrize("prior", [sp.PTW(4), sp.Geometric(0.2)], ids=name)
+def test_a_finite_family_of_ones_own_has_smoothed_probabilities(prior):
+    symbols = sequences(sp.Categorical(3))
+    posterior = sp.bayes_optimal(sp.Source(prior, Symbols())).posterior(symbols)
+    assert posterior.level_mean is None
+    for row, probs in zip(symbols, posterior.probs_smoothed, strict=True):
+        expected = Enumeration(prior, sp.Categorical(3), row).probs()
+        np.testing.assert_allclose(probs, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("prior", [sp.PTW(3), sp.PTW(6, 0.4), sp.RandomUniform(5)], ids=name)
 @pytest.mark.slow
 def test_posterior_samples_have_the_posterior_law(prior, key):

@@ -124,9 +124,10 @@ class Segment(eqx.Module):
         """The posterior mean of the level: coefficients of `level_features`.
 
         The level is the mean of the next observation given the parameters of the segment (for
-        symbols, their probabilities).
+        symbols, their probabilities). By default it is taken from `predictive`.
         """
-        return jnp.atleast_1d(self.predictive(statistics).mean)[None]
+        predictive: Any = self.predictive(statistics)
+        return jnp.atleast_1d(predictive.probs if self.finite else predictive.mean)[None]
 
     def level_covariance(self, statistics: Statistics) -> Float[Array, "features features outputs"]:
         """The posterior covariance of those coefficients."""

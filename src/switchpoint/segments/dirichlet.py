@@ -70,9 +70,6 @@ class Dirichlet(Segment):
     def predictive(self, statistics: Num[Array, " alphabet"]) -> Discrete:
         return Discrete(self.probs(statistics))
 
-    def level_mean(self, statistics: Num[Array, " alphabet"]) -> Float[Array, "1 alphabet"]:
-        return self.probs(statistics)[None]
-
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape alphabet"]:
         """Symbol distributions of segments, drawn from the Dirichlet prior."""
         pseudo = self.pseudo_counts
