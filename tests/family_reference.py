@@ -180,10 +180,14 @@ class FamilyEnumeration:
         ]
 
     def run_length_mean(self):
-        return [
-            weights @ [b - a for *_, (a, b) in all_bounds(t + 1)]
-            for t, weights in enumerate(self.filtered)
-        ]
+        return self.run_length_pmf() @ np.arange(1, len(self.values) + 1)
+
+    def run_length_pmf(self):
+        """P(the segment of x_t has length r up to it | x_<=t), r = 1..length."""
+        length = len(self.values)
+        lengths = [[b - a for *_, (a, b) in all_bounds(t + 1)] for t in range(length)]
+        rows = zip(lengths, self.filtered, strict=True)
+        return np.stack([np.bincount(*row, minlength=length + 1)[1:] for row in rows])
 
     def switch_count_pmf(self):
         counts = np.asarray(partitions(len(self.values))).sum(-1)

@@ -137,7 +137,12 @@ class Enumeration:
 
     def run_length_mean(self):
         """The mean length of the last segment."""
-        return float(self.weights @ [b - a for *_, (a, b) in self.bounds])
+        return float(self.run_length_pmf() @ np.arange(1, self.length + 1))
+
+    def run_length_pmf(self):
+        """P(the last segment has length r), r = 1..length."""
+        lengths = [b - a for *_, (a, b) in self.bounds]
+        return np.bincount(lengths, self.weights, minlength=self.length + 1)[1:]
 
     def weight_of(self, switches):
         return self.weights[self.partitions.index(tuple(bool(s) for s in switches))]

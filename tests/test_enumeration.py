@@ -54,6 +54,7 @@ def test_posterior_is_that_of_the_enumeration(prior, segment, tolerance):
         marginals = log_marginal(predictor, symbols)
         pmf = np.asarray(posterior.switch_count_pmf())
         within = np.asarray(posterior.switch_within(2, 5))
+        runs = np.asarray(posterior.run_length_pmf())
         posterior = jax.tree.map(np.asarray, posterior)
     for i, row in enumerate(symbols):
         reference = Enumeration(prior, segment, row)
@@ -83,6 +84,9 @@ def test_posterior_is_that_of_the_enumeration(prior, segment, tolerance):
             assert posterior.run_length_mean[i, time] == pytest.approx(
                 past.run_length_mean(), rel=5 * tolerance
             )
+            lengths = past.run_length_pmf()
+            np.testing.assert_allclose(runs[i, time, : time + 1], lengths, atol=5 * tolerance)
+            assert np.all(runs[i, time, time + 1 :] == 0)
 
 
 @pytest.mark.usefixtures("float64")
@@ -105,6 +109,14 @@ def test_marginal_and_partition_at_other_lengths(prior, length):
         np.testing.assert_allclose(
             posterior.switch_smoothed[i], reference.switch_probability(), atol=1e-12
         )
+
+
+def test_run_lengths_that_need_too_much_memory_are_refused(monkeypatch):
+    posterior = sp.bayes_optimal(sp.Source(sp.LIN())).posterior(np.zeros((2, LENGTH), int))
+    monkeypatch.setattr("switchpoint.exact.base._MAX_NUMBERS", 2 * LENGTH * 4 + 1)
+    assert posterior.run_length_pmf(most=4).shape == (2, LENGTH, 4)
+    with pytest.raises(ValueError, match=r"most must be at most 4 .* got 9"):
+        posterior.run_length_pmf()
 
 
 class Symbols(sp.Segment):

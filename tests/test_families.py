@@ -91,6 +91,7 @@ def check(prior, reference_prior, segment, tolerance):
         posterior = predictor.posterior(values)
         if partitions:
             pmf_, within = posterior.switch_count_pmf(), posterior.switch_within(2, 5)
+            runs = posterior.run_length_pmf(most=5)
         posterior = jax.tree.map(np.asarray, posterior)
     assert log_density.dtype == (np.float64 if tolerance == DOUBLE else np.float32)
     level = "probs_smoothed" if segment.finite else "level_std"
@@ -113,6 +114,7 @@ def check(prior, reference_prior, segment, tolerance):
         if partitions:
             np.testing.assert_allclose(pmf_[i], truth.switch_count_pmf(), **close)
             np.testing.assert_allclose(within[i], truth.switch_within(2, 5), **close)
+            np.testing.assert_allclose(runs[i], truth.run_length_pmf()[:, :5], **close)
         best = truth.weights.max()
         assert np.exp(posterior.map_log_prob[i]) == pytest.approx(best, rel=tolerance)
         assert truth.weight_of(posterior.map_switches[i]) == pytest.approx(best, rel=tolerance)

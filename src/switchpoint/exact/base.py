@@ -1,5 +1,6 @@
 """The interface of exact predictors: their predictions, and the posterior of switching points."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -29,6 +30,10 @@ class Partitions(eqx.Module):
     @abstractmethod
     def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
         """`count` partitions of every sequence."""
+
+    @abstractmethod
+    def run_lengths(self, most: int) -> Float[Array, "flat time lengths"]:
+        """P(the segment of x_t has r observations up to x_t | x_<=t) for r = 1..most."""
 
     @abstractmethod
     def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
@@ -116,6 +121,24 @@ class Posterior(eqx.Module):
         key, n = _checks.random_key(key), _checks.positive_int("n", n)
         draws = self._partitions.sample(key, n)
         return draws.reshape(n, *self._batch, draws.shape[-1])
+
+    def run_length_pmf(self, most: int | None = None) -> Float[Array, "*batch time lengths"]:
+        """P(the segment of x_t has r observations up to and including x_t | x_<=t), r = 1..most.
+
+        Entry [..., t, r - 1] is the probability that the segment started at t - r + 1, given the
+        observations up to t alone; of a pruned predictor too it is exact. All lengths by default,
+        which takes O(n^2) memory; with `most`, a row falls short of 1 by the probability of a
+        longer run. Time is O(n^2), and O(n (depth + most)) for PTW.
+        """
+        time = self.map_switches.shape[-1]
+        most = time if most is None else min(_checks.positive_int("most", most), time)
+        observations = math.prod(self._batch) * time
+        if observations * most > _MAX_NUMBERS:
+            raise ValueError(
+                f"most must be at most {_MAX_NUMBERS // observations} for {observations} "
+                f"observations, got {most}: the result would be {observations * most} numbers"
+            )
+        return self._partitions.run_lengths(most).reshape(*self._batch, time, most)
 
     def switch_count_pmf(self, most: int = 64) -> Float[Array, "*batch counts"]:
         """P(there are k switches | all of x) for k = 0..most, or up to length - 1.
@@ -224,6 +247,8 @@ class Posterior(eqx.Module):
             windows = np.pad(windows, ((0, _room_for(count) - count), (0, 0)))
         return self._partitions.without_switch(jnp.asarray(windows))[:, :count]
 
+
+_MAX_NUMBERS = 2**30  # 4 GiB in single precision
 
 _FRAME_FIELDS = (
     "switch_filtered", "switch_smoothed", "run_length_mean", "map_switches",

@@ -91,12 +91,13 @@ class LastStart(eqx.Module):
 
     @abstractmethod
     def over_ends(
-        self, step: Step[Carry], carry: Carry, *, reverse: bool = False
+        self, step: Step[Carry], carry: Carry, *, reverse: bool = False, filtering: bool = False
     ) -> tuple[Carry, Any]:
         """`lax.scan` over the ends.
 
         A step is given the end and `log_segment`, which for each start s is
-        ln P(L = end - s | s) P(x_s..x_(end-1)) / P(x_s..x_(end-1) | x_<s).
+        ln P(L = end - s | s) P(x_s..x_(end-1)) / P(x_s..x_(end-1) | x_<s). For filtering, as if x
+        ended there, L = end - s becomes L >= end - s.
         """
 
     @abstractmethod
@@ -131,11 +132,11 @@ class _SymbolLastStart(LastStart):
         return cls(rows.shape[1], logs.start_mass, prior, segment, rows, logs.evidence, counts)
 
     def over_ends(
-        self, step: Step[Carry], carry: Carry, *, reverse: bool = False
+        self, step: Step[Carry], carry: Carry, *, reverse: bool = False, filtering: bool = False
     ) -> tuple[Carry, Any]:
         ends = jnp.arange(1, self.time + 1, dtype=jnp.int32)
         return lax.scan(
-            lambda carry, end: step(carry, end, self._log_segment(end)),
+            lambda carry, end: step(carry, end, self._log_segment(end, filtering)),
             carry,
             ends,
             reverse=reverse,
@@ -145,7 +146,7 @@ class _SymbolLastStart(LastStart):
         del end
         return by_start[..., : self.time]
 
-    def _log_segment(self, end: Int[Array, ""]) -> Float[Array, "flat time"]:
+    def _log_segment(self, end: Int[Array, ""], filtering: bool) -> Float[Array, "flat time"]:
         time = self.time
         times = jnp.arange(time, dtype=jnp.int32)
         # The symbols of a segment are exchangeable: predict them backwards, from its end.
@@ -157,7 +158,7 @@ class _SymbolLastStart(LastStart):
         chances = jnp.where(inside, (since + pseudo[self.rows]) / behind, 1.0)
         gains = jnp.where(inside, jnp.log(chances) - self.evidence, 0.0)
         length = jnp.maximum(end - times, 1)
-        lasts = log_length(self.prior, times, length, end < time)
+        lasts = log_length(self.prior, times, length, (end < time) & (not filtering))
         return jnp.where(inside, lasts + sum_after(gains) + gains, -jnp.inf)
 
     def predictive(self, end: Int[Array, ""]) -> Float[Array, "alphabet flat time"]:
@@ -273,6 +274,20 @@ class StartPartitions(Partitions):
         _, ends = last_start.over_ends(step, last, reverse=True)
         # Ends are at 1..n; the last is no switch.
         return jnp.pad(jnp.moveaxis(ends, 0, -1)[..., : time - 1], ((0, 0), (0, 0), (1, 0)))
+
+    @functools.partial(jax.jit, static_argnames="most")
+    def run_lengths(self, most: int) -> Float[Array, "flat time lengths"]:
+        """By the distribution of the last start, if x ended after each observation."""
+        last_start = self.last_start()
+        before = jnp.arange(most, dtype=jnp.int32)  # observations of the segment before the last
+
+        def step(carry: None, end: Int[Array, ""], log_segment: Array) -> tuple[None, Array]:
+            starts = end - 1 - before
+            probs = last_start.probs(log_segment)[:, jnp.maximum(starts, 0)]
+            return carry, jnp.where(starts >= 0, probs, 0.0)
+
+        _, probs = last_start.over_ends(step, None, filtering=True)
+        return jnp.moveaxis(probs[: last_start.time], 0, 1)
 
     @functools.partial(jax.jit, static_argnames="most")
     def switch_counts(self, most: int) -> Float[Array, "flat counts"]:

@@ -144,13 +144,18 @@ class _FamilyLastStart(LastStart):
         return _first_row((end - 1) // block, self.rows) * block, self.rows * block
 
     def over_ends(
-        self, step: Step[Carry], carry: Carry, *, reverse: bool = False
+        self, step: Step[Carry], carry: Carry, *, reverse: bool = False, filtering: bool = False
     ) -> tuple[Carry, Any]:
         return self.over_blocks(
-            lambda carry, end, log_segment, _: step(carry, end, log_segment), carry, reverse=reverse
+            lambda carry, end, log_segment, _: step(carry, end, log_segment),
+            carry,
+            reverse=reverse,
+            filtering=filtering,
         )
 
-    def over_blocks(self, step: Any, carry: Any, *, reverse: bool = False) -> tuple[Any, Any]:
+    def over_blocks(
+        self, step: Any, carry: Any, *, reverse: bool = False, filtering: bool = False
+    ) -> tuple[Any, Any]:
         """`over_ends` with steps that also get what is known `_Before` the last observation."""
         count, block = self.blocks.values.shape[:2]
         flat, width = self.log_start.shape
@@ -164,9 +169,8 @@ class _FamilyLastStart(LastStart):
             scores = gains + jnp.cumsum(gains_of(_LAYOUT, logs, evidence, row), axis=0)
             starts = first * block + jnp.arange(self.rows * block, dtype=jnp.int32)
             length = ends[:, None] - starts
-            lasts = log_length(
-                self.prior, starts, jnp.maximum(length, 1), ends[:, None] != self.time
-            )
+            inner_ends = (ends[:, None] != self.time) & (not filtering)
+            lasts = log_length(self.prior, starts, jnp.maximum(length, 1), inner_ends)
             scores = scores.reshape(block, flat, -1) + lasts[:, None]
             scores = jnp.where((length > 0)[:, None], scores, -jnp.inf)
             scores = lax.dynamic_update_slice_in_dim(

@@ -73,6 +73,20 @@ class TreePartitions(Partitions):
         return switches[..., :time]
 
     @functools.partial(jax.jit, static_argnames="most")
+    def run_lengths(self, most: int) -> Float[Array, "flat time lengths"]:
+        """By the node around each observation that is its segment, given those up to it."""
+        flat, time = self.shape
+        times = np.arange(time)
+        runs, alive = jnp.zeros((flat, time, most)), jnp.ones((flat, time))
+        for level in reversed(self.levels()):
+            after = (level.log_odds + level.log_odds_step)[:, :time]
+            stays = jax.nn.sigmoid(after) if level.height else jnp.ones_like(after)
+            since = times % 2**level.height  # into the node; the same for all that begin together
+            runs = runs.at[:, times, since].add(alive * stays, mode="drop")
+            alive = alive * jax.nn.sigmoid(-after)
+        return runs
+
+    @functools.partial(jax.jit, static_argnames="most")
     def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
         """By the numbers of switches in the two halves of each node."""
         flat, time = self.shape
