@@ -1,6 +1,10 @@
 """What every predictor promises, and how the exact ones agree with each other."""
 
+import dataclasses
+import doctest
 import functools
+import inspect
+import re
 
 import equinox as eqx
 import jax
@@ -452,3 +456,18 @@ def test_a_deep_tree_serves_a_short_stream():
     log_probs = deep.log_probs(symbols)
     np.testing.assert_allclose(log_probs, sp.KT().log_probs(symbols), atol=1e-5)
     np.testing.assert_allclose(one_at_a_time(deep, symbols[0]), log_probs[0], atol=1e-5)
+
+
+def test_every_field_of_a_posterior_has_its_shape_and_meaning_in_help():
+    described = re.findall(r"^(\w+): .*\n +\S", inspect.getdoc(sp.Posterior), re.MULTILINE)
+    fields = [field.name for field in dataclasses.fields(sp.Posterior)]
+    assert described == [name for name in fields if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("documented", [sp.Posterior, sp.KT, sp.PTWPredictor, sp.bayes_optimal])
+def test_examples_in_docstrings_are_true(documented):
+    runner = doctest.DocTestRunner()
+    for example in doctest.DocTestFinder(recurse=False).find(documented):
+        runner.run(example)
+    assert runner.tries > 1
+    assert runner.failures == 0

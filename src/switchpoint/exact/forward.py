@@ -51,9 +51,31 @@ _CHOICE = "pruned hypothesis"
 def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
     """The exact Bayes optimum for data from `source`: no predictor has lower expected regret.
 
-    It may be run on data from any other source too. For PTW it needs O(depth) state and work per
-    observation, so a large depth serves streams of unknown length. For every other prior it needs
-    O(n); `max_hypotheses` bounds that, at the cost of an error that `pruning_bound` bounds.
+    It predicts with the mixture over all partitions of the past into segments. With w_t(s) the
+    probability that the segment of x_t starts at s, given x_<t, and M the marginal probability of
+    observations in a single segment,
+
+        P(x_t | x_<t) = sum_(s<=t) w_t(s) M(x_t | x_s..x_(t-1)).
+
+    Given x_t, v_t(s) = w_t(s) M(x_t | x_s..x_(t-1)) / P(x_t | x_<t), and with the hazard
+    h(s, r) = P(a segment from s has length r | it has at least r), which is the law of the prior,
+
+        w_(t+1)(s) = (1 - h(s, t+1-s)) v_t(s) for s <= t,   w_(t+1)(t+1) = sum_s h(s, t+1-s) v_t(s)
+
+    (Fearnhead and Liu, 2007; Adams and MacKay, 2007). This takes O(n) state and time per
+    observation, O(n^2) time for a sequence of n. For a `PTW` prior the result is a `PTWPredictor`,
+    which needs O(depth), so a large depth serves streams of unknown length. With `max_hypotheses`
+    only that many starts are kept, also under PTW; `pruning_bound` bounds the error.
+
+    It may be run on data from any other source too. `log_probs` of symbols (..., n) is
+    (..., n, alphabet), `log_density` of values (..., n) or (..., n, columns) is (..., n), and
+    `posterior` has the switching points.
+
+        >>> import numpy as np
+        >>> import switchpoint as sp
+        >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.2)))
+        >>> print(np.exp(bayes.log_probs([1, 1, 1, 1, 0]))[:, 1].round(3))
+        [0.5   0.7   0.757 0.783 0.797]
     """
     if not isinstance(source, Source):
         raise ValueError(

@@ -23,7 +23,25 @@ class KTState(eqx.Module):
 
 
 class KT(Predictor[KTState]):
-    """The Krichevsky-Trofimov estimator: the optimum for a single segment."""
+    """The Krichevsky-Trofimov (1981) estimator: the Bayes optimum for a single segment.
+
+    With n_k the number of x_0..x_(t-1) that are k, and a_k the pseudo-counts of the segment,
+
+        P(x_t = k | x_<t) = (n_k + a_k) / (t + sum_j a_j).
+
+    The default `Bernoulli()` has a_0 = a_1 = 1/2, as in their paper: the code length of n bits then
+    exceeds that of the best fixed probability by at most (log2 n) / 2 + 1 bits.
+
+    `log_probs` of symbols (..., n) is (..., n, alphabet) and takes O(n alphabet) time. The state of
+    a stream is the counts n_k; a symbol takes O(alphabet) time.
+
+        >>> import numpy as np
+        >>> import switchpoint as sp
+        >>> print(np.exp(sp.KT().log_probs([1, 1, 0])).round(3))
+        [[0.5   0.5  ]
+         [0.25  0.75 ]
+         [0.167 0.833]]
+    """
 
     segment: Dirichlet = eqx.field(default=Bernoulli(), converter=as_dirichlet)
 

@@ -48,7 +48,32 @@ class PTWState(eqx.Module):
 
 
 class PTWPredictor(ExactPredictor[PTWState]):
-    """Partition Tree Weighting (Veness et al., 2013), the Bayes optimum of a PTW source."""
+    """Partition Tree Weighting (Veness, White, Bowling and György, 2013): the optimum of PTW.
+
+    With M(y) the marginal probability of a run y as a single segment, d the depth, p the
+    probability of a split, and l and r the first 2^(d-1) observations of y and the others,
+
+        PTW_d(y) = (1 - p) M(y) + p PTW_(d-1)(l) PTW_(d-1)(r),   PTW_0(y) = M(y),
+
+    where the empty run has probability 1. It predicts P(x_t | x_<t) = PTW_d(x_<=t) / PTW_d(x_<t).
+    The prediction inside a node of 2^v observations is the mixture
+
+        p_v(x_t) = a M(x_t | the node's past) + (1 - a) p_(v-1)(x_t),
+
+    where a = P(the node does not split | its past) has log-odds that begin with ln (1 - p) / p, and
+    grow by ln M(x_t | the node's past) - ln p_(v-1)(x_t).
+
+    `log_probs` of symbols (..., n) is (..., n, alphabet), `log_density` of values (..., n) is
+    (..., n); both, and `posterior`, take O(n min(d, log n)) time, times the alphabet where there is
+    one. The state of a stream is one node per height; an observation takes O(d) time. There are at
+    most 2^d observations.
+
+        >>> import numpy as np
+        >>> import switchpoint as sp
+        >>> bayes = sp.bayes_optimal(sp.Source(sp.PTW(8)))
+        >>> print(np.exp(bayes.log_probs([1, 1, 1, 1, 0, 0]))[:, 1].round(3))
+        [0.5   0.749 0.831 0.874 0.896 0.728]
+    """
 
     prior: PTW
     segment: Segment
