@@ -20,6 +20,7 @@ from test_families import FAMILIES, PRIORS, Tabulated, documented_family, exampl
 from test_predictors import EXACT, NETWORKS, OTHERS, predictor_of, random_symbols, sequences
 
 import switchpoint as sp
+from switchpoint.neural import ValueSpec, network_from_name
 from switchpoint.streams import storage
 
 KINDS = [*EXACT, *OTHERS, *NETWORKS]
@@ -91,8 +92,6 @@ def test_run_length_and_change_probability_are_those_of_the_posterior():
     within = float(posterior.switch_within(57, 71))
     assert stream.change_probability(last=15) == pytest.approx(within, abs=1e-5)
     assert stream.run_length.mode == 12
-    assert sp.Stream(predictor).run_length == sp.streams.RunLength(0.0, 0)
-    assert sp.Stream(predictor).change_probability(last=5) == 0
 
 
 def test_pruned_streams_prune_what_the_predictor_prunes():
@@ -187,6 +186,47 @@ def test_a_predictor_of_your_own_runs_too(tmp_path):
     assert loaded.position == int(loaded._engine.state) == 3
     state, logs = Coin().extend(Coin().init(), np.array([0, 1]))
     assert (int(state), logs.shape) == (2, (2, 2))
+
+
+def fresh_predictors():
+    """One for every engine and law, and whether its stream has a posterior over run lengths."""
+    sources = map(sp.Source, (*PRIORS, sp.PTW(40), sp.LIN()), FAMILIES * 2)
+    columns = ValueSpec(location=(5.0, -100.0), scale=(2.0, 30.0), scalar=False)
+    for kind in (*EXACT, *OTHERS, "stack-lstm", "window"):
+        yield predictor_of(kind), kind not in NETWORKS
+    for source in sources:
+        yield sp.bayes_optimal(source), True
+        yield sp.bayes_optimal(source, max_hypotheses=3), True
+    yield sp.bayes_optimal(sp.Source(Tabulated.of(sp.LIN()), documented_family())), True
+    yield sp.bayes_optimal(sp.Source(sp.PTW(40, 1e-7))), False
+    yield network_from_name("rnn", None, 16, jax.random.key(0), columns, hidden=8), False
+    yield Coin(), False
+
+
+def test_every_property_of_a_fresh_stream(tmp_path):
+    for predictor, has_posterior in fresh_predictors():
+        fresh = sp.Stream(predictor)
+        fresh.save(tmp_path / "state")
+        loaded = sp.Stream.load(tmp_path / "state", predictor=predictor)
+        for stream in (fresh, copy.copy(fresh), loaded):
+            assert (stream.position, stream.code_length) == (0, 0.0)
+            assert stream.extend([]).shape == (0,)
+            assert repr(stream).endswith("position=0)")
+            if has_posterior:
+                assert stream.run_length == sp.streams.RunLength(0.0, 0)
+                assert stream.change_probability(1) == stream.change_probability(50) == 0
+            else:
+                with pytest.raises(TypeError, match="posterior"):
+                    _ = stream.run_length
+                with pytest.raises(TypeError, match="posterior"):
+                    stream.change_probability(50)
+            prediction = stream.predict()
+            if isinstance(prediction, np.ndarray):
+                assert np.exp(prediction).sum() == pytest.approx(1)
+            else:
+                event = getattr(getattr(predictor, "segment", None), "event", (2,))
+                assert np.shape(prediction.mean) == np.shape(prediction.variance) == event
+                assert np.isfinite(prediction.log_density(np.zeros(event)))
 
 
 class TestObservations:

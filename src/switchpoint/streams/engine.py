@@ -49,9 +49,9 @@ class Engine(ABC):
 
     @abstractmethod
     def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
-        """The possible lengths of the current segment, and their probabilities.
+        """The possible lengths of the current segment, and their probabilities, given all so far.
 
-        Given all observations so far, of which there must be at least one.
+        Before the first observation, the length 0.
         """
 
     @abstractmethod

@@ -175,7 +175,7 @@ def _is_close(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal, but for the rounding of fitted parameters."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_is_close(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):  # JSON has no tuples
         return len(one) == len(other) and all(map(_is_close, one, other))
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-12)

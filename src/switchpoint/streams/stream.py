@@ -93,8 +93,6 @@ class Stream:
     def run_length(self) -> RunLength:
         """The length of the current segment, up to and including the last observation."""
         runs, weights = self._engine.runs()
-        if self.position == 0:
-            return RunLength(0.0, 0)
         return RunLength(math.fsum(runs * weights), int(runs[weights.argmax()]))
 
     def change_probability(self, last: int) -> float:

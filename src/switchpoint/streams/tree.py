@@ -105,8 +105,12 @@ class TreeEngine(SymbolEngine):
         self.prior.check_length(length)
 
     def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
-        starts, joint = _starts(self.position - 1), np.array(self.last_joint)
+        starts, joint = self._last_starts(), np.array(self.last_joint)
         return self.position - np.array(starts, np.float64), joint / math.fsum(self.last_joint)
+
+    def _last_starts(self) -> list[int]:
+        """The starts around the last observation; before the first one, those around that."""
+        return _starts(max(self.position - 1, 0))
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -116,7 +120,7 @@ class TreeEngine(SymbolEngine):
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        now, last = len(_starts(self.position)), len(_starts(max(self.position - 1, 0)))
+        now, last = len(_starts(self.position)), len(self._last_starts())
         shapes = {"weights": (now,), "joint": (last,), "counts": (self.alphabet, now)}
         check_arrays(arrays, shapes)
         self.weights, self.last_joint = arrays["weights"].tolist(), arrays["joint"].tolist()
