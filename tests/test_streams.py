@@ -384,6 +384,22 @@ def test_the_distribution_of_the_next_value_is_the_predictors():
     assert isinstance(ours.sample(jax.random.key(0)), float)
 
 
+def test_the_distribution_of_another_value_does_not_compile(compilations):
+    segment = sp.Independent(sp.NormalGamma(), sp.Poisson())
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), segment), max_hypotheses=5)
+    stream, state = sp.Stream(predictor), predictor.init()
+    for x in ([0.3, 2.0], [0.1, 0.0], [0.2, 1.0]):
+        stream.update(x)
+        state = predictor.update(state, x)
+        with compilations() as compiled:
+            for prediction in (stream.predict(), predictor.predict(state)):
+                quantiles = prediction.quantile(0.25), prediction.quantile(0.5)
+                _ = prediction.mean, prediction.variance, prediction.cdf(x)
+                _ = prediction.sample(jax.random.key(0))
+                assert np.all(quantiles[0] < quantiles[1] + 1e-9)
+    assert compiled == []
+
+
 def test_every_prediction_stays_what_it_was():
     stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.Geometric(0.1), sp.NormalGamma())))
     stream.extend([0.0, 0.1, 0.2])

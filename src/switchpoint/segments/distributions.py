@@ -55,6 +55,7 @@ class Distribution(eqx.Module):
     def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """A centre and a scale, both finite, around which quantiles are sought."""
 
+    @jax.jit
     def quantile(self, q: Any) -> Float[Array, "..."]:
         """The smallest x with P(X <= x) >= q, by bisection; NaN unless 0 < q < 1."""
         q = jnp.asarray(q, float)
