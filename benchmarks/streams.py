@@ -149,7 +149,7 @@ def long(count: int, chunk: int = 100_000) -> None:
             logs = stream.extend(data)
             rates.append(chunk / (time.process_time() - begun))
             finite = finite and bool(np.isfinite(logs).all())
-            weights = stream._engine.runs()[1]
+            weights = stream._engine.runs().probabilities
             off = max(off, abs(weights.sum() - 1), abs(np.exp(stream.predict()).sum() - 1))
             if i == 0:
                 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -107,6 +107,47 @@ def test_pruned_streams_prune_what_the_predictor_prunes():
         assert np.abs(logs - every).max() > 1e-6
 
 
+@pytest.mark.parametrize(
+    ("prior", "kept", "tolerance"),
+    [
+        (sp.Geometric(0.005), 100, 0.01),
+        (sp.Geometric(0.005), 20, 0.04),
+        (sp.LIN(), 100, 0.02),
+        (sp.RandomUniform(600), 100, 0.05),
+    ],
+    ids=name,
+)
+def test_a_pruned_stream_after_a_long_gap_is_the_exact_one(prior, kept, tolerance, tmp_path):
+    """Starts with nothing observed between them are merged: no probability is lost in a gap."""
+    rng = np.random.default_rng(0)
+    for segment, xs in (
+        (sp.Categorical(5), rng.integers(0, 5, kept)),
+        (sp.MarkovChain(2, order=1), rng.integers(0, 2, kept)),
+        (sp.NormalGamma(), rng.normal(size=kept)),
+        *([(sp.Trend(), rng.normal(size=kept))] if kept == 100 else []),
+    ):
+        source = sp.Source(prior, segment)
+        exact, pruned = (sp.Stream(sp.bayes_optimal(source, most)) for most in (None, kept))
+        no_loss = isinstance(prior, sp.Geometric) and not isinstance(segment, sp.Trend)
+        gap = [None] * 1000
+        for chunk in (xs[:-1], gap[:100], gap[100:], xs[-1:]):  # nothing is pruned before the gap
+            expected = exact.extend(chunk)
+            atol = 1e-3 if no_loss else tolerance
+            np.testing.assert_allclose(pruned.extend(chunk), expected, atol=atol)
+            for last in (1, 50, 1000):
+                expected = exact.change_probability(last)
+                assert pruned.change_probability(last) == pytest.approx(expected, abs=tolerance)
+            mean = exact.run_length.mean
+            assert pruned.run_length.mean == pytest.approx(mean, rel=4 * tolerance)
+            whole = pruned
+            whole.save(tmp_path / "state")
+            pruned = sp.Stream.load(tmp_path / "state")
+            assert pruned.run_length == whole.run_length
+            assert pruned.change_probability(50) == whole.change_probability(50)
+            more = [None, xs[0], None, None, xs[1]]
+            np.testing.assert_array_equal(copy.copy(pruned).extend(more), whole.extend(more))
+
+
 def test_large_tables_are_summed_alike(monkeypatch):
     """Beyond a size, sums are not left to BLAS, and a symbol is added to its own row alone."""
     symbols = [*random_symbols(2, 60).tolist(), None, 1, None, 0, 0]
@@ -494,7 +535,7 @@ class TestLongStreams:
             stream = sp.Stream(predictor)
             for chunk in np.split(bits, 4):
                 assert np.all(np.isfinite(stream.extend(chunk)))
-                _runs, weights = stream._engine.runs()
+                weights = stream._engine.runs().probabilities
                 assert weights.sum() == pytest.approx(1, abs=1e-12)
                 assert np.exp(stream.predict()).sum() == pytest.approx(1, abs=1e-12)
                 assert len(stream._engine.weights) <= most

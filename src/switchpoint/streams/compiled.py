@@ -11,7 +11,7 @@ from jaxtyping import Float
 from switchpoint import _checks
 from switchpoint._tensors import DamagedError
 from switchpoint.predictor import Predictor
-from switchpoint.streams.engine import Engine
+from switchpoint.streams.engine import Engine, Runs
 
 
 class CompiledEngine(Engine):
@@ -55,7 +55,7 @@ class CompiledEngine(Engine):
             self.state, self.position, self.log_evidence = before
             raise
 
-    def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
+    def runs(self) -> Runs:
         raise no_posterior(self.predictor)
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint.exact import KT, KTOracle
-from switchpoint.streams.engine import SymbolEngine, check_arrays, log_ratios
+from switchpoint.streams.engine import Runs, SymbolEngine, check_arrays, log_ratios
 
 
 class CountEngine(SymbolEngine):
@@ -56,8 +56,8 @@ class CountEngine(SymbolEngine):
                 f"{length} symbols"
             )
 
-    def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
-        return np.array([float(self.run)]), np.ones(1)
+    def runs(self) -> Runs:
+        return Runs(np.array([float(self.run)]), np.ones(1))
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"counts": np.array(self.counts), "run": np.array(float(self.run))}

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -16,6 +16,22 @@ from switchpoint.segments.values import LARGEST as LARGEST_BY_BYTES
 from switchpoint.segments.values import checked_value, checked_values
 
 LARGEST = LARGEST_BY_BYTES[8]  # in double precision
+
+Floats: TypeAlias = Float[np.ndarray, " starts"]
+
+
+class Runs(NamedTuple):
+    """A distribution of run lengths."""
+
+    lengths: Floats
+    probabilities: Floats
+    spreads: Floats | float = 0.0
+    """By how much each length may be shorter or longer: all of these are equally probable."""
+
+    def at_most(self, last: int) -> Floats:
+        """P(the length is at most `last`), of the part of each of the `lengths`."""
+        shares = (last + 1 - (self.lengths - self.spreads)) / (2 * self.spreads + 1)
+        return self.probabilities * np.clip(shares, 0.0, 1.0)
 
 
 class Engine(ABC):
@@ -48,8 +64,8 @@ class Engine(ABC):
         """Raise a `ValueError` where a stream cannot be so long."""
 
     @abstractmethod
-    def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
-        """The possible lengths of the current segment, and their probabilities, given all so far.
+    def runs(self) -> Runs:
+        """The possible lengths of the current segment given all observations so far.
 
         Before the first observation, the length 0.
         """

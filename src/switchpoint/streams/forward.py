@@ -6,6 +6,14 @@ Sums are products of matrices and vectors, the fastest of all, whose order depen
 BLAS; they decide only the prediction and the weights of new hypotheses, so that rounding does not
 accumulate.
 For values, weights are logarithms, since a single value can rule a hypothesis out by any factor.
+
+A full table loses its lightest hypothesis to each new one. In a run of missing observations that
+would go wrong: nothing favours a start over the next, so that each new one is the lightest in its
+turn, and the segment before the gap never ends. But starts with nothing observed between them have
+equal statistics, and predict the same for ever. They are merged into one slot, which has the range
+of these starts and the sum of their weights. With a constant hazard no prediction is changed by
+that. With another one, the merged starts have the hazard of their middle, and those are merged for
+which this changes least; as do the statistics of `Trend`, which count missing observations.
 """
 
 import math
@@ -13,14 +21,21 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 
 from switchpoint._tensors import DamagedError
 from switchpoint.exact import ForwardPredictor, PTWPredictor
-from switchpoint.streams.engine import Engine, SymbolEngine, ValueEngine, check_arrays, log_ratios
+from switchpoint.streams.engine import (
+    Engine,
+    Runs,
+    SymbolEngine,
+    ValueEngine,
+    check_arrays,
+    log_ratios,
+)
 from switchpoint.streams.families import (
     DirichletFamily,
     Family,
@@ -46,11 +61,22 @@ _add, _subtract, _multiply, _divide = np.add, np.subtract, np.multiply, np.divid
 _exp = np.exp  # found faster than in a module
 
 
+class _Filtered(NamedTuple):
+    """Hypotheses given all observations up to a position, before the segment that starts there."""
+
+    position: int
+    starts: Slots
+    spreads: Slots
+    joint: Slots
+
+
 class Hypotheses(Engine):
     """Slots for hypotheses: their starts, their weights, and the statistics since the start."""
 
     nothing: float
     """The weight of a slot that is not used."""
+    add_weights: np.ufunc
+    """The sum of two probabilities, as weights are."""
 
     def __init__(self, predictor: Exact, family: Family) -> None:
         self.prior = predictor.prior
@@ -70,6 +96,11 @@ class Hypotheses(Engine):
         self.used = 1
         self.replaced = _NONE
         """The slot that the last new segment took, and the start and weight that it had before."""
+        self.spreads: dict[int, float] = {}
+        """By slot, how far the starts that share it reach to either side of the one in `starts`."""
+        self.gap = (0, 0)
+        """Begin and end of the last run of missing observations."""
+        self._filtered: _Filtered | None = None  # where `replaced` does not tell it
 
     def _grow(self) -> None:
         capacity = len(self.weights)
@@ -111,22 +142,100 @@ class Hypotheses(Engine):
                 weights = self.weights
         if weight <= dropped:
             return weight
-        self.replaced = (slot, self.starts.item(slot), dropped)
-        weights[slot] = weight
+        self._put(slot, weight)
+        return dropped
+
+    def _put(self, slot: int, weight: float) -> None:
+        """Store a segment that starts now."""
+        self.replaced = (slot, self.starts.item(slot), self.weights.item(slot))
+        if slot in self.spreads:
+            self._keep_filtered()
+            del self.spreads[slot]
+        self.weights[slot] = weight
         self.starts[slot] = self.position
         for array, first in self.cells:
             array[slot] = first
+
+    def _enter_unobserved(self, weight: float) -> float:
+        """`_enter` after a missing observation: no start of the gap is dropped, but merged."""
+        end = self.position
+        begin = self.gap[0] if self.gap[1] == end - 1 else end - 1
+        self.gap = (begin, end)
+        full = self.used == len(self.weights) == self.most
+        if weight <= self.nothing or not full or self.weights.min() <= self.nothing:
+            return self._enter(weight)
+        starts = np.append(self.starts, end)
+        probabilities = self._relative(np.append(self.weights, weight))
+        # The start at 0 is no switch, and merged with none.
+        equal = starts - self._spreads(len(starts)) >= max(begin, 1)
+        in_gap = np.flatnonzero(equal)
+        in_gap = in_gap[starts[in_gap].argsort()]
+        lightest = int(np.where(equal, np.inf, probabilities)[:-1].argmin())
+        if len(in_gap) < 2:
+            # Together, the starts of the gap may weigh more than a start before it.
+            if probabilities[-1] * (end - begin) < probabilities[lightest]:
+                return self._enter(weight)
+        else:
+            older, newer = in_gap[:-1], in_gap[1:]
+            lengths = end + 1 - starts
+            losses = np.minimum(probabilities[older], probabilities[newer])
+            losses *= 1 - lengths[newer] / lengths[older]
+            best = losses.argmin()
+            if equal[lightest] or losses[best] < probabilities[lightest]:
+                self._merge(int(older[best]), int(newer[best]), weight)
+                return self.nothing
+        dropped = self.weights.item(lightest)
+        self._put(lightest, weight)
         return dropped
+
+    def _merge(self, older: int, newer: int, weight: float) -> None:
+        """Put two hypotheses into one slot, and the new one of this weight into the other.
+
+        `newer` may be the new one, which is the one after the last slot.
+        """
+        self.replaced = _NONE
+        self._keep_filtered()
+        entering = newer == len(self.weights)
+        first = self.starts.item(older) - self.spreads.get(older, 0.0)
+        last, other = self.position, weight
+        if not entering:
+            last = self.starts.item(newer) + self.spreads.get(newer, 0.0)
+            other = self.weights.item(newer)
+        one = self.weights.item(older)
+        shares = self._relative(np.array([one, other]))
+        share = shares[1] / shares.sum()
+        for array, initial in self.cells:
+            array[older] += share * ((initial if entering else array[newer]) - array[older])
+        self.weights[older] = self.add_weights(one, other)
+        self._move(older, (first + last) / 2)
+        self.spreads[older] = (last - first) / 2
+        if not entering:
+            self._put(newer, weight)
+
+    def _move(self, slot: int, start: float) -> None:
+        """Change the start of a hypothesis."""
+        self.starts[slot] = start
+
+    @abstractmethod
+    def _relative(self, weights: Slots) -> Slots:
+        """Probabilities with these weights, but for a common factor."""
+
+    def _spreads(self, count: int) -> Slots:
+        spreads = np.zeros(count)
+        spreads[list(self.spreads)] = list(self.spreads.values())
+        return spreads
 
     def check_length(self, length: int) -> None:
         self.prior.check_length(length)
 
-    def runs(self) -> tuple[Slots, Slots]:
-        starts, joint = self._given_all()
-        return self.position - starts, joint / math.fsum(joint)
+    def runs(self) -> Runs:
+        _, starts, spreads, joint = self._given_all()
+        return Runs(self.position - starts, joint / math.fsum(joint), spreads)
 
-    def _given_all(self) -> tuple[Slots, Slots]:
-        """The starts before the last one was entered, and their weights given all observations."""
+    def _given_all(self) -> _Filtered:
+        """The hypotheses before the last one was entered, given all observations."""
+        if self._filtered is not None and self._filtered.position == self.position:
+            return self._filtered
         joint = self.joint.copy()
         starts = self.starts[: len(joint)].copy()
         slot, start, weight = self.replaced
@@ -134,43 +243,59 @@ class Hypotheses(Engine):
             starts[slot] = start
             if self.joint is self.weights:
                 joint[slot] = weight
-        return starts, joint
+        return _Filtered(self.position, starts, self._spreads(len(joint)), joint)
+
+    def _keep_filtered(self) -> None:
+        """Remember `_given_all` before the slots change."""
+        self._filtered = self._given_all()
 
     def arrays(self) -> dict[str, np.ndarray]:
-        last_starts, joint = self._given_all()
-        return {
-            "starts": self.starts[: self.used],
-            "weights": self.weights[: self.used],
-            "last_starts": last_starts[: self.used],
-            "joint": joint[: self.used],
+        last, used = self._given_all(), self.used
+        arrays = {
+            "starts": self.starts[:used],
+            "weights": self.weights[:used],
+            "last_starts": last.starts[:used],
+            "joint": last.joint[:used],
             **{
-                f"statistics_{i}": array[..., : self.used].astype(np.float64)
+                f"statistics_{i}": array[..., :used].astype(np.float64)
                 for i, array in enumerate(self.table)
             },
         }
+        if self.gap[1] == self.position > 0:
+            arrays["gap"] = np.array(self.gap, np.float64)
+        if self.spreads or last.spreads.any():
+            arrays["spreads"], arrays["last_spreads"] = self._spreads(used), last.spreads[:used]
+        return arrays
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        shapes: dict[str, tuple[int | None, ...]] = {
-            f"statistics_{i}": (*first.shape, None) for i, first in enumerate(self.first)
+        count, last_count = len(arrays["weights"]), len(arrays["joint"])
+        arrays = {  # what only a stream with missing observations has
+            "gap": np.zeros(2),
+            "spreads": np.zeros(count),
+            "last_spreads": np.zeros(last_count),
+            **arrays,
         }
-        own = dict.fromkeys(("starts", "weights", "last_starts", "joint"), (None,))
-        check_arrays(arrays, {**own, **shapes})
-        count = len(arrays["weights"])
-        sizes = {array.shape[-1] for name, array in arrays.items() if name in shapes}
-        if sizes != {count} or len(arrays["starts"]) != count or not 0 < count <= self.most:
-            raise DamagedError(f"its arrays are of {sizes} hypotheses, not of {count}")
+        shapes: dict[str, tuple[int | None, ...]] = {
+            f"statistics_{i}": (*first.shape, count) for i, first in enumerate(self.first)
+        }
+        shapes.update(dict.fromkeys(("starts", "weights", "spreads"), (count,)))
+        shapes.update(dict.fromkeys(("last_starts", "joint", "last_spreads"), (last_count,)))
+        check_arrays(arrays, {**shapes, "gap": (2,)})
+        if not 0 < count <= self.most:
+            raise DamagedError(f"its arrays are of {count} hypotheses, of at most {self.most}")
         while len(self.weights) < count:
             self._grow()
         self.used = count
         self.starts[:count], self.weights[:count] = arrays["starts"], arrays["weights"]
         for i, array in enumerate(self.table):
             array[..., :count] = arrays[f"statistics_{i}"]
-        # At most one slot was taken since: the one whose start differs.
-        self.joint, last = arrays["joint"].copy(), arrays["last_starts"]
-        changed = np.flatnonzero(last != self.starts[: len(last)])
-        self.replaced = _NONE
-        if len(changed):
-            self.replaced = (int(changed[0]), float(last[changed[0]]), 0.0)
+        merged = np.flatnonzero(arrays["spreads"])
+        self.spreads = dict(zip(merged.tolist(), arrays["spreads"][merged].tolist(), strict=True))
+        begin, end = arrays["gap"].tolist()
+        self.gap, self.replaced = (int(begin), int(end)), _NONE
+        last = (arrays[name].copy() for name in ("last_starts", "last_spreads", "joint"))
+        self._filtered = _Filtered(self.position, *last)
+        self.joint = self._filtered.joint
 
 
 class SymbolHypotheses(Hypotheses, SymbolEngine):
@@ -178,6 +303,7 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
 
     name = "symbols"
     nothing = 0.0
+    add_weights = np.add
 
     def __init__(self, predictor: Exact, family: Family) -> None:
         SymbolEngine.__init__(self, predictor.alphabet)
@@ -219,7 +345,9 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
     def step(self, symbol: int) -> float:
         if self.position >= self.limit:
             self.check_length(self.position + 1)
+        enter = self._enter
         if symbol < 0:
+            enter = self._enter_unobserved
             log_prob, joint, norm = 0.0, self.weights.copy(), float(np.add.reduce(self.weights))
             self._skip()
         else:
@@ -236,7 +364,7 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
         self.position += 1
         if self.law is None:
             self.weights = joint
-            self._enter(norm * self.odds)  # instead of all others times `stays`
+            enter(norm * self.odds)  # instead of all others times `stays`
             return log_prob
         ends, stays = self.law(self.starts, self._runs())
         entering = float(_sum_of_products(joint, ends))
@@ -245,8 +373,11 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
             self.weights = _subtract(joint, ends, ends)
         else:
             self.weights = joint * stays
-        self._enter(entering)
+        enter(entering)
         return log_prob
+
+    def _relative(self, weights: Slots) -> Slots:
+        return weights
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         super().restore(arrays)
@@ -319,6 +450,10 @@ class CountHypotheses(SymbolHypotheses):
     def _runs(self) -> Slots:
         return self._run_lengths
 
+    def _move(self, slot: int, start: float) -> None:
+        super()._move(slot, start)
+        self._run_lengths[slot] = self.position - start
+
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         super().restore(arrays)
         self._run_lengths[:] = self.position - self.starts
@@ -329,6 +464,7 @@ class ValueHypotheses(Hypotheses, ValueEngine):
 
     name = "values"
     nothing = -math.inf
+    add_weights = np.logaddexp
 
     def __init__(self, predictor: Exact, family: Family, columns: tuple[str, ...] | None) -> None:
         ValueEngine.__init__(self, predictor.segment, columns)
@@ -359,7 +495,9 @@ class ValueHypotheses(Hypotheses, ValueEngine):
             self._predicted = None
         weights, top = self.weights, 0.0
         missing = x != x if self.scalar else np.isnan(x).all()
+        enter = self._enter
         if missing:
+            enter = self._enter_unobserved
             self.family.skip(self.table)
         else:
             _add(weights, self.family.absorb(self.table, x), weights)
@@ -375,13 +513,13 @@ class ValueHypotheses(Hypotheses, ValueEngine):
         self.position += 1
         if self.law is None:
             # All hypotheses survive with one probability, which the new one is divided by.
-            dropped = self._enter(evidence + self.log_odds)
+            dropped = enter(evidence + self.log_odds)
             norm = evidence - self.log_stays
         else:
             ends, stays = self.law(self.starts, self.position - self.starts)
             with np.errstate(divide="ignore"):
                 weights += np.log1p(-ends) if stays is None else np.log(stays)
-            dropped = self._enter(_log(float(_sum_of_products(joint, ends))) + top)
+            dropped = enter(_log(float(_sum_of_products(joint, ends))) + top)
             norm = evidence
         if dropped > self.nothing:
             norm += math.log1p(-math.exp(dropped - norm))
@@ -390,6 +528,9 @@ class ValueHypotheses(Hypotheses, ValueEngine):
             norm = 0.0
         self.norm = norm
         return log_density
+
+    def _relative(self, weights: Slots) -> Slots:
+        return np.exp(weights - weights.max())
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {**super().arrays(), "norm": np.array(self.norm)}

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from switchpoint.neural import Recurrent
 from switchpoint.neural.cells import LSTMCell, RNNCell, StackCell
 from switchpoint.streams.compiled import no_posterior
-from switchpoint.streams.engine import SymbolEngine, check_arrays
+from switchpoint.streams.engine import Runs, SymbolEngine, check_arrays
 
 _HALF, _ONE = np.array(0.5), np.array(1.0)
 
@@ -124,7 +124,7 @@ class RecurrentEngine(SymbolEngine):
         self.position += 1
         return log_prob
 
-    def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
+    def runs(self) -> Runs:
         raise no_posterior(self.network)
 
     def arrays(self) -> dict[str, np.ndarray]:

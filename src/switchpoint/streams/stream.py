@@ -92,8 +92,9 @@ class Stream:
     @property
     def run_length(self) -> RunLength:
         """The length of the current segment, up to and including the last observation."""
-        runs, weights = self._engine.runs()
-        return RunLength(math.fsum(runs * weights), int(runs[weights.argmax()]))
+        runs = self._engine.runs()
+        mode = (runs.probabilities / (2 * runs.spreads + 1)).argmax()
+        return RunLength(math.fsum(runs.lengths * runs.probabilities), int(runs.lengths[mode]))
 
     def change_probability(self, last: int) -> float:
         """P(at least one switch within the last `last` observations | all so far).
@@ -102,9 +103,9 @@ class Stream:
         all is none.
         """
         last = _checks.positive_int("last", last)
-        runs, weights = self._engine.runs()
+        runs = self._engine.runs()
         # The current segment started within them, and not at 0.
-        return math.fsum(weights[(runs <= last) & (runs < self.position)])
+        return math.fsum(runs.at_most(last)[runs.lengths < self.position])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the predictor and the state to a file, atomically."""

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from switchpoint.exact import PTWPredictor
 from switchpoint.segments.dirichlet import as_dirichlet
-from switchpoint.streams.engine import SymbolEngine, check_arrays, log_ratios
+from switchpoint.streams.engine import Runs, SymbolEngine, check_arrays, log_ratios
 from switchpoint.streams.laws import split_terms
 
 LARGEST_ALPHABET = 4
@@ -104,9 +104,10 @@ class TreeEngine(SymbolEngine):
     def check_length(self, length: int) -> None:
         self.prior.check_length(length)
 
-    def runs(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
+    def runs(self) -> Runs:
         starts, joint = self._last_starts(), np.array(self.last_joint)
-        return self.position - np.array(starts, np.float64), joint / math.fsum(self.last_joint)
+        lengths = self.position - np.array(starts, np.float64)
+        return Runs(lengths, joint / math.fsum(self.last_joint))
 
     def _last_starts(self) -> list[int]:
         """The starts around the last observation; before the first one, those around that."""
