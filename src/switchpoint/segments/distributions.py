@@ -409,6 +409,7 @@ class Product(Distribution):
         centres, scales = zip(*(column.location for column in self.columns), strict=True)
         return _stack(centres), _stack(scales)
 
+    @jax.jit
     def quantile(self, q: Any) -> Float[Array, "... columns"]:
         return _stack(column.quantile(q) for column in self.columns)
 
@@ -463,6 +464,7 @@ class Mixture(Distribution):
         likely = jnp.argmax(self.log_weights)
         return centres[likely] + self.offset, scales[likely]
 
+    @jax.jit
     def quantile(self, q: Any) -> Float[Array, "..."]:
         q = jnp.asarray(q, float)
         if isinstance(self.components, Product):

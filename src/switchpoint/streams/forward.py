@@ -197,7 +197,7 @@ class Hypotheses(Engine):
         self._keep_filtered()
         entering = newer == len(self.weights)
         first = self.starts.item(older) - self.spreads.get(older, 0.0)
-        last, other = self.position, weight
+        last, other = float(self.position), weight
         if not entering:
             last = self.starts.item(newer) + self.spreads.get(newer, 0.0)
             other = self.weights.item(newer)
