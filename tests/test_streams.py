@@ -162,13 +162,35 @@ def test_large_tables_are_summed_alike(monkeypatch):
             )
 
 
-def test_segments_longer_than_the_tables_of_a_family(monkeypatch):
-    """What depends on the count alone is looked up, or computed where the table ends."""
+def test_streams_of_equal_segments_share_the_tables_of_their_family():
+    """What depends on the count alone is looked up, in one table however many streams there are."""
+    one, other = (sp.NormalGamma(strength=strength) for strength in (0.25, 0.5))
+    streams = [
+        sp.Stream(sp.bayes_optimal(sp.Source(prior, segment), max_hypotheses=20))
+        for prior in (sp.Geometric(0.01), sp.LIN())
+        for segment in (one, other)
+    ]
     values = np.random.default_rng(0).normal(size=300)
-    predictor = sp.bayes_optimal(sp.Source(sp.LIN(), sp.NormalGamma()), max_hypotheses=20)
-    expected = sp.Stream(predictor).extend(values)
+    first, different, second, _ = (stream.extend(values) for stream in streams)
+    tables = [stream._engine.family.shared for stream in streams]
+    assert tables[0] is tables[2] is not tables[1]
+    alone = sp.Stream(streams[0].predictor)
+    streams.clear()
+    np.testing.assert_array_equal(alone.extend(values), first)
+    assert not np.allclose(first, different)
+    assert not np.allclose(first, second)
+
+
+def test_segments_longer_than_the_tables_of_a_family(monkeypatch):
+    """Where the table ends, what it would hold is computed."""
+    values = np.random.default_rng(0).normal(size=300)
+    predictor = sp.bayes_optimal(sp.Source(sp.LIN(), sp.NormalGamma(shape=1.7)), max_hypotheses=20)
     monkeypatch.setattr("switchpoint.streams.families._LONGEST_TABLE", 64)
-    np.testing.assert_allclose(sp.Stream(predictor).extend(values), expected, rtol=0, atol=1e-12)
+    stream = sp.Stream(predictor)
+    found = stream.extend(values)
+    assert stream._engine.family.shared.columns.shape == (3, 64)
+    monkeypatch.undo()
+    np.testing.assert_allclose(sp.Stream(predictor).extend(values), found, rtol=0, atol=1e-12)
 
 
 def test_priors_and_families_of_your_own_run():

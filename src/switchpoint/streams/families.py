@@ -8,7 +8,8 @@ form in which one more observation costs least.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
+from weakref import WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
@@ -208,27 +209,31 @@ class GaussianFamily(Family):
         return _run(MeanRun, *table)
 
 
-class NormalGammaFamily(Family):
-    """Unknown mean and noise: the count, the mean, and twice the rate with half its logarithm.
+class _CountTable:
+    """What the predictive of `NormalGamma` needs of a count, by count; it grows when asked to."""
 
-    What depends on the count alone is looked up.
-    """
+    shared: ClassVar[WeakValueDictionary[tuple[float, float], "_CountTable"]] = (
+        WeakValueDictionary()
+    )
+    """By strength and shape: one for all streams of equal segments, as it takes up to 3 MiB."""
 
-    def __init__(self, segment: NormalGamma) -> None:
-        super().__init__(segment)
-        self.strength, self.shape = float(segment.strength), float(segment.shape)
-        self.known = 64
-        self.columns = self._columns(np.arange(float(self.known)))
-        self.x = np.array(0.0)
-        self._allocate(0)
+    def __init__(self, strength: float, shape: float) -> None:
+        self.strength, self.shape = strength, shape
+        self.columns = self.compute(np.arange(64.0))
 
-    def _allocate(self, size: int) -> None:
-        """Arrays for intermediate results."""
-        self.looked_up = np.empty((3, size))
-        self.rows = list(self.looked_up)
-        self.gap, self.logs = np.empty((2, size))
+    @classmethod
+    def of(cls, strength: float, shape: float) -> "_CountTable":
+        """The table of these parameters."""
+        return cls.shared.setdefault((strength, shape), cls(strength, shape))
 
-    def _columns(self, count: Floats) -> Floats:
+    def up_to(self, largest: int) -> Floats:
+        """The columns of all counts up to the largest one, or to a limit."""
+        columns = self.columns  # which another thread may replace
+        if columns.shape[1] <= largest < _LONGEST_TABLE:
+            self.columns = columns = self.compute(np.arange(2.0 * largest))
+        return columns
+
+    def compute(self, count: Floats) -> Floats:
         """Old weight / new weight, shape + 1/2 and the log of the density's factor.
 
         The density is factor (2 rate)^-1/2 (1 + share gap^2 / (2 rate))^-(shape + 1/2).
@@ -237,6 +242,25 @@ class NormalGammaFamily(Family):
         share = weight / (weight + 1)
         factor = log_half_step(shape) + 0.5 * np.log(share / math.pi)
         return np.stack([share, shape + 0.5, factor])
+
+
+class NormalGammaFamily(Family):
+    """Unknown mean and noise: the count, the mean, and twice the rate with half its logarithm.
+
+    What depends on the count alone is looked up.
+    """
+
+    def __init__(self, segment: NormalGamma) -> None:
+        super().__init__(segment)
+        self.shared = _CountTable.of(float(segment.strength), float(segment.shape))
+        self.x = np.array(0.0)
+        self._allocate(0)
+
+    def _allocate(self, size: int) -> None:
+        """Arrays for intermediate results."""
+        self.looked_up = np.empty((3, size))
+        self.rows = list(self.looked_up)
+        self.gap, self.logs = np.empty((2, size))
 
     def initial(self) -> Table:
         segment: Any = self.segment
@@ -264,22 +288,25 @@ class NormalGammaFamily(Family):
         return factor
 
     def _by_count(self, count: np.ndarray) -> list[Floats]:
-        """The columns of these counts: looked up in a table that grows with them, to a limit."""
+        """The columns of these counts, looked up, or computed where the table ends."""
         if len(count) != len(self.gap):
             self._allocate(len(count))
         largest = count.item(count.argmax())
-        if self.known <= largest < _LONGEST_TABLE:
-            self.known = 2 * largest
-            self.columns = self._columns(np.arange(float(self.known)))
-        self.columns.take(count, 1, self.looked_up, "clip")  # the fastest mode
-        if largest >= self.known:
-            beyond = np.flatnonzero(count >= self.known)
-            self.looked_up[:, beyond] = self._columns(count[beyond].astype(np.float64))
+        columns = self.shared.columns
+        known = columns.shape[1]
+        if largest >= known:
+            columns = self.shared.up_to(largest)
+            known = columns.shape[1]
+        columns.take(count, 1, self.looked_up, "clip")  # the fastest mode
+        if largest >= known:
+            beyond = np.flatnonzero(count >= known)
+            self.looked_up[:, beyond] = self.shared.compute(count[beyond].astype(np.float64))
         return self.rows
 
     def statistics(self, table: Table) -> Any:
         count, mean, twice, _ = table
-        return _run(NormalGammaRun, self.strength + count, mean, self.shape + count / 2, twice / 2)
+        weight, shape = self.shared.strength + count, self.shared.shape + count / 2
+        return _run(NormalGammaRun, weight, mean, shape, twice / 2)
 
 
 _LONGEST_TABLE = 2**16
