@@ -6,6 +6,8 @@ import math
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import equinox as eqx
 import jax
@@ -494,6 +496,65 @@ def test_a_prediction_of_the_oracle_does_not_begin_the_next_segment():
     assert stream.change_probability(last=2) == 0
     assert stream.update(1) == pytest.approx(math.log(0.5))
     assert stream.run_length.mode == 1
+
+
+def test_a_second_thread_is_refused_by_a_sentence():
+    """While one thread is inside a call, which waits for the other here."""
+    inside, done = threading.Event(), threading.Event()
+
+    class Slow(Coin):
+        def update(self, state, symbol):
+            inside.set()
+            assert done.wait(60)
+            return super().update(state, symbol)
+
+    stream = sp.Stream(Slow())
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(stream.update, 1)
+        assert inside.wait(60)
+        for call in (
+            lambda: stream.update(0),
+            lambda: stream.extend([0, 1]),
+            stream.predict,
+            lambda: stream.run_length,
+            lambda: stream.change_probability(5),
+            lambda: copy.copy(stream),
+            lambda: stream.save("never-written"),
+        ):
+            with pytest.raises(RuntimeError, match=r"another thread.*lock"):
+                call()
+        done.set()
+        assert first.result() == pytest.approx(math.log(0.25))
+    assert (stream.position, stream.update(0)) == (1, pytest.approx(math.log(0.75)))
+    with pytest.raises(ValueError, match="missing symbol"):
+        stream.update(None)
+    assert stream.extend([0]).shape == (1,)  # a refused observation leaves the stream free
+
+
+def test_two_threads_that_update_one_stream_lose_nothing():
+    """An update is made whole or refused whole, whenever the interpreter changes threads."""
+    stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.PTW(40))))
+
+    def write(count):
+        refused = 0
+        for _ in range(count):
+            try:
+                stream.update(1)
+            except RuntimeError:
+                refused += 1
+        return count - refused
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            made = sum(pool.map(write, [2000, 2000]))
+    finally:
+        sys.setswitchinterval(interval)
+    assert stream.position == made
+    alone = sp.Stream(stream.predictor)
+    alone.extend([1] * made)
+    assert stream.code_length == alone.code_length
 
 
 def test_a_copy_goes_on_by_itself(tmp_path):

@@ -1,12 +1,13 @@
 """A stream: a predictor and its state, one observation after another."""
 
 import copy
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +16,31 @@ from switchpoint import _checks
 from switchpoint._labels import keeps_labels
 from switchpoint.predictor import Predictor
 from switchpoint.streams.dispatch import make_engine
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _alone(method: Method) -> Method:
+    """Refuse a call of this method while another thread is inside a call."""
+
+    @functools.wraps(method)
+    def checked(self: "Stream", *arguments: Any, **options: Any) -> Any:
+        if self._busy:
+            raise _in_use()
+        self._busy = True
+        try:
+            return method(self, *arguments, **options)
+        finally:
+            self._busy = False
+
+    return checked  # type: ignore[return-value]
+
+
+def _in_use() -> RuntimeError:
+    return RuntimeError(
+        "this stream is in use by another thread: a Stream takes one call at a time, so protect it "
+        "with a lock, or give each thread a stream of its own"
+    )
 
 
 @dataclass(frozen=True)
@@ -40,7 +66,16 @@ class Stream:
     All numbers are in double precision. For any other predictor than those of this package, and
     for Transformers, the stream calls the predictor's compiled `update` and `predict`. `columns`
     names the columns of an `Independent` source, whose observations may then be mappings by name.
+
+    A stream is not thread-safe: it takes one call at a time. A call while another thread is inside
+    one raises a `RuntimeError` and changes nothing. Threads may take turns, and different streams
+    are independent of each other.
     """
+
+    # Whether a call is in progress. The interpreter changes threads at calls and at the ends of
+    # loops, so not between the test of the flag and its setting; a lock would take ten times as
+    # long. `predict` and `update`, which are called most, have the code of `_alone` in their own.
+    _busy = False
 
     def __init__(self, predictor: Any, *, columns: Sequence[str] | None = None) -> None:
         if not isinstance(predictor, Predictor):
@@ -60,7 +95,13 @@ class Stream:
         Without an alphabet it is a distribution: with `log_density(x)`, `cdf(x)`, `mean`,
         `variance`, `quantile(q)` and `sample(key)`.
         """
-        return self._engine.predict()
+        if self._busy:
+            raise _in_use()
+        self._busy = True
+        try:
+            return self._engine.predict()
+        finally:
+            self._busy = False
 
     def update(self, x: Any) -> float:
         """Observe x: ln p(x | all before) in nats.
@@ -69,9 +110,16 @@ class Stream:
         column (its name, or its number from 0). NaN and None are missing, as is a column that a
         mapping leaves out. The log density of a missing observation is 0.
         """
-        return self._engine.update(x)
+        if self._busy:
+            raise _in_use()
+        self._busy = True
+        try:
+            return self._engine.update(x)
+        finally:
+            self._busy = False
 
     @keeps_labels("log_density")
+    @_alone
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
         """Observe many: ln p(x | all before) of each. If one is refused, none is observed.
 
@@ -90,12 +138,14 @@ class Stream:
         return 0.0 - self._engine.log_evidence / math.log(2)
 
     @property
+    @_alone
     def run_length(self) -> RunLength:
         """The length of the current segment, up to and including the last observation."""
         runs = self._engine.runs()
         mode = (runs.probabilities / (2 * runs.spreads + 1)).argmax()
         return RunLength(math.fsum(runs.lengths * runs.probabilities), int(runs.lengths[mode]))
 
+    @_alone
     def change_probability(self, last: int) -> float:
         """P(at least one switch within the last `last` observations | all so far).
 
@@ -107,6 +157,7 @@ class Stream:
         # The current segment started within them, and not at 0.
         return math.fsum(runs.at_most(last)[runs.lengths < self.position])
 
+    @_alone
     def save(self, path: str | PathLike[str]) -> None:
         """Write the predictor and the state to a file, atomically."""
         from switchpoint.streams.storage import save_state  # imported late: the zoo is slow
@@ -128,6 +179,7 @@ class Stream:
         stream.predictor, stream.columns, stream._engine, stream.notes = loaded
         return stream
 
+    @_alone
     def __getstate__(self) -> dict[str, Any]:
         """For `copy` and for other processes; a file is written by `save`."""
         engine = self._engine
