@@ -125,6 +125,79 @@ def test_columns_of_a_table(capsys):
     assert records[-2]["value"] is records[-1]["value"] is None
 
 
+def test_lines_of_json(capsys):
+    plain = without_time(watch(capsys, "x.txt"))
+    write([json.dumps({"v": float(x)}) for x in VALUES])
+    assert without_time(watch(capsys, "x.txt")) == plain
+    rows = [{"host": "a", "v": float(x), "w": i, "at": f"2026-01-{1 + i % 28:02d}"}
+            for i, x in enumerate(VALUES)]  # fmt: skip
+    rows[7] = {"w": 3}
+    write(map(json.dumps, rows[:7]))
+    _, message = refused(capsys, "x.txt")
+    assert "2 fields of numbers, choose with --column" in message
+    assert "v, w" in message
+    write(map(json.dumps, rows))
+    records = watch(capsys, "x.txt", "--column", "v")
+    assert [each["value"] for each in records] == [row.get("v") for row in rows]
+    assert records[9]["time"] == "2026-01-10"
+    records = watch(capsys, "x.txt", "--column", "v", "--column", "w", "--time", "host")
+    assert (records[9]["value"], records[9]["time"]) == ({"v": rows[9]["v"], "w": 9}, "a")
+    for row in rows:
+        row.pop("w")
+    write(map(json.dumps, rows))  # one field of numbers, beside times and words
+    assert watch(capsys, "x.txt")[9]["value"] == rows[9]["v"]
+    states = [{"state": "up"}, {"state": "down"}, {"state": None}, {}]
+    write(map(json.dumps, states * 5))
+    assert [each["value"] for each in watch(capsys, "x.txt")[:4]] == ["up", "down", None, None]
+
+
+@pytest.mark.parametrize("count", [20, 60])  # in the warm-up, and after it
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("3.5", "not a JSON object"),
+        ('{"v": 3.5', "not a JSON object"),
+        ('{"v": [3.5]}', "v is a list"),
+        ('{"v": "3 ms"}', "'3 ms' is not a finite number"),
+        ('{"v": Infinity}', "finite"),
+    ],
+)
+def test_lines_that_are_no_json_of_the_stream(capsys, count, line, problem):
+    write([*(json.dumps({"v": float(x)}) for x in VALUES[:count]), line])
+    before, message = refused(capsys, "x.txt")
+    assert len(before) == count
+    assert f"x.txt, line {count + 1}: " in message
+    assert problem in message
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem", "remedy"),
+    [
+        (["3 ms", "4 ms", "3 ms", "5 ms"], "line 1: '3 ms' looks like a number", "--labels"),
+        (["", "3 ms", "4", "5", "6"], "line 2: '3 ms' looks like a number", "--column"),
+        (["$3", "$4", "$3"], "line 1: '$3' looks like a number", "--labels"),
+        (["load=3", "load=4", "load=3"], "line 1: 'load=3' looks like a number", "--labels"),
+        (["1", "2", "up", "3"], "line 3: 'up' is not a finite number", "--labels"),
+        (["up", "down", "up", "3"], "line 1: 'up' is not a finite number", "--labels"),
+        (["[1, 2]", "[3, 4]"], "JSON list", "a line of its own"),
+        (['{"v": "3 ms"}'] * 9, "line 1: '3 ms' looks like a number", "--labels"),
+        (['{"a": {"b": 1}}'], "no field that is a number or a word", "a"),
+        (["{v: 3}", "{v: 4}"], "line 1: it is not a JSON object", "{v: 3}"),
+    ],
+)
+def test_what_is_neither_numbers_nor_labels_is_refused(capsys, lines, problem, remedy):
+    write(lines)
+    _, message = refused(capsys, "x.txt")
+    assert problem in message
+    assert remedy in message
+
+
+def test_labels_that_begin_with_a_digit_are_listed(capsys):
+    write(["2xx", "5xx", "2xx"])
+    records = watch(capsys, "x.txt", "--labels", "2xx,5xx")
+    assert [each["value"] for each in records] == ["2xx", "5xx", "2xx"]
+
+
 def test_a_format_is_guessed_from_the_first_lines():
     def guessed(*lines, **options):
         found, header = guess_format(lines, **options)

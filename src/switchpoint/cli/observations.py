@@ -1,9 +1,10 @@
-"""Lines of a stream as observations: numbers or labels, alone or in columns of a table."""
+"""Lines of a stream as observations: numbers or labels, alone, in a table or in JSON objects."""
 
 import csv
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from switchpoint.cli.table_io import MISSING, TIME_NAMES
 from switchpoint.streams.engine import LARGEST
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T].*)?", re.ASCII)
+_ASSIGNMENT = re.compile(r"=\s*[+-]?\.?\d")
 _MAX_SHOWN = 40  # characters of a cell in a message
 
 
@@ -52,12 +54,17 @@ class LineFormat:
     """The labels of symbols, where they are not numbers."""
     header: str = ""
     """The first line of a file, if it has the names of the columns."""
+    fields: tuple[str, ...] = ()
+    """The fields that are the cells, where a line is a JSON object."""
 
     def parse(self, text: str) -> Observation:
         """The observation in a line."""
         cells = [text.strip()]
-        if self.delimiter:
-            cells = _cells(text, self.delimiter)
+        if self.delimiter or self.fields:
+            if self.fields:
+                cells = _field_cells(_json_object(text), self.fields) if cells[0] else []
+            else:
+                cells = _cells(text, self.delimiter)
             if not any(cells):
                 return Observation((math.nan,) * len(self.columns), None)
             if len(cells) != self.width:
@@ -99,7 +106,10 @@ class LineFormat:
         if self.labels:
             return f"not one of the labels {first_of(self.labels)}; list all with --labels"
         if number is None:
-            return "not a finite number; leave a missing observation empty, or write NA"
+            return (
+                "not a finite number; leave a missing observation empty, or write NA; if all are "
+                "labels, list them with --labels"
+            )
         if abs(number) > LARGEST:
             return f"larger than {LARGEST:g}; write each observation into a line of its own"
         return (
@@ -121,42 +131,132 @@ def guess_format(
 ) -> tuple[LineFormat, bool]:
     """The format of a stream that begins with these lines, and whether the first one is a header.
 
-    A line is one value, or a row of a table. Values are symbols if their alphabet or labels are
-    given; unless they are known to be `real`, also where the first ones are all 0 or 1, or words.
+    A line is one value, a row of a table, or a JSON object. Values are symbols if their alphabet or
+    labels are given; unless they are known to be `real`, also where the first ones are all 0 or 1,
+    or words.
     """
     listed = () if labels is None else parse_labels(labels)
     head = next((line for line in lines if line.strip()), "")
     delimiter = next((mark for mark in ",;\t" if mark in head), "")
-    rows = []
-    for line in lines:
-        with suppress(ValueError):  # it is refused when it is observed
-            rows.append(_cells(line, delimiter or ","))
+    fields: tuple[str, ...] = ()
+    if head.lstrip()[:1] in ("{", "[") and head.strip() not in listed:
+        delimiter, fields, rows = "", *_json_rows(lines)
+    else:
+        rows = []
+        for line in lines:
+            with suppress(ValueError):  # it is refused when it is observed
+                rows.append(_cells(line, delimiter or ","))
     rows = [cells for cells in rows if any(cells)]
-    if not rows:
+    if not rows and not fields:
         return LineFormat(alphabet=alphabet or len(listed) or None, labels=listed), False
-    first = rows[0]
+    first = rows[0] if rows else []
     known = [*listed, *(cell for cell in first if cell and cell.lower() in MISSING)]
-    header = any(is_header(first, rows[1:], each, known) for each in (None, time, *column))
-    names = first if header else [str(index) for index in range(len(first))]
+    header = not fields and any(
+        is_header(first, rows[1:], each, known) for each in (None, time, *column)
+    )
+    names = fields or (first if header else [str(index) for index in range(len(first))])
     rows = rows[1:] if header else rows
-    at = _time_column(names, rows, time, column)
-    chosen = tuple(_find(names, each) for each in column)
-    if not chosen:
-        chosen = tuple(index for index in range(len(names)) if index != at)
-        if len(chosen) > 1:
-            raise ValueError(
-                f"a line has {len(chosen)} columns of values, choose with --column (again for "
-                f"several with common switches): {first_of(names[each] for each in chosen)}"
-            )
+    at = _time_column(names, rows, time, column, anywhere=bool(fields))
+    chosen = tuple(_find(names, each) for each in column) or _values(names, rows, at, fields)
+    odd = [names[each] for each in chosen if header and names[each] not in column]
+    _refuse_units(lines, odd, "the name of a column, give it with --column")
     if alphabet is None and not real and len(chosen) == 1:
         cells = [row[chosen[0]] for row in rows if chosen[0] < len(row)]
         alphabet, listed = _guess_alphabet(cells, listed)
-    chosen_names = tuple(names[each] for each in chosen) if header else ("value",)
-    if len(chosen) > 1 and not header:
+        if labels is None:
+            _refuse_units(lines, listed, "a label, list all labels with --labels")
+    chosen_names = tuple(names[each] for each in chosen) if header or fields else ("value",)
+    if len(chosen) > 1 and not (header or fields):
         chosen_names = tuple(str(each) for each in chosen)
     delimiter = delimiter if len(names) > 1 else ""
-    made = LineFormat(chosen_names, chosen, at, delimiter, len(names), alphabet, listed)
+    made = LineFormat(
+        chosen_names, chosen, at, delimiter, len(names), alphabet, listed, fields=fields
+    )
     return made, header
+
+
+def _json_rows(lines: Sequence[str]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """The fields of the JSON objects in these lines that are numbers or words, and their cells."""
+    objects, problem = [], ""
+    for number, line in enumerate(lines, 1):
+        try:
+            objects += [_json_object(line)] if line.strip() else []
+        except ValueError as error:  # raised when the line is observed, if an object is before it
+            problem = problem or f"line {number}: {error}"
+    if problem and not objects:
+        raise ValueError(problem)
+    pairs = [pair for each in objects for pair in each.items()]
+    fields = tuple(dict.fromkeys(k for k, value in pairs if not isinstance(value, list | dict)))
+    if not fields:
+        names = first_of(dict(pairs)) if pairs else "none at all"
+        raise ValueError(f"the JSON objects have no field that is a number or a word, but {names}")
+    rows = []
+    for each in objects:
+        with suppress(ValueError):
+            rows.append(_field_cells(each, fields))
+    return fields, rows
+
+
+def _json_object(line: str) -> dict[str, Any]:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        content = None
+    if isinstance(content, list):
+        raise ValueError(
+            "it is a JSON list; write each observation into a line of its own, as a number or as a "
+            'JSON object such as {"value": 1.5}'
+        )
+    if not isinstance(content, dict):
+        raise ValueError(f"it is not a JSON object: {shortened(line.strip(), _MAX_SHOWN)}")
+    return content
+
+
+def _field_cells(content: Mapping[str, Any], fields: Sequence[str]) -> list[str]:
+    """The fields of a JSON object as cells of a table, empty where there is none."""
+    cells = []
+    for name in fields:
+        value = content.get(name)
+        if isinstance(value, list | dict):
+            kind = "a list" if isinstance(value, list) else "an object"
+            raise ValueError(f"its field {name} is {kind}, not a number or a word")
+        is_text = isinstance(value, str)
+        cells.append("" if value is None else value.strip() if is_text else json.dumps(value))
+    return cells
+
+
+def _values(
+    names: Sequence[str], rows: Sequence[Sequence[str]], at: int | None, fields: Sequence[str]
+) -> tuple[int, ...]:
+    """The only column of values beside the times; of the fields of JSON, that of numbers."""
+    chosen = [index for index in range(len(names)) if index != at]
+    kind = "columns of values"
+    if fields and len(chosen) > 1:
+        chosen = [index for index in chosen if _is_numeric([row[index] for row in rows])] or chosen
+        kind = "fields of numbers" if _is_numeric([row[chosen[0]] for row in rows]) else "fields"
+    if len(chosen) > 1:
+        raise ValueError(
+            f"a line has {len(chosen)} {kind}, choose with --column (again for several with common "
+            f"switches): {first_of(names[each] for each in chosen)}"
+        )
+    return tuple(chosen)
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    seen = [cell for cell in cells if cell.lower() not in MISSING]
+    return bool(seen) and all(parse_number(cell) is not None for cell in seen)
+
+
+def _refuse_units(lines: Sequence[str], words: Iterable[str], remedy: str) -> None:
+    """Refuse words of these lines that may be meant as numbers: 3 ms, $3, 40%, load=3."""
+    for word in words:
+        first = next((character for character in word if character.isalnum()), "")
+        if first.isdigit() or _ASSIGNMENT.search(word):
+            place = next((f"line {i}: " for i, line in enumerate(lines, 1) if word in line), "")
+            raise ValueError(
+                f"{place}{shortened(word, _MAX_SHOWN)!r} looks like a number with something beside "
+                f"it: write numbers alone, or if it is {remedy}"
+            )
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
@@ -194,12 +294,21 @@ def _find(names: Sequence[str], column: str) -> int:
 
 
 def _time_column(
-    names: Sequence[str], rows: Sequence[Sequence[str]], time: str | None, columns: Sequence[str]
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    time: str | None,
+    columns: Sequence[str],
+    anywhere: bool,
 ) -> int | None:
-    """The column of the times, if not given the first one if it holds dates or is called so."""
+    """The column of the times: if not given, one that holds dates or is called so, if any.
+
+    Only the first column is looked at, unless it may be anywhere.
+    """
     if time is not None:
         return _find(names, time)
-    dated = names[0].lower() in TIME_NAMES or (
-        bool(rows) and all(_ISO_DATE.fullmatch(row[0]) for row in rows)
-    )
-    return 0 if dated and len(names) > 1 and names[0] not in columns else None
+    for index, name in enumerate(names if anywhere else names[:1]):
+        cells = [row[index] for row in rows if row[index]]
+        dated = bool(cells) and all(map(_ISO_DATE.fullmatch, cells))
+        if (dated or name.lower() in TIME_NAMES) and len(names) > 1 and name not in columns:
+            return index
+    return None

@@ -38,8 +38,8 @@ def watch(
     file: Path = typer.Argument(
         STDIN,
         metavar="FILE",
-        help="A text with one observation per line: a number, a symbol or a row of a table. An "
-        "empty line, NA or nan is a missing observation. - is standard input.",
+        help="A text with one observation per line: a number, a symbol, a row of a table or a JSON "
+        "object. An empty line, NA or nan is a missing observation. - is standard input.",
     ),
     follow: bool = typer.Option(
         False,
@@ -75,8 +75,8 @@ def watch(
     ),
     column: list[str] = typer.Option(
         [],
-        help="The column of the values in a table, by name or number from 0; repeat it for several "
-        "series with common switches.",
+        help="The column of the values in a table, by name or number from 0, or their field in "
+        "JSON objects; repeat it for several series with common switches.",
     ),
     time_column: str | None = typer.Option(
         None,
