@@ -125,6 +125,17 @@ def test_columns_of_a_table(capsys):
     assert records[-2]["value"] is records[-1]["value"] is None
 
 
+@pytest.mark.parametrize("kind", ["level", "trend"])
+@pytest.mark.parametrize(("before", "after"), [(0.5, 0.6), (0.0, 0.01), (-1e5, -1e5 + 1)])
+def test_a_change_of_a_constant_is_one_alarm(capsys, kind, before, after):
+    """A constant shows no scale; that of what comes later may be anything."""
+    noise = (after - before) * RNG.normal(size=200)
+    for rest in (np.full(500, after), after + noise):
+        write([before] * 100 + rest.tolist())
+        records = watch(capsys, "x.txt", "--segment", kind, "--alarm", "0.9")
+        assert [each["position"] - 100 for each in records] == [pytest.approx(1, abs=1)]
+
+
 def test_lines_of_json(capsys):
     plain = without_time(watch(capsys, "x.txt"))
     write([json.dumps({"v": float(x)}) for x in VALUES])

@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from switchpoint._text import name_of
 from switchpoint.cli import config_options as options
 from switchpoint.cli.line_reader import Line
 from switchpoint.cli.observations import LineFormat, guess_format
-from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY, default_column, in_own_units
+from switchpoint.detection.defaults import (
+    SEGMENTS,
+    SENSITIVITY,
+    Column,
+    default_column,
+    in_own_units,
+)
 from switchpoint.exact import bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments import Independent, Segment
@@ -27,6 +34,8 @@ _PRIOR_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "geometric": {"hazard": SENSITIVITY / 1000},
     "ptw": {"depth": 40},
 }
+_CONSTANT_SCALE = 1e-6  # of a stream that begins with a constant, relative to it
+_ROUNDING = 1e-12  # relative variation that is none
 _DIGITS = 6
 _NOTES = "watch"  # the name of what is saved with the stream
 
@@ -163,8 +172,20 @@ def _segment(
                 or f"{name} has no value in the first {len(first)} lines, by which it is scaled; "
                 "raise --warm-up"
             )
-        segments.append(in_own_units(default_column(kind, column)))
+        segments.append(in_own_units(_default_column(kind, column)))
     return segments[0] if len(segments) == 1 else Independent(*segments)
+
+
+def _default_column(kind: str, first: Float[np.ndarray, " time"]) -> Column:
+    """The default model of a column that begins with these values.
+
+    A constant shows no scale. A scale above the changes to come would hide them all; one below the
+    noise only delays alarms, and a billion times below it by 30 observations. So it is small.
+    """
+    column, seen = default_column(kind, first), first[~np.isnan(first)]
+    if np.allclose(seen, seen[0], rtol=_ROUNDING, atol=0.0):
+        column = column._replace(scale=_CONSTANT_SCALE * (abs(float(seen[0])) or 1.0))
+    return column
 
 
 def save_watcher(path: Path, watcher: Watcher, place: Mapping[str, Any] | None) -> None:
