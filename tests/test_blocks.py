@@ -7,6 +7,7 @@ import pytest
 from reference import name
 
 import switchpoint as sp
+from switchpoint.segments.base import log_density, no_statistics, observe, prior_statistics
 
 LENGTH = 70
 PRIOR = sp.RandomUniform(45)  # segments end for certain, in the middle of a block
@@ -25,13 +26,13 @@ def test_the_density_of_a_run_is_that_of_its_observations(segment):
 
     def run_of(row):
         """After five observations: the density of four, one by one and at once."""
-        before, run, total = segment.initial(), segment.empty(), 0.0
+        before, run, total = prior_statistics(segment), no_statistics(segment), 0.0
         for x in row[:5]:
-            before = segment.observe(before, x)
+            before = observe(segment, before, x)
         after = before
         for x in row[5:]:
-            total = total + segment.log_density(after, x)
-            after, run = segment.observe(after, x), segment.observe(run, x)
+            total = total + log_density(segment, after, x)
+            after, run = observe(segment, after, x), observe(segment, run, x)
         return total, segment.run_log_density(before, run)
 
     total, (of_counts, of_values) = jax.jit(jax.vmap(run_of))(values)
@@ -41,7 +42,7 @@ def test_the_density_of_a_run_is_that_of_its_observations(segment):
 
 def test_a_run_of_several_columns_is_closed_if_all_are():
     mixed = sp.Independent(sp.NormalGamma(), sp.Poisson())
-    assert mixed.run_log_density(mixed.initial(), mixed.empty()) is None
+    assert mixed.run_log_density(*[prior_statistics(mixed)] * 2) is None
 
 
 @pytest.mark.usefixtures("float64")

@@ -139,7 +139,7 @@ class Posterior(eqx.Module):
         Entry [..., t, r - 1] is the probability that the segment of x_t started at t - r + 1, given
         the observations up to t alone. By default `most` is the length n of the sequence, and the
         result takes O(n^2) memory; otherwise a row falls short of 1 by the probability of a longer
-        run. Time is O(n^2), and O(n (depth + most)) for PTW. It is exact for a pruned predictor too.
+        run. Time is O(n^2), and O(n (depth + most)) for PTW. It is exact for pruned predictors too.
         """
         time = self.map_switches.shape[-1]
         most = time if most is None else min(_checks.positive_int("most", most), time)

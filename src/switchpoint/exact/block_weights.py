@@ -69,7 +69,8 @@ class Endings(NamedTuple):
     ) -> "Endings":
         starts = jnp.broadcast_to(starts, runs.shape)
         hazard, log_survival = (
-            law(starts, runs) for law in (prior.hazard_after, prior.log_survival_after)
+            jnp.broadcast_to(jnp.asarray(law(starts, runs), float), runs.shape)
+            for law in (prior.hazard_after, prior.log_survival_after)
         )
         return cls(hazard, log_survival, runs if with_runs else None)
 

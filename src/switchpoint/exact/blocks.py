@@ -29,7 +29,13 @@ from switchpoint.exact.block_weights import (
 from switchpoint.exact.layout import Layout
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
-from switchpoint.segments.base import Statistics
+from switchpoint.segments.base import (
+    Statistics,
+    log_density,
+    no_statistics,
+    observe,
+    prior_statistics,
+)
 
 BLOCK = 32  # times
 _BLOCK_OF_MANY = 16  # of many sequences, which fill a vector with fewer starts
@@ -68,7 +74,7 @@ class Blocks(NamedTuple):
 
 def initial_statistics(segment: Segment, offset: Float[Array, "flat *event"]) -> Statistics:
     """The statistics of a segment before its first observation, for each sequence."""
-    return jax.vmap(lambda by: segment.translate(segment.initial(), by))(offset)
+    return jax.vmap(lambda by: segment.translate(prior_statistics(segment), by))(offset)
 
 
 def cut_into_blocks(
@@ -82,16 +88,17 @@ def cut_into_blocks(
     values = jnp.pad(sequences.values, padding, constant_values=jnp.nan)
     values = jnp.moveaxis(values.reshape(flat, count, block, *event), 0, 2)
     steps = jnp.moveaxis(values, 1, 0)
-    observe = jax.vmap(jax.vmap(segment.observe))  # over blocks and sequences
-    observe_own = jax.vmap(jax.vmap(jax.vmap(segment.observe)), in_axes=(1, None), out_axes=1)
-    density_own = jax.vmap(jax.vmap(jax.vmap(segment.log_density)), in_axes=(1, None), out_axes=1)
+    observe_one, density = (functools.partial(each, segment) for each in (observe, log_density))
+    observe_each = jax.vmap(jax.vmap(observe_one))  # over blocks and sequences
+    observe_own = jax.vmap(jax.vmap(jax.vmap(observe_one)), in_axes=(1, None), out_axes=1)
+    density_own = jax.vmap(jax.vmap(jax.vmap(density)), in_axes=(1, None), out_axes=1)
 
     def like(statistics: Statistics, shape: tuple[int, ...]) -> Statistics:
         return jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (*shape, *leaf.shape[1:])), statistics
         )
 
-    nothing = jax.tree.map(lambda leaf: leaf[None], segment.empty())
+    nothing = jax.tree.map(lambda leaf: leaf[None], no_statistics(segment))
     runs = like(nothing, (count, flat))
     fresh = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (count, block, *leaf.shape)),
@@ -106,7 +113,7 @@ def cut_into_blocks(
             observe_own(own, x),
             own,
         )
-        through = observe(runs, x)
+        through = observe_each(runs, x)
         return (through, seen), (runs, through, density_own(own, x), own if with_own else None)
 
     (_, last), each = lax.scan(step, (runs, fresh), (jnp.arange(block), steps))
@@ -125,7 +132,7 @@ def pair_log_density(
     """ln p(x_t | the segment started at s), for the times t of one block and all starts s."""
 
     def of_pair(statistics: Statistics, before: Statistics, x: Array) -> Float[Array, ""]:
-        return segment.log_density(segment.merge(statistics, before), x)
+        return log_density(segment, segment.merge(statistics, before), x)
 
     logs = layout.by_pair(of_pair)(statistics, block.before, block.values)
     return layout.put_block(logs, block.own_logs, index, leading=1)
@@ -282,8 +289,8 @@ def _filter_block(
 
 def has_closed_form(segment: Segment) -> bool:
     """Whether the log density of a run of observations is a function of its statistics."""
-    empty, initial = segment.empty(), segment.initial()
-    return jax.eval_shape(segment.run_log_density, initial, empty) is not None
+    before, run = prior_statistics(segment), no_statistics(segment)
+    return jax.eval_shape(segment.run_log_density, before, run) is not None
 
 
 def run_log_density(

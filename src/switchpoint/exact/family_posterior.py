@@ -40,7 +40,7 @@ from switchpoint.exact.changepoint_posterior import (
 from switchpoint.exact.layout import Layout
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
-from switchpoint.segments.base import Statistics
+from switchpoint.segments.base import Statistics, log_density, observe, prior_statistics
 
 _NEGLIGIBLE = -80.0  # the logarithm of a probability
 _MIN_ROWS = 64  # that are worth being narrowed
@@ -74,7 +74,7 @@ def _fields(
     filtered: Filtered, last_start: "_FamilyLastStart", sequences: Sequences
 ) -> dict[str, Array]:
     segment = last_start.segment
-    fresh = jax.vmap(jax.vmap(segment.log_density, in_axes=(None, 0)))(
+    fresh = jax.vmap(jax.vmap(functools.partial(log_density, segment), in_axes=(None, 0)))(
         initial_statistics(segment, sequences.offset), sequences.values
     )
     started = jnp.exp(filtered.log_start + fresh - filtered.log_density)
@@ -279,12 +279,6 @@ class Levels(NamedTuple):
     covariance: Float[Array, "features features outputs ..."] | None
 
 
-def level_of(segment: Segment, statistics: Statistics) -> tuple[Array, Array | None]:
-    """The mean and the covariance of the level; probabilities have no covariance."""
-    covariance = None if segment.finite else segment.level_covariance(statistics)
-    return segment.level_mean(statistics), covariance
-
-
 def add_level(levels: Levels, weight: Array, mean: Array, covariance: Array | None) -> Levels:
     """Mixtures with one more component each, merged without a difference of squares."""
     total = levels.weight + weight
@@ -324,12 +318,13 @@ def _smoothed(
     segment = last_start.segment
     flat, width = last_start.log_start.shape
     time = last_start.time
-    of_levels = functools.partial(level_of, segment)
     starts = jnp.arange(width)[None]
 
     def features_and_level(statistics: Statistics, x: Array) -> Any:
         """The features of the level before, and the level after, an observation."""
-        return segment.level_features(statistics), of_levels(segment.observe(statistics, x))
+        return segment.level_features(statistics), segment.level_posterior(
+            observe(segment, statistics, x)
+        )
 
     def step(
         carry: tuple[Array, Levels, MostProbable],
@@ -355,7 +350,7 @@ def _smoothed(
         boundary = boundary.at[:, :width].add(segments)
         return (boundary, levels, best.after(end, log_segment)), (here, variance)
 
-    shapes = jax.eval_shape(of_levels, segment.initial())
+    shapes = jax.eval_shape(segment.level_posterior, prior_statistics(segment))
     nothing = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape, flat, width)), shapes)
     boundary = jnp.zeros((flat, width + 1)).at[:, time].set(1)
     mixtures = Levels(jnp.zeros((flat, width)), *nothing)

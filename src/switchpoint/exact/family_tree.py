@@ -5,6 +5,7 @@ its half, if t is in the left one, and otherwise those of the left half merged w
 before t: one merge per (time, level). Missing observations pad the time to a power of two.
 """
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from switchpoint.exact.tree import TreeLevel, stop_log_odds
 from switchpoint.priors import PTW
 from switchpoint.priors.ptw import levels_within
 from switchpoint.segments import Segment
-from switchpoint.segments.base import Statistics
+from switchpoint.segments.base import Statistics, lift, log_density, no_statistics
 
 
 class FamilyLevel(TreeLevel):
@@ -55,7 +56,7 @@ def family_levels(
             statistics = segment.merge(fresh, before)
             predictive: Any = segment.predictive(statistics) if with_probs else None
             probs = predictive.probs if with_probs else None
-            return segment.log_density(statistics, x), probs
+            return log_density(segment, statistics, x), probs
 
         function = jax.vmap(of_one, in_axes=(None, 0, 0))
         if values.ndim - len(event) > 2:  # nodes and times
@@ -67,9 +68,9 @@ def family_levels(
         jax.vmap(jax.vmap(segment.merge, in_axes=(None, 0)))
     )
     before = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (flat, 2**levels, *leaf.shape)), segment.empty()
+        lambda leaf: jnp.broadcast_to(leaf, (flat, 2**levels, *leaf.shape)), no_statistics(segment)
     )
-    totals = jax.vmap(jax.vmap(segment.run_of))(values)
+    totals = jax.vmap(jax.vmap(functools.partial(lift, segment)))(values)
     densities, chances = whole(before, values)
     mixture, probs = densities, chances
     nothing = jnp.zeros((flat, 2**levels))

@@ -38,7 +38,7 @@ from switchpoint.exact.streams import (
 from switchpoint.predictor import check_capacity
 from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Dirichlet, Segment
-from switchpoint.segments.base import Statistics
+from switchpoint.segments.base import Statistics, lift, log_density, observe, prior_statistics
 from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 
@@ -361,7 +361,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
 
     def _fresh(self, offset: Float[Array, "*event"]) -> Statistics:
         """The statistics of a segment before its first observation."""
-        return self.segment.translate(self.segment.initial(), anchor(offset))
+        return self.segment.translate(prior_statistics(self.segment), anchor(offset))
 
     @jax.jit
     def _update(self, state: ForwardState, x: Float[Array, "*event"]) -> ForwardState:
@@ -374,7 +374,9 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         stays = seen + self.prior.log_survival_after(state.starts, runs)
         hazards = self.prior.hazard_after(state.starts, runs)
         starts_now = safe_log(jnp.sum(jnp.exp(seen) * hazards))
-        statistics = jax.vmap(self.segment.observe, in_axes=(0, None))(state.statistics, x)
+        statistics = jax.vmap(functools.partial(observe, self.segment), in_axes=(0, None))(
+            state.statistics, x
+        )
         lightest = checkpoint_name(jnp.argmin(stays), _CHOICE)
         enters = checkpoint_name(starts_now > stays[lightest], _CHOICE)
         dropped = jnp.exp(jnp.minimum(starts_now, stays[lightest]))
@@ -408,13 +410,13 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         self, pruned: Pruned, evidence: Float[Array, ""], x: Float[Array, ""], time: Clock
     ) -> Pruned:
         """The pruned hypotheses after a symbol, to which the kept ones gave this log density."""
-        own = self.segment.log_density(pruned.counts, x)
+        own = log_density(self.segment, pruned.counts, x)
         joint = pruned.weight * jnp.exp(own)
         seen = joint / (joint + (1 - pruned.weight) * jnp.exp(evidence))
         run = pruned.run + 1
         whole = jnp.maximum(jnp.round(run).astype(jnp.int32), 1)
         survival = self.prior.survival_after(time.low - whole, whole)
-        counts = pruned.counts + self.segment.run_of(x)
+        counts = pruned.counts + lift(self.segment, x)
         return Pruned(seen * survival, run, counts)
 
     @staticmethod

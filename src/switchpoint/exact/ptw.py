@@ -23,11 +23,10 @@ from switchpoint.exact.streams import (
     relative_value,
 )
 from switchpoint.exact.tree import stop_log_odds, symbol_levels
-from switchpoint.exact.tree_chunk import Nodes, extend_tree
 from switchpoint.exact.tree_posterior import family_tree_posterior, symbol_tree_posterior
 from switchpoint.priors import PTW
 from switchpoint.segments import Dirichlet, Segment
-from switchpoint.segments.base import Statistics
+from switchpoint.segments.base import Statistics, observe, prior_statistics
 from switchpoint.segments.dirichlet import as_dirichlet
 
 
@@ -101,6 +100,12 @@ class PTWPredictor(ExactPredictor[PTWState]):
     @jax.jit
     def _update(self, state: PTWState, x: Float[Array, "*event"]) -> PTWState:
         self._check(state)
+        return self._observe(state, x)[0]
+
+    def _observe(
+        self, state: PTWState, x: Float[Array, "*event"]
+    ) -> tuple[PTWState, Float[Array, ""]]:
+        """The state after one more observation, and the log density of that observation."""
         whole = log_densities(self.segment, state.statistics, x)
 
         def climb(below: Float[Array, ""], node: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -108,30 +113,28 @@ class PTWPredictor(ExactPredictor[PTWState]):
             stays, splits = jax.nn.log_sigmoid(log_odds), jax.nn.log_sigmoid(-log_odds)
             return jnp.logaddexp(whole + stays, below + splits), whole - below
 
-        _, steps = lax.scan(climb, whole[0], (whole, state.log_odds))
-        observe = jax.vmap(self.segment.observe, in_axes=(0, None))
+        log_density, steps = lax.scan(climb, whole[0], (whole, state.log_odds))
+        observe_each = jax.vmap(functools.partial(observe, self.segment), in_axes=(0, None))
         time = state.time.next()
         done = jnp.arange(self.prior.depth + 1) <= time.trailing_zeros()  # nodes that end here
-        fresh = self.segment.translate(self.segment.initial(), anchor(state.offset))
+        fresh = self.segment.translate(prior_statistics(self.segment), anchor(state.offset))
         statistics = jax.tree.map(
             lambda new, old: jnp.where(done.reshape(-1, *(1,) * (old.ndim - 1)), new, old),
             fresh,
-            observe(state.statistics, x),
+            observe_each(state.statistics, x),
         )
         log_odds = jnp.where(done, self._fresh_log_odds(), state.log_odds + steps)
-        return PTWState(time, statistics, log_odds, state.offset)
+        return PTWState(time, statistics, log_odds, state.offset), log_density
 
     @jax.jit
     def _extend(self, state: PTWState, values: Float[Array, "time *event"]) -> tuple[PTWState, Any]:
         self._check(state)
-        nodes = Nodes(state.statistics, state.log_odds)
-        fresh = self.segment.translate(self.segment.initial(), anchor(state.offset))
-        statistics = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (self.prior.depth + 1, *leaf.shape)), fresh
-        )
-        empty = Nodes(statistics, self._fresh_log_odds())
-        time, nodes, logs = extend_tree(self.segment, state.time, nodes, empty, values)
-        return PTWState(time, *nodes, state.offset), logs
+
+        def step(state: PTWState, x: Float[Array, "*event"]) -> tuple[PTWState, Any]:
+            after, log_density = self._observe(state, x)
+            return after, self.predict(state) if self.segment.finite else log_density
+
+        return lax.scan(step, state, values)
 
     @jax.jit
     def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:

@@ -4,6 +4,7 @@ Values are measured from the first of the stream, so that a series with mean 10^
 deviation 1 keeps its digits in single precision.
 """
 
+import functools
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -14,7 +15,7 @@ from jaxtyping import Array, Float
 
 from switchpoint.predictor import check_state
 from switchpoint.segments import Mixture, Segment
-from switchpoint.segments.base import Statistics
+from switchpoint.segments.base import Statistics, log_density, prior_statistics
 from switchpoint.segments.values import checked_value, checked_values
 
 State = TypeVar("State", bound=Any)
@@ -23,9 +24,9 @@ State = TypeVar("State", bound=Any)
 def fresh_statistics(segment: Segment, count: int) -> tuple[Statistics, Float[Array, "*event"]]:
     """The statistics of `count` segments without observations, and the offset of a new stream."""
     statistics = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), segment.initial()
+        lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), prior_statistics(segment)
     )
-    return statistics, jnp.where(jnp.asarray(segment.located), jnp.nan, jnp.zeros(segment.event))
+    return statistics, jnp.where(jnp.asarray(segment.shiftable), jnp.nan, jnp.zeros(segment.event))
 
 
 def anchor(offset: Float[Array, "*event"]) -> Float[Array, "*event"]:
@@ -35,7 +36,7 @@ def anchor(offset: Float[Array, "*event"]) -> Float[Array, "*event"]:
 
 def check_statistics(segment: Segment, statistics: Statistics, count: int) -> None:
     """Raise a `ValueError` if statistics of `count` hypotheses are of another family."""
-    expected = jax.eval_shape(segment.initial)
+    expected = jax.eval_shape(prior_statistics, segment)
     if str(jax.tree.structure(expected)) != str(jax.tree.structure(statistics)):
         raise ValueError(
             "state must be one that this predictor's init() or update() returned: its statistics "
@@ -86,7 +87,7 @@ def log_densities(
     segment: Segment, statistics: Statistics, x: Float[Array, "*event"]
 ) -> Float[Array, " hypotheses"]:
     """ln p(x) of the next observation under each hypothesis."""
-    return jax.vmap(segment.log_density, in_axes=(0, None))(statistics, x)
+    return jax.vmap(functools.partial(log_density, segment), in_axes=(0, None))(statistics, x)
 
 
 def mixture(

@@ -19,7 +19,7 @@ from switchpoint._batching import flat_batch, in_chunks
 from switchpoint._random import uniform
 from switchpoint.exact.base import Partitions, Posterior, make_posterior
 from switchpoint.exact.blocks import Sequences, initial_statistics
-from switchpoint.exact.family_posterior import Levels, add_level, level_fields, level_of
+from switchpoint.exact.family_posterior import Levels, add_level, level_fields
 from switchpoint.exact.family_tree import FamilyLevel, family_levels
 from switchpoint.exact.tree import SymbolLevel, TreeLevel, of_symbol, symbol_levels
 from switchpoint.priors import PTW
@@ -270,7 +270,7 @@ def _level_smoothed(
         width = 1 << level.height
 
         def of_node(fresh: Statistics, totals: Statistics) -> tuple[Array, Array | None]:
-            return level_of(segment, segment.merge(fresh, totals))
+            return segment.level_posterior(segment.merge(fresh, totals))
 
         def at_time(
             fresh: Statistics, before: Statistics, mean: Array, covariance: Array | None

@@ -10,14 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import wadler_lindig as wl
 from jax import lax
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint._namespace import Numbers
 from switchpoint._random import constants_of_fast_draws, uniform
 from switchpoint.priors import statistics
 
-Positions: TypeAlias = Int[ArrayLike, "..."]
-"""Integers of any shape: starts, runs and lengths broadcast against each other."""
+Positions: TypeAlias = Numbers
+"""Whole numbers of any shape, on the host also as floats: starts, runs and lengths broadcast
+against each other."""
 
 
 class Prior(eqx.Module):
@@ -31,17 +33,21 @@ class Prior(eqx.Module):
             def hazard_after(self, start, run):
                 return jnp.full(jnp.shape(run), self.rate)
 
-    Sampler, exact predictor, posterior and statistics follow from it. Parameters are traced, so
-    another value does not recompile; those that determine shapes or branches must be static
-    fields (`equinox.field(static=True)`). `survival_after`, `log_survival` and `max_length` may be
-    overridden where a closed form saves work or digits.
+    Sampler, exact predictor, posterior, stream, saved states and statistics follow from it.
+    Parameters are traced, so another value does not recompile; those that determine shapes or
+    branches must be static fields (`equinox.field(static=True)`). `survival_after`, `log_survival`
+    and `max_length` may be overridden where a closed form saves work or digits. A hazard that also
+    works on NumPy arrays, such as `0.5 / run`, is not compiled in a `Stream`.
     """
 
     @abstractmethod
-    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        """P(L = run | start, L >= run), for run >= 1, elementwise on broadcast arrays."""
+    def hazard_after(self, start: Positions, run: Positions) -> Numbers:
+        """P(L = run | start, L >= run), for run >= 1, elementwise on broadcast arrays.
 
-    def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+        It may have fewer axes than its arguments if it does not depend on them.
+        """
+
+    def survival_after(self, start: Positions, run: Positions) -> Numbers:
         """P(L > run | start, L >= run) = 1 - hazard, for run >= 1.
 
         Override this if the hazard can come close to 1, where the difference loses its digits.
@@ -53,6 +59,11 @@ class Prior(eqx.Module):
         survival = self.survival_after(start, run)
         there = survival > 0
         return jnp.where(there, jnp.log(jnp.where(there, survival, 1.0)), -jnp.inf)
+
+    @property
+    def memoryless(self) -> bool:
+        """Whether the hazard is one constant, so that all segments survive alike."""
+        return False
 
     @property
     def max_length(self) -> int | None:
@@ -144,12 +155,13 @@ class Prior(eqx.Module):
         if isinstance(hazards, jax.core.Tracer):
             return
         name = f"{type(self).__name__}.hazard_after"
-        if jnp.shape(hazards) != run.shape:
+        if jnp.shape(hazards) not in ((), run.shape):
             raise ValueError(
                 f"{name} must work elementwise and return an array of shape {run.shape} here, "
                 f"got {jnp.shape(hazards)}"
             )
-        bad = ~((np.asarray(hazards) >= 0) & (np.asarray(hazards) <= 1))
+        hazards = np.broadcast_to(hazards, run.shape)
+        bad = ~((hazards >= 0) & (hazards <= 1))
         if bad.any():
             at = tuple(np.argwhere(bad)[0])
             raise ValueError(

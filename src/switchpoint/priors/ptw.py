@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint._namespace import Numbers, floor_log2, log_sigmoid, namespace, sigmoid
 from switchpoint._random import uniform
 from switchpoint.priors.base import Positions, Prior, describe
 from switchpoint.priors.log_odds import (
@@ -48,23 +49,25 @@ class PTW(Prior):
         return probability_of(self.split_log_odds)
 
     @property
-    def log_split(self) -> Float[Array, ""]:
+    def log_split(self) -> Numbers:
         """The logarithm of `split`."""
-        return jax.nn.log_sigmoid(jnp.asarray(self.split_log_odds, float))
+        return log_sigmoid(self.split_log_odds)
 
-    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+    def hazard_after(self, start: Positions, run: Positions) -> Numbers:
         level, splits, at_edge = self._at(start, run)
-        here = jnp.exp(splits * self.log_split)
-        stops = jax.nn.sigmoid(-jnp.asarray(self.split_log_odds, float))
-        above = -jnp.expm1((splits + 1) * self.log_split)
-        ends = jnp.where(level == 0, here, stops * here / above)
-        return jnp.where(at_edge, jnp.where(splits > 0, ends, 1.0), 0.0)
+        xp = namespace(splits, self.split_log_odds)
+        here = xp.exp(splits * self.log_split)
+        stops = sigmoid(-self.split_log_odds)
+        above = -xp.expm1((splits + 1) * self.log_split)
+        ends = xp.where(level == 0, here, stops * here / above)
+        return xp.where(at_edge, xp.where(splits > 0, ends, 1.0), 0.0)
 
-    def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+    def survival_after(self, start: Positions, run: Positions) -> Numbers:
         level, splits, at_edge = self._at(start, run)
-        here = -jnp.expm1(splits * self.log_split)
-        above = -jnp.expm1((splits + 1) * self.log_split)
-        return jnp.where(at_edge, jnp.where(level == 0, here, here / above), 1.0)
+        xp = namespace(splits, self.split_log_odds)
+        here = -xp.expm1(splits * self.log_split)
+        above = -xp.expm1((splits + 1) * self.log_split)
+        return xp.where(at_edge, xp.where(level == 0, here, here / above), 1.0)
 
     @property
     def max_length(self) -> int:
@@ -106,14 +109,16 @@ class PTW(Prior):
         bits = (words >> jnp.arange(32, dtype=jnp.uint32)[:, None]) & 1
         return bits.reshape(-1, batch)[:nodes] == 1
 
-    def _at(
-        self, start: Positions, run: Positions
-    ) -> tuple[Int[Array, "..."], Float[Array, "..."], Bool[Array, "..."]]:
+    def _at(self, start: Any, run: Any) -> tuple[Any, Any, Any]:
         """The height of a node of `run` symbols, the splits above it, and whether there is one."""
-        run = jnp.asarray(run)
-        level = np.iinfo(run.dtype).bits - 1 - lax.clz(run)  # floor(log2(run))
-        height = jnp.where(jnp.asarray(start) == 0, self.depth, trailing_zeros(start))
-        return level, jnp.maximum(height - level, 0).astype(float), run == 1 << level
+        xp = namespace(start, run)
+        start, run = xp.asarray(start), xp.asarray(run)
+        if xp is np:
+            start, run = start.astype(np.int64), run.astype(np.int64)
+        level = floor_log2(run)
+        lowest = xp.where(start == 0, 1, start & -start)
+        height = xp.where(start == 0, self.depth, floor_log2(lowest))
+        return level, xp.maximum(height - level, 0).astype(float), run == 1 << level
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
         return describe(self, {"depth": self.depth, "split": self.split}, **options)

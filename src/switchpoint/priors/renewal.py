@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import wadler_lindig as wl
-from jax import lax
 from jaxtyping import Array, ArrayLike, Float
 
 from switchpoint import _checks
+from switchpoint._namespace import Numbers, as_float, log_sigmoid, namespace, sigmoid
 from switchpoint.priors.base import Positions, Prior, describe
 from switchpoint.priors.log_odds import Parameter, log_odds_of, probability_of
 
@@ -20,8 +20,9 @@ _EXACT_BELOW = 16
 class LIN(Prior):
     """Willems' (1996) linear-complexity prior: P(end after r symbols | not before) = 1 / (2 r)."""
 
-    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _like(start, 0.5 / jnp.asarray(run, float))
+    def hazard_after(self, start: Positions, run: Positions) -> Numbers:
+        del start
+        return 0.5 / as_float(run)
 
     def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         # P(L > r) is binomial(2r, r) / 4^r: exact for small r, a series beyond. A difference of
@@ -44,11 +45,13 @@ class RegularPeriodic(Prior):
     def __init__(self, period: int) -> None:
         self.period = _checks.positive_int("period", period)
 
-    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _like(start, jnp.where(jnp.asarray(run) >= self.period, 1.0, 0.0))
+    def hazard_after(self, start: Positions, run: Positions) -> Numbers:
+        del start
+        return namespace(run).where(run >= self.period, 1.0, 0.0)
 
-    def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _like(start, jnp.where(jnp.asarray(run) >= self.period, 0.0, 1.0))
+    def survival_after(self, start: Positions, run: Positions) -> Numbers:
+        del start
+        return namespace(run).where(run >= self.period, 0.0, 1.0)
 
     @property
     def max_length(self) -> int:
@@ -70,8 +73,9 @@ class RandomUniform(Prior):
     def max_length(self) -> int:
         return self._max_length
 
-    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _like(start, 1 / jnp.maximum(self.max_length - jnp.asarray(run, float) + 1, 1))
+    def hazard_after(self, start: Positions, run: Positions) -> Numbers:
+        del start
+        return 1 / namespace(run).maximum(self.max_length - as_float(run) + 1, 1)
 
     def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         left = jnp.maximum(self.max_length - jnp.asarray(run, float), 0)
@@ -94,14 +98,21 @@ class Geometric(Prior):
         """The probability that a segment ends after a symbol."""
         return probability_of(self.hazard_log_odds)
 
-    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _constant(start, run, jax.nn.sigmoid(self.hazard_log_odds))
+    def hazard_after(self, start: Positions, run: Positions) -> Numbers:
+        del start, run
+        return sigmoid(self.hazard_log_odds)
 
-    def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _constant(start, run, jax.nn.sigmoid(-self.hazard_log_odds))
+    def survival_after(self, start: Positions, run: Positions) -> Numbers:
+        del start, run
+        return sigmoid(-self.hazard_log_odds)
 
     def log_survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _constant(start, run, jax.nn.log_sigmoid(-jnp.asarray(self.hazard_log_odds, float)))
+        del start, run
+        return log_sigmoid(-self.hazard_log_odds)
+
+    @property
+    def memoryless(self) -> bool:
+        return True
 
     def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
         stays = jax.nn.log_sigmoid(-jnp.asarray(self.hazard_log_odds, float))
@@ -124,27 +135,32 @@ class Renewal(Prior):
         else:
             self.pmf = np.asarray(_checks.distribution("pmf", pmf))
 
-    def hazard_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+    def hazard_after(self, start: Positions, run: Positions) -> Numbers:
+        del start
         tail = self._tail()
-        return _lookup(jnp.append(_ratio(self.pmf, tail[:-1], 1.0), 1.0), start, run)
+        xp = namespace(tail, run)
+        return _lookup(xp.append(_ratio(self.pmf, tail[:-1], 1.0), 1.0), run)
 
-    def survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+    def survival_after(self, start: Positions, run: Positions) -> Numbers:
+        del start
         tail = self._tail()
-        return _lookup(jnp.append(_ratio(tail[1:], tail[:-1], 0.0), 0.0), start, run)
+        xp = namespace(tail, run)
+        return _lookup(xp.append(_ratio(tail[1:], tail[:-1], 0.0), 0.0), run)
 
     @property
     def max_length(self) -> int:
         return len(self.pmf)
 
     def log_survival(self, start: Positions, run: Positions) -> Float[Array, "..."]:
-        return _lookup(jnp.log(self._tail()), start, jnp.asarray(run) + 1)
+        return _like(start, _lookup(jnp.log(self._tail()), jnp.asarray(run) + 1))
 
     def log_pmf(self, start: Positions, length: Positions) -> Float[Array, "..."]:
-        return _lookup(jnp.log(jnp.append(self.pmf, 0.0)), start, length)
+        return _like(start, _lookup(jnp.log(jnp.append(self.pmf, 0.0)), length))
 
-    def _tail(self) -> Float[Array, " lengths"]:
+    def _tail(self) -> Float[np.ndarray | Array, " lengths"]:
         """P(L >= r), r = 1..max_length + 1, summed from the end to keep small digits."""
-        return jnp.append(lax.cumsum(jnp.asarray(self.pmf, float), reverse=True), 0.0)
+        xp = namespace(self.pmf)
+        return xp.append(xp.cumsum(self.pmf[::-1])[::-1], 0.0)
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
         known = not isinstance(self.pmf, jax.core.Tracer)
@@ -152,20 +168,17 @@ class Renewal(Prior):
         return describe(self, {"pmf": pmf}, **options)
 
 
-def _ratio(part: ArrayLike, whole: Float[Array, " lengths"], otherwise: float) -> Array:
+def _ratio(part: Any, whole: Any, otherwise: float) -> Any:
     """A conditional probability, or `otherwise` where the condition underflows to 0."""
-    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), otherwise)
+    xp = namespace(part, whole)
+    return xp.where(whole > 0, part / xp.where(whole > 0, whole, 1.0), otherwise)
 
 
-def _lookup(
-    table: Float[Array, " lengths"], start: Positions, run: Positions
-) -> Float[Array, "..."]:
+def _lookup(table: Any, run: Any) -> Any:
     """The entry of each run, from 1; the last entry is for all longer runs."""
-    return _like(start, table[jnp.clip(jnp.asarray(run) - 1, 0, len(table) - 1)])
-
-
-def _constant(start: Positions, run: Positions, value: Array) -> Float[Array, "..."]:
-    return jnp.broadcast_to(value, jnp.broadcast_shapes(jnp.shape(start), jnp.shape(run)))
+    xp = namespace(table, run)
+    at = xp.clip(xp.asarray(run) - 1, 0, len(table) - 1)
+    return xp.asarray(table)[at.astype(np.int32)]
 
 
 def _like(start: Positions, of_run: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -45,7 +45,8 @@ def _hazards(
 
     def of_run(run: Array) -> tuple[Array, Array]:
         runs = jnp.broadcast_to(run, starts.shape)
-        return prior.hazard_after(starts, runs), prior.survival_after(starts, runs)
+        hazard, survival = prior.hazard_after(starts, runs), prior.survival_after(starts, runs)
+        return jnp.broadcast_to(hazard, runs.shape), jnp.broadcast_to(survival, runs.shape)
 
     return lax.map(of_run, jnp.arange(1, length, dtype=jnp.int32))
 

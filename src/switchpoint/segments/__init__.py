@@ -1,5 +1,6 @@
 """The distribution of observations within one segment: conjugate families."""
 
+from switchpoint._namespace import namespace
 from switchpoint.segments.base import Segment
 from switchpoint.segments.dirichlet import Bernoulli, Categorical, Dirichlet, make_segment
 from switchpoint.segments.distributions import (
@@ -41,4 +42,5 @@ __all__ = [
     "StudentT",
     "Trend",
     "make_segment",
+    "namespace",
 ]

@@ -3,12 +3,42 @@
 A difference of log-gammas of 10^5 has an error of 10^-2 in float32; the series here have 10^-7.
 """
 
+import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
+
+from switchpoint._namespace import gammaln, namespace
+
+_SERIES_FROM = 32  # where four terms of a series have 15 digits
+_TABLE_LENGTH = 2**14
+_LONGEST_PRODUCT = 16
+
+
+def log_student_t(half: Any, precision: Any, excess: Any, start: Any = None) -> Any:
+    """ln of Student's t density with 2 `half` degrees of freedom.
+
+    With s^2 = 1 / (half precision), its squared scale, and excess = (gap / s)^2 / (2 half):
+
+        ln Gamma(half + 1/2) / Gamma(half) + (1/2) ln(precision / (2 pi))
+            - (half + 1/2) ln(1 + excess)
+
+    `start`, if given, is a number that all of `half` exceed by whole multiples of 1/2: on the host
+    the ratio of Gamma functions is then looked up.
+    """
+    if namespace(half, precision, excess) is np:
+        ratio = _gamma_half_step(half, start)
+        scale = 0.5 * np.log(precision * (0.5 / math.pi))
+        return ratio + scale - (half + 0.5) * np.log1p(excess)
+    half, precision, excess = (jnp.asarray(each, float) for each in (half, precision, excess))
+    factor, rest = half_step(half)
+    tail = (half + 0.5) * log1p(excess)
+    return 0.5 * log(factor * precision * (0.5 / math.pi)) - tail + rest
 
 
 def half_step(z: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
@@ -30,6 +60,37 @@ def half_step(z: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array,
     return large * ratio * ratio, inverse * series
 
 
+def _gamma_half_step(z: Any, start: Any = None) -> Any:
+    """ln Gamma(z + 1/2) - ln Gamma(z) in double precision, for z > 0."""
+    if start is not None and np.ndim(z) == 1:
+        index = (2 * (z - start) + 0.5).astype(np.intp)
+        table = _half_step_table(float(start))
+        if index.item(index.argmax()) < len(table):
+            return table.take(index)
+    large = np.maximum(z, _SERIES_FROM)
+    inverse = 1 / large
+    square = inverse * inverse
+    series = square * (1 / 192 - square * (1 / 640 - square * (17 / 14336))) - 1 / 8
+    small = gammaln(z + 0.5) - gammaln(z)
+    return np.where(z < _SERIES_FROM, small, 0.5 * np.log(large) + inverse * series)
+
+
+@functools.lru_cache(maxsize=64)
+def _half_step_table(start: float) -> Float[np.ndarray, " lengths"]:
+    """`_gamma_half_step` of start, start + 1/2, ...: shared by all streams of a family."""
+    return _gamma_half_step(start + 0.5 * np.arange(_TABLE_LENGTH))
+
+
+def log_rising(z: Any, x: float) -> Any:
+    """ln Gamma(z + x) - ln Gamma(z) of NumPy arrays, for a whole number x >= 0."""
+    if x > _LONGEST_PRODUCT:
+        return gammaln(z + x) - gammaln(z)
+    product = np.ones_like(z)
+    for i in range(int(x)):
+        product = product * (z + i)
+    return np.log(product)
+
+
 def gamma_ratio(
     z: Float[Array, "..."], step: Float[Array, "..."]
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
@@ -47,9 +108,18 @@ def gamma_ratio(
     return factor, smooth + series + step * jnp.log1p(shift / z)
 
 
-@jax.custom_jvp
-def log(x: Float[Array, "..."]) -> Float[Array, "..."]:
+def log(x: Any) -> Any:
     """ln x for x > 0, in single precision at less than the cost of `jnp.log` on a CPU."""
+    return np.log(x) if namespace(x) is np else _log(x)
+
+
+def log1p(x: Any) -> Any:
+    """ln(1 + x) for x >= 0, in single precision at less than the cost of `jnp.log1p` on a CPU."""
+    return np.log1p(x) if namespace(x) is np else _log1p(x)
+
+
+@jax.custom_jvp
+def _log(x: Float[Array, "..."]) -> Float[Array, "..."]:
     if x.dtype == jnp.float64:
         return jnp.log(x)
     x = jnp.clip(x, *_RANGE)
@@ -58,11 +128,8 @@ def log(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 @jax.custom_jvp
-def log1p(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """ln(1 + x) for x >= 0, in single precision at less than the cost of `jnp.log1p` on a CPU.
-
-    1 + x is rounded to find its exponent only, so that no digits of a small x are lost.
-    """
+def _log1p(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    # 1 + x is rounded to find its exponent only, so that no digits of a small x are lost.
     if x.dtype == jnp.float64:
         return jnp.log1p(x)
     x = jnp.minimum(x, _RANGE[1])
@@ -70,8 +137,8 @@ def log1p(x: Float[Array, "..."]) -> Float[Array, "..."]:
     return _log_near_1(x * scale + (scale - 1), exponent)
 
 
-log.defjvps(lambda slope, _, x: slope / x)
-log1p.defjvps(lambda slope, _, x: slope / (1 + x))
+_log.defjvps(lambda slope, _, x: slope / x)
+_log1p.defjvps(lambda slope, _, x: slope / (1 + x))
 
 _RANGE = (1.2e-38, 1e38)  # where a number and its inverse are normal in single precision
 
@@ -93,21 +160,17 @@ def _log_near_1(x: Float[Array, "..."], exponent: Float[Array, "..."]) -> Float[
     return exponent * math.log(2) + (rest * square + x)
 
 
-def stirling_error(z: Float[Array, "..."]) -> Float[Array, "..."]:
+def stirling_error(z: Any) -> Any:
     """ln Gamma(z) minus Stirling's (z - 1/2) ln z - z + ln(2 pi) / 2, for z > 0."""
-    # Not jnp.minimum and jnp.maximum, which halve the derivative at 8: a whole number is common.
-    small = jnp.where(z < 8, z, 8.0)
-    series = _stirling_series(jnp.where(z < 8, 8.0, z))
-    direct = (
-        jax.scipy.special.gammaln(small)
-        - (small - 0.5) * jnp.log(small)
-        + small
-        - 0.5 * math.log(2 * math.pi)
-    )
-    return jnp.where(z < 8, direct, series)
+    xp = namespace(z)
+    # Not xp.minimum and xp.maximum, which halve the derivative at 8: a whole number is common.
+    small = xp.where(z < 8, z, 8.0)
+    series = _stirling_series(xp.where(z < 8, 8.0, z))
+    direct = gammaln(small) - (small - 0.5) * xp.log(small) + small - 0.5 * math.log(2 * math.pi)
+    return xp.where(z < 8, direct, series)
 
 
-def _stirling_series(z: Float[Array, "..."]) -> Float[Array, "..."]:
+def _stirling_series(z: Any) -> Any:
     """`stirling_error` of a large z."""
     inverse = 1 / z
     square = inverse * inverse

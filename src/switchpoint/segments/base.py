@@ -1,7 +1,8 @@
 """The interface of a segment model: a conjugate family of distributions."""
 
+import operator
 from abc import abstractmethod
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint._namespace import Numbers, namespace
 from switchpoint.segments.distributions import Distribution
 
 Parameter: TypeAlias = float | Float[Array, "..."]
@@ -19,6 +21,14 @@ _LOWEST = -1e30  # a log density that is lower would overflow in single precisio
 
 Statistics: TypeAlias = Any
 """The sufficient statistics of a run of observations: a pytree of arrays."""
+
+
+class Level(NamedTuple):
+    """The coefficients of the level of a segment, given its observations."""
+
+    mean: Float[Array, "features outputs"]
+    covariance: Float[Array, "features features outputs"] | None
+    """None for the probabilities of symbols."""
 
 
 class Segment(eqx.Module):
@@ -48,10 +58,17 @@ class Segment(eqx.Module):
 
         bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), Volatility()))
 
-    Whole sequences, streams, posteriors, sampling and fitting follow, under every prior. Methods
-    are written for one observation and one segment; they are vectorised where they are used.
-    Fields are hyperparameters, which are traced: another value does not recompile. What decides
-    about shapes must be static (`equinox.field(static=True)`).
+    Whole sequences, streams, posteriors, sampling, saved states and fitting follow, under every
+    prior. Methods are written for one observation and one segment; compiled programs vectorise
+    them. A family whose formulas also work on NumPy arrays with further leading axes (use
+    `switchpoint.segments.namespace` in place of `jnp`) is not compiled in a `Stream`, and several
+    times as fast there. Fields are hyperparameters, which are traced: another value does not
+    recompile. Sizes must be static (`equinox.field(static=True)`).
+
+    Two methods must be written. `merge`, `initial` and `missing` are for statistics that do not
+    simply add up; `observe` and `run_log_density` for faster or more accurate formulas; `sample`
+    and `emission` for the parameters of segments; `level_posterior` and `level_features` for the
+    level in posteriors; `translate` for large values; `invalid` for messages.
 
     An observation that is NaN is missing: it has log density 0, and changes nothing.
     """
@@ -76,24 +93,29 @@ class Segment(eqx.Module):
         """The distribution of the next observation of a segment with these statistics."""
 
     def merge(self, before: Statistics, after: Statistics) -> Statistics:
-        """The statistics of two adjacent runs; by default their sum."""
-        return jax.tree.map(jnp.add, before, after)
+        """The statistics of two adjacent runs; by default their sum.
 
-    def empty(self) -> Statistics:
-        """The statistics of no observations, neutral in `merge`; by default zeros."""
-        shapes = jax.eval_shape(self.statistic, jnp.zeros(self.event))
-        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        Associative, and zeros, the statistics of no observations, are neutral.
+        """
+        return jax.tree.map(operator.add, before, after)
 
     def initial(self) -> Statistics:
-        """The statistics of a segment before its first observation: `empty`, or its prior.
+        """The statistics of a segment before its first observation: zeros, or its prior.
 
         A prior that is worth some observations is merged with those that follow.
         """
-        return self.empty()
+        return no_statistics(self)
 
     def missing(self) -> Statistics:
         """The statistics of one missing observation; by default those of none."""
-        return self.empty()
+        return no_statistics(self)
+
+    def observe(self, statistics: Statistics, x: Numbers) -> tuple[Numbers, Statistics]:
+        """ln p(x) of the next observation, and the statistics that include it.
+
+        By default from `predictive` and `merge`; both often share most of their work.
+        """
+        return self.predictive(statistics).log_density(x), self.merge(statistics, self.statistic(x))
 
     def run_log_density(
         self, before: Statistics, run: Statistics
@@ -120,28 +142,27 @@ class Segment(eqx.Module):
         del parameters
         return self.predictive(statistics)
 
-    def level_mean(self, statistics: Statistics) -> Float[Array, "features outputs"]:
-        """The posterior mean of the level: coefficients of `level_features`.
+    def level_posterior(self, statistics: Statistics) -> Level:
+        """The posterior mean and covariance of the level of a segment.
 
         The level is the mean of the next observation given the parameters of the segment (for
-        symbols, their probabilities). By default it is taken from `predictive`.
+        symbols, their probabilities): a linear function of `level_features`.
         """
         predictive: Any = self.predictive(statistics)
-        return jnp.atleast_1d(predictive.probs if self.finite else predictive.mean)[None]
-
-    def level_covariance(self, statistics: Statistics) -> Float[Array, "features features outputs"]:
-        """The posterior covariance of those coefficients."""
-        return jnp.full_like(self.level_mean(statistics), jnp.nan)[None]
+        if self.finite:
+            return Level(predictive.probs[None], None)
+        mean = jnp.atleast_1d(predictive.mean)[None]
+        return Level(mean, jnp.full_like(mean, jnp.nan)[None])
 
     def level_features(self, statistics: Statistics) -> Float[Array, " features"]:
-        """What the level of the next observation depends on besides the parameters."""
+        """The features of the next observation, on which its level depends linearly."""
         del statistics
         return jnp.ones(1)
 
     @property
     def finite(self) -> bool:
-        """Whether observations are symbols of a finite alphabet."""
-        return False
+        """Whether observations are symbols of a finite alphabet: whether there is an `alphabet`."""
+        return type(self).alphabet is not Segment.alphabet
 
     @property
     def alphabet(self) -> int:
@@ -154,9 +175,9 @@ class Segment(eqx.Module):
         return ()
 
     @property
-    def located(self) -> Bool[np.ndarray, "*event"]:
+    def shiftable(self) -> Bool[np.ndarray, "*event"]:
         """Whether `translate` moves the origin of the values, for each column."""
-        return np.zeros(self.event, bool)
+        return np.full(self.event, type(self).translate is not Segment.translate)
 
     def translate(self, statistics: Statistics, by: Float[Array, "*event"]) -> Statistics:
         """The statistics of the values minus `by`.
@@ -173,21 +194,54 @@ class Segment(eqx.Module):
         outside = (values < 0) | (values >= self.alphabet) | (values != np.floor(values))
         return outside, f"whole numbers from 0 to {self.alphabet - 1}"
 
-    def run_of(self, x: Float[Array, "*event"]) -> Statistics:
-        """The statistics of one observation, which may be missing."""
-        gap = jnp.isnan(x)
-        seen = self.statistic(jnp.where(gap, 0.0, x))
-        return jax.tree.map(lambda one, none: jnp.where(gap, none, one), seen, self.missing())
 
-    def observe(self, statistics: Statistics, x: Float[Array, "*event"]) -> Statistics:
-        """The statistics after one more observation, which may be missing."""
-        return self.merge(statistics, self.run_of(x))
+def no_statistics(segment: Segment) -> Statistics:
+    """The statistics of no observations: zeros."""
+    shapes = jax.eval_shape(segment.statistic, jnp.zeros(segment.event))
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
-    def log_density(self, statistics: Statistics, x: Float[Array, "*event"]) -> Float[Array, ""]:
-        """ln p(x) of the next observation; 0 if it is missing."""
-        gap = jnp.isnan(x)
-        known = self.predictive(statistics).log_density(jnp.where(gap, 0.0, x))
-        return jnp.where(gap, 0.0, jnp.maximum(known, _LOWEST))
+
+def prior_statistics(segment: Segment) -> Statistics:
+    """The statistics of a segment before its first observation, as JAX arrays."""
+    shapes = jax.eval_shape(segment.statistic, jnp.zeros(segment.event))
+    return jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), segment.initial(), shapes)
+
+
+def lift(segment: Segment, x: Numbers) -> Statistics:
+    """The statistics of one observation, which may be missing."""
+    columns = getattr(segment, "columns", None)
+    if columns is not None:
+        return tuple(lift(column, x[..., i]) for i, column in enumerate(columns))
+    return _unless_missing(x, segment.statistic, segment.missing())
+
+
+def observe(segment: Segment, statistics: Statistics, x: Numbers) -> Statistics:
+    """The statistics of a segment after one more observation, which may be missing."""
+    return segment.merge(statistics, lift(segment, x))
+
+
+def log_density(segment: Segment, statistics: Statistics, x: Numbers) -> Numbers:
+    """ln p(x) of the next observation; 0 if it is missing."""
+    columns = getattr(segment, "columns", None)
+    if columns is not None:
+        parts = enumerate(zip(columns, statistics, strict=True))
+        return sum(log_density(column, each, x[..., i]) for i, (column, each) in parts)
+    maximum = namespace(x).maximum
+
+    def bounded(known: Any) -> Any:
+        return maximum(segment.observe(statistics, known)[0], _LOWEST)
+
+    return _unless_missing(x, bounded, 0.0)
+
+
+def _unless_missing(x: Any, function: Any, otherwise: Any) -> Any:
+    """`function(x)`, or `otherwise` where x is missing; its gradient is finite in both cases."""
+    xp = namespace(x)
+    gap = xp.isnan(x)
+    if xp is np and not gap.any():
+        return function(x)
+    found = function(xp.where(gap, 0.0, x))
+    return jax.tree.map(lambda one, none: xp.where(gap, none, one), found, otherwise)
 
 
 def positive(name: str, value: ArrayLike) -> Parameter:
@@ -200,16 +254,14 @@ def real(name: str, value: ArrayLike) -> Parameter:
     return value if isinstance(value, jax.core.Tracer) else _checks.finite_float(name, value)
 
 
-def weighted_mean(
-    weights: tuple[Float[Array, ""], Float[Array, ""]],
-    means: tuple[Float[Array, ""], Float[Array, ""]],
-) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+def weighted_mean(weights: tuple[Any, Any], means: tuple[Any, Any]) -> tuple[Any, Any, Any]:
     """The weight and the mean of two groups together, and the squared deviation between them.
 
     The pairwise formula of Chan, Golub and LeVeque (1983); no large sums are subtracted.
     """
     (first, second), (mean, other) = weights, means
     total = first + second
-    share = second / jnp.where(total > 0, total, 1.0)
+    xp = namespace(total)
+    share = second / xp.where(total > 0, total, 1.0)
     gap = other - mean
     return total, mean + share * gap, first * share * gap * gap

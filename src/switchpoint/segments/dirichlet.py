@@ -42,10 +42,6 @@ class Dirichlet(Segment):
         """The Dirichlet parameters, one per symbol, each above 0."""
 
     @property
-    def finite(self) -> bool:
-        return True
-
-    @property
     def alphabet(self) -> int:
         return len(self.pseudo_counts)
 
@@ -57,12 +53,9 @@ class Dirichlet(Segment):
     def statistic(self, x: Num[Array, ""]) -> Int[Array, " alphabet"]:
         return jax.nn.one_hot(x.astype(jnp.int32), self.alphabet, dtype=jnp.int32)
 
-    def empty(self) -> Int[Array, " alphabet"]:
-        return jnp.zeros(self.alphabet, jnp.int32)
-
     def merge(
-        self, before: Int[Array, " alphabet"], after: Int[Array, " alphabet"]
-    ) -> Int[Array, " alphabet"]:
+        self, before: Num[Array, " alphabet"], after: Num[Array, " alphabet"]
+    ) -> Num[Array, " alphabet"]:
         """The sum; counts about to overflow an int32 are halved."""
         counts = before + after
         return jnp.where(counts.max() >= _LARGEST_COUNT, counts // 2, counts)

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
-from switchpoint.segments.base import Parameter, Segment, positive
+from switchpoint._namespace import Numbers, namespace
+from switchpoint.segments.base import Level, Parameter, Segment, positive
 from switchpoint.segments.distributions import Lomax, WaitingTime
 from switchpoint.segments.poisson import GammaRun
 
@@ -20,14 +21,20 @@ class Exponential(Segment):
         self.shape = positive("shape", shape)
         self.rate = positive("rate", rate)
 
-    def statistic(self, x: Float[Array, ""]) -> GammaRun:
-        return GammaRun(jnp.ones_like(x), x)
+    def statistic(self, x: Numbers) -> GammaRun:
+        return GammaRun(namespace(x).ones_like(x), x)
 
     def initial(self) -> GammaRun:
-        return GammaRun(jnp.asarray(self.shape, float), jnp.asarray(self.rate, float))
+        return GammaRun(self.shape, self.rate)
 
     def predictive(self, statistics: GammaRun) -> Lomax:
         return Lomax(*statistics)
+
+    def observe(self, statistics: GammaRun, x: Numbers) -> tuple[Numbers, GammaRun]:
+        shape, rate = statistics
+        xp = namespace(shape, x)
+        logs = xp.log(shape / rate) - (shape + 1) * xp.log1p(x / rate)
+        return logs, GammaRun(shape + 1, rate + x)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
         return jax.random.gamma(key, self.shape, shape) / self.rate
@@ -36,16 +43,16 @@ class Exponential(Segment):
         del statistics
         return WaitingTime(parameters)
 
-    def level_mean(self, statistics: GammaRun) -> Float[Array, "1 1"]:
-        """E[1 / rate], for a shape below 2 twice rate / shape: a mean that exists."""
-        shape = statistics.shape
-        return (statistics.rate / jnp.maximum(shape - 1, shape / 2)).reshape(1, 1)
+    def level_posterior(self, statistics: GammaRun) -> Level:
+        """E[1 / rate] and Var[1 / rate].
 
-    def level_covariance(self, statistics: GammaRun) -> Float[Array, "1 1 1"]:
-        """Var[1 / rate]; where it does not exist (shape below 3), a multiple of the mean^2."""
+        For a shape below 2, twice rate / shape is a mean that exists; below 3, a multiple of its
+        square replaces the variance.
+        """
         shape = statistics.shape
-        mean = self.level_mean(statistics)[0, 0]
-        return (mean**2 / jnp.maximum(shape - 2, shape / 3)).reshape(1, 1, 1)
+        mean = statistics.rate / jnp.maximum(shape - 1, shape / 2)
+        variance = mean**2 / jnp.maximum(shape - 2, shape / 3)
+        return Level(mean.reshape(1, 1), variance.reshape(1, 1, 1))
 
     def invalid(self, values: Float[np.ndarray, "..."]) -> tuple[Bool[np.ndarray, "..."], str]:
         return values < 0, "waiting times of at least 0"

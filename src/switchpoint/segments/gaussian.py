@@ -1,21 +1,23 @@
 """Real values with known noise and an unknown mean."""
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from switchpoint.segments.base import Parameter, Segment, positive, real, weighted_mean
+from switchpoint._namespace import Numbers, namespace
+from switchpoint.segments._special import log
+from switchpoint.segments.base import Level, Parameter, Segment, positive, real, weighted_mean
 from switchpoint.segments.distributions import Normal
 
 
 class MeanRun(NamedTuple):
     """The observations of a run, and its prior's as many as they are worth."""
 
-    weight: Float[Array, "..."]
-    mean: Float[Array, "..."]
+    weight: Numbers
+    mean: Numbers
 
 
 class Gaussian(Segment):
@@ -34,20 +36,28 @@ class Gaussian(Segment):
         self.mean_scale = positive("mean_scale", mean_scale)
         self.scale = positive("scale", scale)
 
-    def statistic(self, x: Float[Array, ""]) -> MeanRun:
-        return MeanRun(jnp.ones_like(x), x)
+    def statistic(self, x: Numbers) -> MeanRun:
+        return MeanRun(namespace(x).ones_like(x), x)
 
     def merge(self, before: MeanRun, after: MeanRun) -> MeanRun:
         weight, mean, _ = weighted_mean((before.weight, after.weight), (before.mean, after.mean))
         return MeanRun(weight, mean)
 
     def initial(self) -> MeanRun:
-        weight = (jnp.asarray(self.scale, float) / self.mean_scale) ** 2
-        return MeanRun(weight, jnp.asarray(self.mean, float))
+        return MeanRun((self.scale / self.mean_scale) ** 2, self.mean)
 
     def predictive(self, statistics: MeanRun) -> Normal:
-        variance = jnp.asarray(self.scale, float) ** 2
-        return Normal(statistics.mean, variance * (1 + 1 / statistics.weight))
+        return Normal(statistics.mean, self.scale**2 * (1 + 1 / statistics.weight))
+
+    def observe(self, statistics: MeanRun, x: Numbers) -> tuple[Numbers, MeanRun]:
+        weight, mean = statistics
+        gap = x - mean
+        total = weight + 1
+        step = gap / total
+        variance = self.scale**2
+        log_noise = math.log(2 * math.pi) + 2 * log(self.scale)
+        square = gap * step * weight / variance
+        return 0.5 * (log(weight / total) - log_noise - square), MeanRun(total, mean + step)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
         return self.mean + self.mean_scale * jax.random.normal(key, shape)
@@ -56,13 +66,9 @@ class Gaussian(Segment):
         del statistics
         return Normal(parameters, jnp.asarray(self.scale, float) ** 2)
 
-    def level_covariance(self, statistics: MeanRun) -> Float[Array, "1 1 1"]:
-        variance = jnp.asarray(self.scale, float) ** 2 / statistics.weight
-        return variance.reshape(1, 1, 1)
+    def level_posterior(self, statistics: MeanRun) -> Level:
+        variance = self.scale**2 / statistics.weight
+        return Level(statistics.mean.reshape(1, 1), variance.reshape(1, 1, 1))
 
-    @property
-    def located(self) -> Bool[np.ndarray, ""]:
-        return np.array(True)
-
-    def translate(self, statistics: MeanRun, by: Float[Array, ""]) -> MeanRun:
+    def translate(self, statistics: MeanRun, by: Any) -> MeanRun:
         return statistics._replace(mean=statistics.mean - by)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from switchpoint.segments.base import Segment
+from switchpoint._namespace import Numbers
+from switchpoint.segments.base import Level, Segment
 from switchpoint.segments.distributions import Product
 
 
@@ -34,14 +35,8 @@ class Independent(Segment):
     def event(self) -> tuple[int, ...]:
         return (len(self.columns),)
 
-    def statistic(self, x: Float[Array, " columns"]) -> tuple[Any, ...]:
-        return self.run_of(x)
-
-    def run_of(self, x: Float[Array, " columns"]) -> tuple[Any, ...]:
-        return tuple(column.run_of(x[i]) for i, column in enumerate(self.columns))
-
-    def empty(self) -> tuple[Any, ...]:
-        return tuple(column.empty() for column in self.columns)
+    def statistic(self, x: Numbers) -> tuple[Any, ...]:
+        return tuple(column.statistic(x[..., i]) for i, column in enumerate(self.columns))
 
     def initial(self) -> tuple[Any, ...]:
         return tuple(column.initial() for column in self.columns)
@@ -57,12 +52,6 @@ class Independent(Segment):
     def predictive(self, statistics: tuple[Any, ...]) -> Product:
         parts = zip(self.columns, statistics, strict=True)
         return Product(tuple(column.predictive(each) for column, each in parts))
-
-    def log_density(
-        self, statistics: tuple[Any, ...], x: Float[Array, " columns"]
-    ) -> Float[Array, ""]:
-        parts = enumerate(zip(self.columns, statistics, strict=True))
-        return jnp.asarray(sum(column.log_density(each, x[i]) for i, (column, each) in parts))
 
     def run_log_density(
         self, before: tuple[Any, ...], run: tuple[Any, ...]
@@ -86,47 +75,35 @@ class Independent(Segment):
         parts = zip(self.columns, parameters, statistics, strict=True)
         return Product(tuple(column.emission(*each) for column, *each in parts))
 
-    def level_mean(self, statistics: tuple[Any, ...]) -> Float[Array, "features columns"]:
-        means = [
-            _of_one_output(column, column.level_mean(each))
-            for column, each in zip(self.columns, statistics, strict=True)
-        ]
-        return jax.scipy.linalg.block_diag(*means)
-
-    def level_covariance(
-        self, statistics: tuple[Any, ...]
-    ) -> Float[Array, "features features columns"]:
-        parts = []
-        for column, each in zip(self.columns, statistics, strict=True):
-            if not column.finite:
-                parts.append(column.level_covariance(each)[..., 0])
-            else:
-                features = len(column.level_mean(each))
-                parts.append(jnp.full((features, features), jnp.nan))
-        ends = np.cumsum([len(part) for part in parts])
-        whole = jnp.zeros((ends[-1], ends[-1], len(parts)))
-        for i, (end, part) in enumerate(zip(ends, parts, strict=True)):
-            begin = end - len(part)
-            whole = whole.at[begin:end, begin:end, i].set(part)
-        return whole
+    def level_posterior(self, statistics: tuple[Any, ...]) -> Level:
+        """The levels of the columns side by side: features and outputs of each by itself."""
+        parts = zip(self.columns, statistics, strict=True)
+        levels = [_level_of_column(column, each) for column, each in parts]
+        features = [len(level.mean) for level in levels]
+        covariance = jnp.zeros((sum(features), sum(features), len(levels)))
+        end = 0
+        for i, level in enumerate(levels):
+            begin, end = end, end + features[i]
+            covariance = covariance.at[begin:end, begin:end, i].set(level.covariance[..., 0])
+        return Level(jax.scipy.linalg.block_diag(*(level.mean for level in levels)), covariance)
 
     def level_features(self, statistics: tuple[Any, ...]) -> Float[Array, " features"]:
         parts = zip(self.columns, statistics, strict=True)
         return jnp.concatenate([column.level_features(each) for column, each in parts])
 
     @property
-    def located(self) -> Bool[np.ndarray, " columns"]:
-        return np.array([bool(column.located) for column in self.columns])
+    def shiftable(self) -> Bool[np.ndarray, " columns"]:
+        return np.array([bool(column.shiftable) for column in self.columns])
 
-    def translate(self, statistics: tuple[Any, ...], by: Float[Array, " columns"]) -> Any:
+    def translate(self, statistics: tuple[Any, ...], by: Any) -> Any:
         parts = enumerate(zip(self.columns, statistics, strict=True))
         return tuple(column.translate(each, by[i]) for i, (column, each) in parts)
 
 
-def _of_one_output(
-    column: Segment, mean: Float[Array, "features outputs"]
-) -> Float[Array, "features 1"]:
-    """The level of a column in one number: for symbols, their mean."""
+def _level_of_column(column: Segment, statistics: Any) -> Any:
+    """The level of a column in one number: for symbols their mean, of unknown covariance."""
+    level = column.level_posterior(statistics)
     if not column.finite:
-        return mean
-    return (mean @ jnp.arange(column.alphabet, dtype=float))[:, None]
+        return level
+    mean = level.mean @ jnp.arange(column.alphabet, dtype=float)
+    return Level(mean[:, None], jnp.full((len(mean), len(mean), 1), jnp.nan))

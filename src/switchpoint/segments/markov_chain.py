@@ -5,25 +5,28 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Num, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint.segments.base import Segment
+from switchpoint._namespace import Numbers, namespace
+from switchpoint.segments.base import Level, Segment
 from switchpoint.segments.dirichlet import pseudo_count
 from switchpoint.segments.distributions import Discrete
 
-_NONE = -1  # stands for a symbol that is missing, or before the start of the run
 _MAX_ROWS = 2**16
 
 
 class ChainRun(NamedTuple):
     """The transitions within a run, and the symbols at both of its ends."""
 
-    counts: Int[Array, "*batch contexts size"]
+    counts: Numbers
     """How often each symbol followed each context."""
-    first: Int[Array, "*batch order"]
-    last: Int[Array, "*batch order"]
-    length: Int[Array, "*batch"]
+    first: Numbers
+    """The first symbols plus 1; 0 where one is missing, or beyond the run."""
+    last: Numbers
+    """The last symbols, likewise."""
+    length: Numbers
     """The length of the run, up to `order`."""
 
 
@@ -51,45 +54,53 @@ class MarkovChain(Segment):
         self.concentration = pseudo_count("concentration", concentration)
 
     @property
-    def finite(self) -> bool:
-        return True
-
-    @property
     def alphabet(self) -> int:
         return self.size
 
-    def empty(self) -> ChainRun:
-        nothing = jnp.full(self.order, _NONE, jnp.int32)
-        counts = jnp.zeros((self.size**self.order, self.size), jnp.int32)
-        return ChainRun(counts, nothing, nothing, jnp.zeros((), jnp.int32))
-
     def missing(self) -> ChainRun:
-        return self.empty()._replace(length=jnp.ones((), jnp.int32))
+        nothing = np.zeros(self.order, np.int32)
+        counts = np.zeros((self.size**self.order, self.size), np.int32)
+        return ChainRun(counts, nothing, nothing, np.ones((), np.int32))
 
-    def statistic(self, x: Num[Array, ""]) -> ChainRun:
-        symbol = x.astype(jnp.int32)
-        run = self.missing()
-        return run._replace(first=run.first.at[0].set(symbol), last=run.last.at[-1].set(symbol))
+    def statistic(self, x: Numbers) -> ChainRun:
+        xp, (counts, nothing, _, one) = namespace(x), self.missing()
+        batch = xp.shape(x)
+        symbol = xp.asarray(x).astype(np.int32)[..., None] + 1
+        none = xp.broadcast_to(nothing[1:], (*batch, self.order - 1))
+        return ChainRun(
+            xp.broadcast_to(counts, (*batch, *counts.shape)),
+            xp.concatenate([symbol, none], axis=-1),
+            xp.concatenate([none, symbol], axis=-1),
+            xp.broadcast_to(one, batch),
+        )
 
     def merge(self, before: ChainRun, after: ChainRun) -> ChainRun:
-        across = jnp.concatenate([before.last, after.first])
+        xp = namespace(before.last, after.first)
+        last, first = _broadcast(xp, before.last, after.first)
+        across = xp.concatenate([last, first], axis=-1)
         counts = before.counts + after.counts
         for i in range(self.order):  # the symbols whose context lies in both runs
-            row, known = self._row(across[i : i + self.order])
-            symbol = across[i + self.order]
-            counts = counts.at[row, symbol].add((known & (symbol >= 0)).astype(jnp.int32))
-        places = jnp.arange(self.order)
-        both = jnp.concatenate([before.first, after.first])
-        from_after = jnp.clip(places - before.length, 0) + self.order
-        first = both[jnp.where(places < before.length, places, from_after)]
-        last = jnp.where(after.length < self.order, across[places + after.length], after.last)
-        length = jnp.minimum(before.length + after.length, self.order)
-        return ChainRun(counts, first, last, length)
+            row, known = self._row(across[..., i : i + self.order])
+            symbol = across[..., i + self.order]
+            follows = self._at(row, symbol - 1) & (known & (symbol > 0))[..., None, None]
+            counts = counts + follows.astype(np.int32)
+        places = np.arange(self.order)
+        length = before.length[..., None]
+        both = xp.concatenate(_broadcast(xp, before.first, after.first), axis=-1)
+        at = xp.where(places < length, places, xp.maximum(places - length, 0) + self.order)
+        length = after.length[..., None]
+        return ChainRun(
+            counts,
+            _take(xp, both, at),
+            xp.where(length < self.order, _take(xp, across, places + length), after.last),
+            xp.minimum(before.length + after.length, self.order),
+        )
 
     def predictive(self, statistics: ChainRun) -> Discrete:
+        xp = namespace(statistics.last)
         row, known = self._row(statistics.last)
-        counts = jnp.where(known, statistics.counts[row], 0)
-        return Discrete(self._probs(counts))
+        counts = xp.take_along_axis(statistics.counts, row[..., None, None], -2)[..., 0, :]
+        return Discrete(self._probs(xp.where(known[..., None], counts, 0)))
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...]
@@ -103,21 +114,40 @@ class MarkovChain(Segment):
         row, known = self._row(statistics.last)
         return Discrete(jnp.where(known, parameters[row], 1 / self.size))
 
-    def level_mean(self, statistics: ChainRun) -> Float[Array, "contexts size"]:
+    def level_posterior(self, statistics: ChainRun) -> Level:
         """The rows of all full contexts, and that of the others."""
         others = jnp.zeros((1, self.size), jnp.int32)
-        return self._probs(jnp.concatenate([statistics.counts, others]))
+        return Level(self._probs(jnp.concatenate([statistics.counts, others])), None)
 
     def level_features(self, statistics: ChainRun) -> Float[Array, " contexts"]:
         row, known = self._row(statistics.last)
         rows = self.size**self.order
         return jax.nn.one_hot(jnp.where(known, row, rows), rows + 1)
 
-    def _row(self, context: Int[Array, " order"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+    def _row(self, context: Any) -> tuple[Any, Any]:
         """The number of a context, and whether it is full."""
-        places = self.size ** jnp.arange(self.order - 1, -1, -1, dtype=jnp.int32)
-        return jnp.sum(jnp.maximum(context, 0) * places), jnp.all(context >= 0)
+        places = self.size ** np.arange(self.order - 1, -1, -1, dtype=np.int32)
+        known = context > 0
+        return ((context - known) * places).sum(-1), known.all(-1)
 
-    def _probs(self, counts: Int[Array, "*rows size"]) -> Float[Array, "*rows size"]:
-        pseudo = counts + jnp.asarray(self.concentration, float)
+    def _at(self, row: Any, symbol: Any) -> Any:
+        """True at one row and one symbol of a table of all contexts."""
+        rows = np.arange(self.size**self.order)[:, None] == row[..., None, None]
+        return rows & (np.arange(self.size) == symbol[..., None, None])
+
+    def _probs(self, counts: Any) -> Any:
+        pseudo = counts + self.concentration
         return pseudo / pseudo.sum(-1, keepdims=True)
+
+
+def _broadcast(xp: Any, one: Any, other: Any) -> tuple[Any, Any]:
+    """Both arrays with the leading axes of both."""
+    batch = np.broadcast_shapes(one.shape[:-1], other.shape[:-1])
+    first, second = (xp.broadcast_to(each, (*batch, each.shape[-1])) for each in (one, other))
+    return first, second
+
+
+def _take(xp: Any, symbols: Any, at: Any) -> Any:
+    """The symbols at these places."""
+    at = xp.broadcast_to(at, (*symbols.shape[:-1], at.shape[-1]))
+    return xp.take_along_axis(symbols, at, -1)

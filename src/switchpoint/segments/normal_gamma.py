@@ -5,22 +5,22 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from switchpoint.segments._special import gamma_ratio, log, log1p
-from switchpoint.segments.base import Parameter, Segment, positive, real, weighted_mean
+from switchpoint._namespace import Numbers, namespace
+from switchpoint.segments._special import gamma_ratio, log, log1p, log_student_t
+from switchpoint.segments.base import Level, Parameter, Segment, positive, real, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
 
 
 class NormalGammaRun(NamedTuple):
     """The parameters of a Normal-Gamma distribution, as statistics of a run."""
 
-    weight: Float[Array, "..."]
-    mean: Float[Array, "..."]
-    shape: Float[Array, "..."]
+    weight: Numbers
+    mean: Numbers
+    shape: Numbers
     """Half the number of observations."""
-    rate: Float[Array, "..."]
+    rate: Numbers
     """Half the sum of squared deviations from the mean."""
 
 
@@ -49,11 +49,9 @@ class NormalGamma(Segment):
         self.shape = positive("shape", shape)
         self.rate = positive("rate", rate)
 
-    def statistic(self, x: Float[Array, ""]) -> NormalGammaRun:
-        return NormalGammaRun(jnp.ones_like(x), x, jnp.full_like(x, 0.5), jnp.zeros_like(x))
-
-    def empty(self) -> NormalGammaRun:
-        return NormalGammaRun(*(jnp.zeros(()),) * 4)
+    def statistic(self, x: Numbers) -> NormalGammaRun:
+        one = namespace(x).ones_like(x)
+        return NormalGammaRun(one, x, 0.5 * one, 0.0 * one)
 
     def merge(self, before: NormalGammaRun, after: NormalGammaRun) -> NormalGammaRun:
         weight, mean, between = weighted_mean(
@@ -63,12 +61,20 @@ class NormalGamma(Segment):
         return NormalGammaRun(weight, mean, before.shape + after.shape, rate)
 
     def initial(self) -> NormalGammaRun:
-        parts = (self.strength, self.mean, self.shape, self.rate)
-        return NormalGammaRun(*(jnp.asarray(part, float) for part in parts))
+        return NormalGammaRun(self.strength, self.mean, self.shape, self.rate)
 
     def predictive(self, statistics: NormalGammaRun) -> StudentT:
         weight, mean, shape, rate = statistics
         return StudentT(2 * shape, mean, inverse_spread=0.5 * weight / (rate * (weight + 1)))
+
+    def observe(self, statistics: NormalGammaRun, x: Numbers) -> tuple[Numbers, NormalGammaRun]:
+        weight, mean, shape, rate = statistics
+        gap = x - mean
+        total = weight + 1
+        step = gap / total
+        added = 0.5 * weight * gap * step
+        logs = log_student_t(shape, weight / (total * rate), added / rate, start=self.shape)
+        return logs, NormalGammaRun(total, mean + step, shape + 0.5, rate + added)
 
     def run_log_density(
         self, before: NormalGammaRun, run: NormalGammaRun
@@ -91,17 +97,11 @@ class NormalGamma(Segment):
         del statistics
         return Normal(*parameters)
 
-    def level_mean(self, statistics: NormalGammaRun) -> Float[Array, "1 1"]:
-        return statistics.mean.reshape(1, 1)
+    def level_posterior(self, statistics: NormalGammaRun) -> Level:
+        variance = noise_variance(statistics) / statistics.weight
+        return Level(statistics.mean.reshape(1, 1), variance.reshape(1, 1, 1))
 
-    def level_covariance(self, statistics: NormalGammaRun) -> Float[Array, "1 1 1"]:
-        return (noise_variance(statistics) / statistics.weight).reshape(1, 1, 1)
-
-    @property
-    def located(self) -> Bool[np.ndarray, ""]:
-        return np.array(True)
-
-    def translate(self, statistics: NormalGammaRun, by: Float[Array, ""]) -> NormalGammaRun:
+    def translate(self, statistics: NormalGammaRun, by: Any) -> NormalGammaRun:
         return statistics._replace(mean=statistics.mean - by)
 
 

@@ -3,19 +3,23 @@
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
-from switchpoint.segments.base import Parameter, Segment, positive
-from switchpoint.segments.distributions import NegativeBinomial, PoissonCounts
+from switchpoint._namespace import Numbers, namespace
+from switchpoint.segments.base import Level, Parameter, Segment, positive
+from switchpoint.segments.distributions import (
+    NegativeBinomial,
+    PoissonCounts,
+    negative_binomial_log_density,
+)
 
 
 class GammaRun(NamedTuple):
     """The parameters of a Gamma distribution, as additive statistics of a run."""
 
-    shape: Float[Array, "..."]
-    rate: Float[Array, "..."]
+    shape: Numbers
+    rate: Numbers
 
 
 class Poisson(Segment):
@@ -28,14 +32,18 @@ class Poisson(Segment):
         self.shape = positive("shape", shape)
         self.rate = positive("rate", rate)
 
-    def statistic(self, x: Float[Array, ""]) -> GammaRun:
-        return GammaRun(x, jnp.ones_like(x))
+    def statistic(self, x: Numbers) -> GammaRun:
+        return GammaRun(x, namespace(x).ones_like(x))
 
     def initial(self) -> GammaRun:
-        return GammaRun(jnp.asarray(self.shape, float), jnp.asarray(self.rate, float))
+        return GammaRun(self.shape, self.rate)
 
     def predictive(self, statistics: GammaRun) -> NegativeBinomial:
         return NegativeBinomial(*statistics)
+
+    def observe(self, statistics: GammaRun, x: Numbers) -> tuple[Numbers, GammaRun]:
+        shape, rate = statistics
+        return negative_binomial_log_density(shape, rate, x), GammaRun(shape + x, rate + 1)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
         return jax.random.gamma(key, self.shape, shape) / self.rate
@@ -44,8 +52,9 @@ class Poisson(Segment):
         del statistics
         return PoissonCounts(parameters)
 
-    def level_covariance(self, statistics: GammaRun) -> Float[Array, "1 1 1"]:
-        return (statistics.shape / statistics.rate**2).reshape(1, 1, 1)
+    def level_posterior(self, statistics: GammaRun) -> Level:
+        mean = statistics.shape / statistics.rate
+        return Level(mean.reshape(1, 1), (mean / statistics.rate).reshape(1, 1, 1))
 
     def invalid(self, values: Float[np.ndarray, "..."]) -> tuple[Bool[np.ndarray, "..."], str]:
         return (values < 0) | (values != np.floor(values)), "whole numbers from 0"

@@ -1,13 +1,14 @@
 """Real values around a straight line, with unknown noise."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from switchpoint.segments.base import Parameter, Segment, positive, real, weighted_mean
+from switchpoint._namespace import Numbers, namespace
+from switchpoint.segments._special import log_student_t
+from switchpoint.segments.base import Level, Parameter, Segment, positive, real, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
 from switchpoint.segments.normal_gamma import noise_variance, noisy_run_log_density
 
@@ -15,20 +16,20 @@ from switchpoint.segments.normal_gamma import noise_variance, noisy_run_log_dens
 class TrendRun(NamedTuple):
     """A line fitted to a run; times count from the beginning of the run."""
 
-    weight: Float[Array, "..."]
+    weight: Numbers
     """The number of observations."""
-    time: Float[Array, "..."]
+    time: Numbers
     """The mean of their times."""
-    level: Float[Array, "..."]
+    level: Numbers
     """Their mean: the line at that time."""
-    spread: Float[Array, "..."]
+    spread: Numbers
     """The sum of squared deviations of their times."""
-    slope: Float[Array, "..."]
-    shape: Float[Array, "..."]
+    slope: Numbers
+    shape: Numbers
     """Half the number of observations."""
-    rate: Float[Array, "..."]
+    rate: Numbers
     """Half the sum of squared deviations from the line."""
-    duration: Float[Array, "..."]
+    duration: Numbers
     """The length of the run, missing observations included."""
 
 
@@ -60,15 +61,13 @@ class Trend(Segment):
         self.rate = positive("rate", rate)
         self.level = real("level", level)
 
-    def statistic(self, x: Float[Array, ""]) -> TrendRun:
-        one, zero = jnp.ones_like(x), jnp.zeros_like(x)
+    def statistic(self, x: Numbers) -> TrendRun:
+        one = namespace(x).ones_like(x)
+        zero = 0.0 * one
         return TrendRun(one, zero, x, zero, zero, 0.5 * one, zero, one)
 
-    def empty(self) -> TrendRun:
-        return TrendRun(*(jnp.zeros(()),) * 8)
-
     def missing(self) -> TrendRun:
-        return self.empty()._replace(duration=jnp.ones(()))
+        return TrendRun(*(0.0,) * 7, duration=1.0)
 
     def merge(self, before: TrendRun, after: TrendRun) -> TrendRun:
         # Each run knows its slope with weight `spread`, and the two means give a third estimate.
@@ -77,11 +76,12 @@ class Trend(Segment):
         later = before.duration + after.time
         weight, level, _ = weighted_mean(weights, (before.level, after.level))
         _, time, between = weighted_mean(weights, (before.time, later))
-        share = after.weight / jnp.where(weight > 0, weight, 1.0) * before.weight
+        xp = namespace(weight)
+        share = after.weight / xp.where(weight > 0, weight, 1.0) * before.weight
         run, rise = later - before.time, after.level - before.level
         spread = before.spread + after.spread + between
         moment = before.spread * before.slope + after.spread * after.slope + share * run * rise
-        slope = moment / jnp.where(spread > 0, spread, 1.0)
+        slope = moment / xp.where(spread > 0, spread, 1.0)
         deviation = (
             before.spread * (slope - before.slope) ** 2
             + after.spread * (slope - after.slope) ** 2
@@ -99,13 +99,8 @@ class Trend(Segment):
         )
 
     def initial(self) -> TrendRun:
-        nothing, shape, rate, level = (
-            jnp.asarray(each, float) for each in (0.0, self.shape, self.rate, self.level)
-        )
-        weight, spread = (
-            1 / jnp.asarray(scale, float) ** 2 for scale in (self.level_scale, self.slope_scale)
-        )
-        return TrendRun(weight, nothing, level, spread, nothing, shape, rate, nothing)
+        weight, spread = 1 / self.level_scale**2, 1 / self.slope_scale**2
+        return TrendRun(weight, 0.0, self.level, spread, 0.0, self.shape, self.rate, 0.0)
 
     def predictive(self, statistics: TrendRun) -> StudentT:
         ahead = statistics.duration - statistics.time
@@ -114,6 +109,28 @@ class Trend(Segment):
             2 * statistics.shape,
             statistics.level + statistics.slope * ahead,
             inverse_spread=0.5 / (statistics.rate * factor),
+        )
+
+    def observe(self, statistics: TrendRun, x: Numbers) -> tuple[Numbers, TrendRun]:
+        weight, time, level, spread, slope, shape, rate, duration = statistics
+        ahead = duration - time
+        gap = x - level - slope * ahead
+        square = ahead * ahead
+        precision = 1 / (1 + 1 / weight + square / spread)
+        added = 0.5 * gap * gap * precision
+        logs = log_student_t(shape, precision / rate, added / rate, start=self.shape)
+        total = weight + 1
+        share = weight / total
+        spread = spread + share * square
+        return logs, TrendRun(
+            total,
+            time + ahead / total,
+            level + (x - level) / total,
+            spread,
+            slope + share * ahead * gap / spread,
+            shape + 0.5,
+            rate + added,
+            duration + 1,
         )
 
     def run_log_density(
@@ -135,22 +152,15 @@ class Trend(Segment):
         level, slope, variance = parameters
         return Normal(level + slope * statistics.duration, variance)
 
-    def level_mean(self, statistics: TrendRun) -> Float[Array, "2 1"]:
-        at_start = statistics.level - statistics.slope * statistics.time
-        return jnp.stack([at_start, statistics.slope])[:, None]
-
-    def level_covariance(self, statistics: TrendRun) -> Float[Array, "2 2 1"]:
+    def level_posterior(self, statistics: TrendRun) -> Level:
         time, spread = statistics.time, statistics.spread
+        mean = jnp.stack([statistics.level - statistics.slope * time, statistics.slope])
         joint = -time / spread
         rows = [[1 / statistics.weight + time * time / spread, joint], [joint, 1 / spread]]
-        return noise_variance(statistics) * jnp.asarray(rows)[..., None]
+        return Level(mean[:, None], noise_variance(statistics) * jnp.asarray(rows)[..., None])
 
     def level_features(self, statistics: TrendRun) -> Float[Array, " 2"]:
         return jnp.stack([jnp.ones_like(statistics.duration), statistics.duration])
 
-    @property
-    def located(self) -> Bool[np.ndarray, ""]:
-        return np.array(True)
-
-    def translate(self, statistics: TrendRun, by: Float[Array, ""]) -> TrendRun:
+    def translate(self, statistics: TrendRun, by: Any) -> TrendRun:
         return statistics._replace(level=statistics.level - by)

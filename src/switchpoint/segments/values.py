@@ -55,14 +55,14 @@ def typical_value(
 ) -> Float[np.ndarray | Array, "flat *event"]:
     """A value near most of each sequence, for families that can move the origin; 0 for others."""
     xp: Any = jnp if isinstance(values, jax.core.Tracer) else np
-    if not segment.located.any():
+    if not segment.shiftable.any():
         return xp.zeros((len(values), *segment.event), np.float32)
     time = values.shape[1]
     some = values[:, np.unique(np.linspace(0, time - 1, min(time, _SAMPLE)).astype(int))]
     order = xp.sort(some, axis=1)  # NaN last
     known = xp.sum(~xp.isnan(order), axis=1)
     middle = xp.take_along_axis(order, xp.maximum(known - 1, 0)[:, None] // 2, axis=1)[:, 0]
-    return xp.where(segment.located & (known > 0), middle, 0.0).astype(np.float32)
+    return xp.where(segment.shiftable & (known > 0), middle, 0.0).astype(np.float32)
 
 
 def _check_each(

@@ -14,6 +14,7 @@ from switchpoint._random import constants_of_fast_draws, uniform
 from switchpoint.priors import Prior
 from switchpoint.priors.base import switches_at
 from switchpoint.segments import Bernoulli, Dirichlet, Discrete, Segment
+from switchpoint.segments.base import observe, prior_statistics
 
 
 class Draw(eqx.Module):
@@ -103,14 +104,14 @@ def _observe(
 ) -> Draw:
     """Observations one after another, with the parameters that were drawn for their segment."""
     batch, length = starts.shape
-    initial = segment.initial()
+    initial = prior_statistics(segment)
 
     def one(statistics: Any, begins: Array, parameters: Any, key: PRNGKeyArray) -> tuple[Any, Any]:
         statistics = jax.tree.map(lambda new, old: jnp.where(begins, new, old), initial, statistics)
         emission = segment.emission(parameters, statistics)
         x = emission.sample(key)
         probs = emission.probs if isinstance(emission, Discrete) else None
-        return segment.observe(statistics, x), (x, probs, emission.log_density(x))
+        return observe(segment, statistics, x), (x, probs, emission.log_density(x))
 
     def step(statistics: Any, now: tuple[Array, Array, PRNGKeyArray]) -> tuple[Any, Any]:
         time, start, key = now

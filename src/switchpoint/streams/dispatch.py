@@ -1,6 +1,5 @@
 """Which engine runs a stream of a predictor."""
 
-import math
 from typing import Any
 
 from switchpoint.exact import KT, ForwardPredictor, KTOracle, PTWPredictor
@@ -10,9 +9,8 @@ from switchpoint.segments import Dirichlet
 from switchpoint.streams.compiled import CompiledEngine
 from switchpoint.streams.counts import CountEngine
 from switchpoint.streams.engine import Engine
-from switchpoint.streams.families import DirichletFamily, SymbolFamily, make_family
 from switchpoint.streams.forward import CountHypotheses, FamilyHypotheses, ValueHypotheses
-from switchpoint.streams.laws import sigmoid
+from switchpoint.streams.host import make_family
 from switchpoint.streams.networks import RecurrentEngine
 from switchpoint.streams.tree import LARGEST_ALPHABET, TreeEngine
 
@@ -29,12 +27,11 @@ def make_engine(predictor: Predictor[Any], columns: tuple[str, ...] | None) -> E
         case PTWPredictor(segment=Dirichlet()) if predictor.alphabet <= LARGEST_ALPHABET:
             return TreeEngine(predictor)
         case PTWPredictor() | ForwardPredictor():
-            family = make_family(predictor.segment)
-            if isinstance(family, DirichletFamily):
-                return CountHypotheses(predictor, family)
-            if isinstance(family, SymbolFamily):
-                return FamilyHypotheses(predictor, family)
-            return ValueHypotheses(predictor, family, columns)
+            if isinstance(predictor.segment, Dirichlet):
+                return CountHypotheses(predictor)
+            if predictor.segment.finite:
+                return FamilyHypotheses(predictor, make_family(predictor.segment))
+            return ValueHypotheses(predictor, columns)
         case Recurrent():
             return RecurrentEngine(predictor)
     return CompiledEngine(predictor)
@@ -45,4 +42,4 @@ def _has_few_digits(predictor: Any) -> bool:
     prior = predictor.prior
     if not hasattr(prior, "split_log_odds"):
         return False
-    return prior.depth * math.log(sigmoid(float(prior.split_log_odds))) < _LEAST_LOG_WEIGHT
+    return prior.depth * float(prior.log_split) < _LEAST_LOG_WEIGHT

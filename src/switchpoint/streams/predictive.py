@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint.segments import Mixture
-from switchpoint.streams.families import Family, Table
+from switchpoint.streams.host import HostFamily, Table
 
 
 class Predictive:
@@ -18,7 +18,9 @@ class Predictive:
     quantiles and draws by the `Mixture` of `switchpoint.segments`, in double precision.
     """
 
-    def __init__(self, family: Family, log_weights: Float[np.ndarray, " n"], table: Table) -> None:
+    def __init__(
+        self, family: HostFamily, log_weights: Float[np.ndarray, " n"], table: Table
+    ) -> None:
         self._family = family
         self._log_weights = log_weights
         self._table = table

@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint.exact import PTWPredictor
+from switchpoint.priors import PTW
 from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.streams.engine import Runs, SymbolEngine, check_arrays, log_ratios
-from switchpoint.streams.laws import split_terms
 
 LARGEST_ALPHABET = 4
 """Beyond which arrays are faster."""
@@ -35,8 +35,7 @@ class TreeEngine(SymbolEngine):
         self.prior = predictor.prior
         self.depth = predictor.prior.depth
         self.limit = predictor.prior.max_sequence
-        leaf_ends, leaf_stays, ends, stays = split_terms(predictor.prior)
-        self.terms = ((leaf_ends, leaf_stays), (ends, stays))
+        self.terms = _leaf_and_node_terms(predictor.prior)
         self.pseudo = [float(each) for each in as_dirichlet(predictor.segment).pseudo_counts]
         self.weights = [1.0]
         self.counts = [[each] for each in self.pseudo]
@@ -128,6 +127,22 @@ class TreeEngine(SymbolEngine):
         self.counts = arrays["counts"].tolist()
         self.totals = [math.fsum(column) for column in zip(*self.counts, strict=True)]
         self._probs = []
+
+
+def _leaf_and_node_terms(prior: PTW) -> list[tuple[list[float], list[float]]]:
+    """The hazard and survival of leaves and of larger nodes, by the number of nodes above them.
+
+    A node that may still be one of `above` larger nodes with the same start: one that starts at
+    2^(height + above), or at 0 if these are all there are.
+    """
+    terms = []
+    for height in (0, 1):
+        above = np.arange(prior.depth + 1 - height)
+        starts = np.where(above == prior.depth - height, 0, 2.0 ** (above + height))
+        runs = np.full(len(above), 2.0**height)
+        law = prior.hazard_after(starts, runs), prior.survival_after(starts, runs)
+        terms.append(tuple(np.asarray(each).tolist() for each in law))
+    return terms
 
 
 def _starts(time: int) -> list[int]:
