@@ -172,8 +172,9 @@ def test_regrets_are_those_of_evaluate():
 @pytest.mark.slow
 @pytest.mark.parametrize("at_once", [2**23, 3 * CHUNK * LENGTH * 2], ids=["all", "three"])
 def test_an_accelerator_runs_equal_networks_together(monkeypatch, at_once):
-    members = [each.with_backend("plain") for each in networks(5)]
+    members = networks(5)
     members.insert(2, network_from_name("rnn", 2, LENGTH, jax.random.key(9), hidden=4))
+    members = [each.with_backend("plain") for each in members]
     members.insert(4, sp.KT())
     expected = regrets(members, SOURCE, LENGTH, 60, chunk=CHUNK)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")

@@ -1,5 +1,10 @@
 """The fused kernels, interpreted, against the plain path: values and gradients."""
 
+import re
+import sys
+import tomllib
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +14,7 @@ from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 from switchpoint.neural import network_from_name
 from switchpoint.neural.attention import sinusoids
 from switchpoint.neural.dense import Perceptron
+from switchpoint.neural.kernels import backend as backend_module
 from switchpoint.neural.kernels import readout, steps
 from switchpoint.neural.kernels.backend import is_fused
 from switchpoint.neural.kernels.recurrence import can_fuse
@@ -269,10 +275,62 @@ def test_jit_compiles_each_backend_by_itself():
 def test_auto_is_fused_on_a_gpu(monkeypatch):
     assert [is_fused(backend) for backend in ("auto", "fused", "plain")] == [False, True, False]
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(backend_module, "kernel_failure", lambda _: None)
     assert [is_fused(backend) for backend in ("auto", "fused", "plain")] == [True, True, False]
     for device in ("cpu", jax.devices("cpu")[0]):
         with jax.default_device(device):
             assert not is_fused("auto")
+
+
+@pytest.fixture
+def fresh_probe(monkeypatch):
+    """No memory of which kernels compile, before and after a test that makes them fail."""
+
+    def forget():
+        backend_module.kernel_failure.cache_clear()
+        backend_module._warn_of_plain_path.cache_clear()
+        jax.clear_caches()  # whose programs contain the decision
+
+    forget()
+    yield monkeypatch
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.mark.parametrize("missing", ["import", "lowering"])
+def test_without_triton_a_gpu_takes_the_plain_path_with_one_warning(missing, fresh_probe):
+    network = network_of("lstm", 2, 8, hidden=16)
+    transformer = network_of("transformer", 2, 8, layers=1)
+    symbols = np.random.default_rng(0).integers(0, 2, (3, 8))
+    expected = [each.with_backend("plain").log_probs(symbols) for each in (network, transformer)]
+    fresh_probe.setattr("switchpoint.neural.kernels.backend.on_gpu", lambda: True)
+    if missing == "import":  # a JAX that has dropped it
+        fresh_probe.delitem(sys.modules, "switchpoint.neural.kernels.common", raising=False)
+        fresh_probe.setitem(sys.modules, "jax.experimental.pallas.triton", None)
+        fresh_probe.delattr("jax.experimental.pallas.triton", raising=False)
+    else:  # kernels are not interpreted, and this machine has no GPU to compile them for
+        fresh_probe.setattr("switchpoint.neural.kernels.common.on_gpu", lambda: True)
+        fresh_probe.setattr(jax, "local_devices", lambda **_: jax.devices())
+    with pytest.warns(UserWarning, match="take the plain path") as warned:
+        found = [each.log_probs(symbols) for each in (network, transformer)]
+    network.log_probs(symbols[:2])  # traced again, where a second warning would be an error
+    assert len(warned) == 1
+    message = str(warned[0].message)
+    assert {"import": "pallas.triton", "lowering": "interpret"}[missing] in message
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match=r"'fused' needs the Triton backend .* use 'auto' or"):
+        network.with_backend("fused").log_probs(symbols)
+
+
+def test_the_metadata_bounds_the_versions_of_jax():
+    """Pallas changes with JAX: a version that the tests have not run with is not promised."""
+    project = tomllib.loads(Path(__file__, "../../pyproject.toml").resolve().read_text())["project"]
+    (jax_range,) = (each for each in project["dependencies"] if each.startswith("jax>"))
+    least, below = (
+        tuple(map(int, version.split("."))) for version in re.findall(r"[\d.]+", jax_range)
+    )
+    assert least <= jax.__version_info__[:2] < below
 
 
 H200 = AbstractMesh((1,), ("one",), abstract_device=AbstractDevice("NVIDIA H200", None, "gpu"))
