@@ -37,13 +37,17 @@ def test_one_at_a_time_is_the_whole_sequence(model, values):
     xs[1, 3:6] = np.nan
     whole = network.log_density(xs)
     assert whole.shape == (2, 9)
-    for x, expected in zip(xs, whole, strict=True):
+    states = network.states(xs)
+    for row, (x, expected) in enumerate(zip(xs, whole, strict=True)):
         state = network.init()
-        for one, log_density in zip(x, expected, strict=True):
+        for time, (one, log_density) in enumerate(zip(x, expected, strict=True)):
             predicted = network.predict(state)
             if not np.isnan(one).any():
                 np.testing.assert_allclose(predicted.log_density(one), log_density, atol=2e-4)
             state = network.update(state, one)
+            if model != "transformer":  # whose states are not its memory
+                for leaf, every in zip(*map(jax.tree.leaves, (state.memory, states)), strict=True):
+                    np.testing.assert_allclose(every[row, time], leaf[0], atol=1e-5)
     np.testing.assert_array_equal(whole[1, 3:6], 0)
     assert not np.allclose(whole[1, 6:], network.log_density(xs[1, 6:]))  # it knows of the gap
 

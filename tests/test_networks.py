@@ -5,6 +5,7 @@ import os
 import tracemalloc
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -191,6 +192,94 @@ def test_reading_in_pieces_equals_reading_in_one_call(name):
     memory, first = read(network.memory(2, 9), tokens[:, :4])
     second = read(memory, tokens[:, 4:])[1]
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*RECURRENT, "markov", "memoryless"])
+def test_states_are_those_of_updating_one_at_a_time(name):
+    symbols = np.random.default_rng(0).integers(0, 3, (2, 1, 7))  # batches may have any shape
+    options = {"hidden": 6} if name in RECURRENT else {}
+    network = network_from_name(name, 3, 20, jax.random.key(0), **options)
+    states = network.states(symbols)
+    shapes = {
+        jax.tree_util.keystr(at): leaf.shape for at, leaf in jax.tree.leaves_with_path(states)
+    }
+    assert (
+        shapes
+        == {
+            "rnn": {"": (2, 1, 7, 6)},
+            "lstm": {".output": (2, 1, 7, 6), ".cell": (2, 1, 7, 6)},
+            "stack-rnn": {".inner": (2, 1, 7, 6), ".stack": (2, 1, 7, 8, 8)},
+            "stack-lstm": {
+                ".inner.output": (2, 1, 7, 6),
+                ".inner.cell": (2, 1, 7, 6),
+                ".stack": (2, 1, 7, 8, 8),
+            },
+            "markov": {"": (2, 1, 7, 8)},
+            "memoryless": {"": (2, 1, 7)},
+        }[name]
+    )
+    for row in range(2):
+        state = network.init()
+        for time, symbol in enumerate(symbols[row, 0]):
+            state = network.update(state, int(symbol))
+            for one, every in zip(*map(jax.tree.leaves, (state.memory, states)), strict=True):
+                np.testing.assert_allclose(
+                    every[row, 0, time], one.reshape(every.shape[3:]), atol=1e-6
+                )
+
+
+class OwnNetwork(sp.neural.Network):
+    """A running mean of one-hot symbols, whose logits have the shape that `shape` makes of them."""
+
+    shape: object = eqx.field(static=True, default=lambda logits: logits)
+    alphabet_size: int = eqx.field(static=True, default=3)
+
+    def memory(self, batch, capacity):
+        del capacity
+        return jnp.zeros((self.alphabet, batch))  # the batch is not its first axis
+
+    def read(self, memory, tokens):
+        def step(memory, token):
+            memory = 0.9 * memory + jax.nn.one_hot(token, self.alphabet).T
+            return memory, memory.T
+
+        memory, logits = jax.lax.scan(step, memory, tokens.T)
+        return memory, self.shape(jnp.swapaxes(logits, 0, 1))
+
+
+def test_a_network_of_ones_own_has_states_with_the_batch_in_front():
+    symbols = np.random.default_rng(0).integers(0, 3, (2, 9))
+    network = OwnNetwork()
+    states = network.states(symbols)
+    assert states.shape == (2, 9, 3)
+    predicted = jax.nn.log_softmax(states[:, :-1])
+    np.testing.assert_allclose(predicted, network.log_probs(symbols)[:, 1:], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (lambda logits: logits[..., :2], r"\(1, 5, 3\) here, got logits of shape \(1, 5, 2\)"),
+        (lambda logits: jnp.swapaxes(logits, 1, 2), r"got logits of shape \(1, 3, 5\)"),
+        (lambda logits: logits[:, -1], r"got logits of shape \(1, 3\)"),
+    ],
+)
+def test_logits_of_a_wrong_shape_are_refused_by_name(shape, message):
+    network = OwnNetwork(shape)
+    with pytest.raises(ValueError, match=f"OwnNetwork.read must return .*{message}"):
+        network.log_probs([0, 1, 2, 0, 1])
+    for use in (network.init, lambda: network.states([0, 1])):
+        with pytest.raises(ValueError, match=r"OwnNetwork\.read must return the memory and logits"):
+            use()
+
+
+def test_a_read_that_returns_no_memory_is_refused_by_name():
+    class Forgetful(OwnNetwork):
+        def read(self, memory, tokens):
+            return super().read(memory, tokens)[1]
+
+    with pytest.raises(ValueError, match=r"Forgetful\.read must return the memory and logits"):
+        Forgetful().log_probs([0, 1, 2])
 
 
 class TestBadInput:

@@ -48,32 +48,41 @@ def plain_norm(norm, x):
     return (x - x.mean(-1, keepdims=True)) / spread * norm.scale + norm.shift
 
 
-def plain_logits(network, tokens):
-    """The logits of a network of one layer, which attends to all pairs at once."""
-    block = jax.tree.map(lambda leaf: np.asarray(leaf[0]), network.blocks)
+def plain_residuals(network, tokens):
+    """The residual stream before the first layer and after each, attending to all pairs at once."""
     batch, time = tokens.shape
     x = np.asarray(network.embedding)[tokens]
     if network.positions == "sincos":
         x = x + plain_sinusoids(np.arange(time), network.width)
     size = network.width // network.heads
-    projected = plain_norm(block.ln1, x) @ block.qkv
-    query, key, value = (
-        part.reshape(batch, time, network.heads, size) for part in np.split(projected, 3, axis=-1)
-    )
     distances = np.arange(time)[:, None] - np.arange(time)
-    if network.positions == "relative":
-        scores = plain_relative_scores(block.relative, query, key) / np.sqrt(size)
-    else:
-        scores = np.einsum("bqhs,bkhs->bhqk", query, key) / np.sqrt(size)
-    if network.positions == "alibi":
-        slopes = 2.0 ** (-8 / network.heads * np.arange(1, network.heads + 1))
-        scores = scores - slopes[:, None, None] * distances
-    unseen = (distances < 0) | (distances >= (network.context or time))
-    weights = plain_softmax(np.where(unseen, -np.inf, scores))
-    x = x + np.einsum("bhqk,bkhs->bqhs", weights, value).reshape(x.shape) @ block.out_proj
-    wide = plain_norm(block.ln2, x) @ block.mlp_in.weight + block.mlp_in.bias
-    x = x + np.maximum(wide, 0) @ block.mlp_out.weight + block.mlp_out.bias
-    return plain_norm(network.final_norm, x) @ network.output.weight + network.output.bias
+    residuals = [x]
+    for layer in range(network.layers):
+        block = jax.tree.map(lambda leaf, layer=layer: np.asarray(leaf[layer]), network.blocks)
+        projected = plain_norm(block.ln1, x) @ block.qkv
+        query, key, value = (
+            part.reshape(batch, time, network.heads, size)
+            for part in np.split(projected, 3, axis=-1)
+        )
+        if network.positions == "relative":
+            scores = plain_relative_scores(block.relative, query, key) / np.sqrt(size)
+        else:
+            scores = np.einsum("bqhs,bkhs->bhqk", query, key) / np.sqrt(size)
+        if network.positions == "alibi":
+            slopes = 2.0 ** (-8 / network.heads * np.arange(1, network.heads + 1))
+            scores = scores - slopes[:, None, None] * distances
+        unseen = (distances < 0) | (distances >= (network.context or time))
+        weights = plain_softmax(np.where(unseen, -np.inf, scores))
+        x = x + np.einsum("bhqk,bkhs->bqhs", weights, value).reshape(x.shape) @ block.out_proj
+        wide = plain_norm(block.ln2, x) @ block.mlp_in.weight + block.mlp_in.bias
+        x = x + np.maximum(wide, 0) @ block.mlp_out.weight + block.mlp_out.bias
+        residuals.append(x)
+    return np.stack(residuals, axis=2)
+
+
+def plain_logits(network, tokens):
+    last = plain_residuals(network, tokens)[:, :, -1]
+    return plain_norm(network.final_norm, last) @ network.output.weight + network.output.bias
 
 
 def with_random_weights(build, seed=0):
@@ -217,6 +226,19 @@ class TestNetwork:
         tokens = random_tokens(3, 12)
         _, logits = read(network, network.memory(3, 0), jnp.asarray(tokens))
         np.testing.assert_allclose(logits, plain_logits(network, tokens), atol=1e-10)
+
+    @pytest.mark.usefixtures("float64")
+    @pytest.mark.parametrize("positions", POSITIONS)
+    def test_states_are_the_residual_stream_of_every_layer(self, positions):
+        network = make(2, positions, 5, width=8, heads=2)
+        symbols = random_tokens(3, 12) % 3
+        states = network.states(symbols)
+        assert states.shape == (3, 12, 3, 8)
+        tokens = np.concatenate([np.full((3, 1), 3), symbols], axis=1)
+        expected = plain_residuals(network, tokens)
+        np.testing.assert_allclose(states, expected[:, 1:], atol=1e-10)
+        logits = network.output(network.final_norm(states[:, :-1, -1]))
+        np.testing.assert_allclose(jax.nn.log_softmax(logits), network.log_probs(symbols)[:, 1:])
 
     @pytest.mark.parametrize("positions", POSITIONS)
     def test_a_context_limits_what_is_seen(self, positions):

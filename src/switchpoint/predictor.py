@@ -50,6 +50,11 @@ class Predictor(eqx.Module, Generic[State]):
     def alphabet(self) -> int:
         """The number of symbols, which are 0..alphabet-1."""
 
+    @property
+    def event(self) -> tuple[int, ...]:
+        """The shape of an observation: () or (columns,)."""
+        return ()
+
     @abstractmethod
     def init(self, length: int | None = None) -> State:
         """The state before the first symbol of a stream.

@@ -315,6 +315,10 @@ class ExactPredictor(Predictor[State]):
     def alphabet(self) -> int:
         return self.segment.alphabet
 
+    @property
+    def event(self) -> tuple[int, ...]:
+        return self.segment.event
+
     @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
         symbols = _checks.symbols(symbols, self.alphabet)

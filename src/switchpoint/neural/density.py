@@ -68,6 +68,14 @@ class DensityNetwork(Network[Any]):
         self.body = body
 
     @property
+    def event(self) -> tuple[int, ...]:
+        return self.spec.event
+
+    @property
+    def outputs(self) -> int:
+        return self.spec.outputs
+
+    @property
     def memory_limit(self) -> int | None:
         return self.body.memory_limit
 
@@ -78,6 +86,9 @@ class DensityNetwork(Network[Any]):
         self, memory: Any, tokens: Float[Array, "batch time features"]
     ) -> tuple[Any, Float[Array, "batch time outputs"]]:
         return self.body.read(memory, tokens)
+
+    def read_states(self, tokens: Float[Array, "batch time features"]) -> Any:
+        return self.body.read_states(tokens)
 
     def grow(self, memory: Any, tokens: int = 1) -> Any:
         return self.body.grow(memory, tokens)
@@ -122,10 +133,6 @@ class DensityNetwork(Network[Any]):
     def log_probs(self, symbols: Any) -> Any:
         del symbols
         raise ValueError("a network on real values has no alphabet: use log_density, not log_probs")
-
-    @property
-    def _event(self) -> tuple[int, ...]:
-        return self.spec.event
 
     def _checked_one(self, value: Any) -> Any:
         return self._checked(value)

@@ -61,6 +61,11 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         return self.alphabet_size
 
     @property
+    def outputs(self) -> int:
+        """The number of logits after each token."""
+        return self.alphabet
+
+    @property
     def memory_limit(self) -> int | None:
         """The largest useful capacity, in tokens; None where memory grows with the stream."""
         return 0
@@ -107,13 +112,57 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
 
     def tokens_before(self, values: Shaped[Array, "batch time *event"]) -> Array:
         """The token read just before each observation is predicted: the start, x_0, x_1, ..."""
-        tokens = self.token_of(values)
-        first = jnp.broadcast_to(jnp.asarray(self.start_token(), tokens.dtype), tokens[:, :1].shape)
-        return jnp.concatenate([first, tokens[:, :-1]], axis=1)
+        return self._with_start(self.token_of(values))[:, :-1]
 
     def logits(self, values: Shaped[Array, "batch time *event"]) -> Float[Array, "batch time _"]:
         """The logits of x_t given x_<t, for every t."""
-        return self.read(self.memory(len(values), 0), self.tokens_before(values))[1]
+        return self._read(self.memory(len(values), 0), self.tokens_before(values))[1]
+
+    def states(self, values: Any) -> Any:
+        """The state after each observation: what the network remembers of x_0..x_t.
+
+        For every t it is the memory of `update`'s state after x_t, with the axes (*batch, time) in
+        front, whose size after that is
+
+        - (hidden,) for an RNN, and for an LSTM in each of `output` and `cell`;
+        - (depth, width) for a `stack`, top first, beside the `inner` state of its cell;
+        - (order,) and () for a Markov and a memoryless network: the last symbols, the position.
+
+        The memory of a Transformer is the keys and values of all tokens, so its state is the
+        residual stream instead: (*batch, time, layers + 1, width), the embedding of x_t and then
+        the output of each layer. All are computed by the plain backend.
+        """
+        checked = self._checked(values)
+        shape = checked.shape[: checked.ndim - len(self.event)]
+        states = self._states(checked.reshape(-1, shape[-1], *self.event))
+        return jax.tree.map(lambda leaf: leaf.reshape(*shape[:-1], *leaf.shape[1:]), states)
+
+    def read_states(self, tokens: Shaped[Array, "batch time *features"]) -> Any:
+        """The state after each token of whole sequences, by default the memory.
+
+        Leaves are (batch, time, ...), wherever the axis of the batch is in the memory.
+        """
+        network = self.with_backend("plain")
+        capacity = tokens.shape[1] if self.memory_limit is None else self.memory_limit
+
+        def step(memory: Memory, token: Shaped[Array, "batch *features"]) -> tuple[Memory, Memory]:
+            memory, _ = network._read(memory, token[:, None])
+            return memory, memory
+
+        def batch_first(one: Any, two: Any, leaf: Shaped[Array, "time ..."]) -> Array:
+            axes = [
+                i
+                for i, sizes in enumerate(zip(one.shape, two.shape, strict=True))
+                if len(set(sizes)) > 1
+            ]
+            if not axes:  # the same for all sequences
+                return jnp.broadcast_to(leaf, (len(tokens), *leaf.shape))
+            return jnp.moveaxis(leaf, axes[0] + 1, 0)
+
+        one, two = (jax.eval_shape(lambda n=n: network.memory(n, capacity)) for n in (1, 2))
+        first = network.memory(len(tokens), capacity)
+        _, states = jax.lax.scan(step, first, jnp.swapaxes(tokens, 0, 1))
+        return jax.tree.map(batch_first, one, two, states)
 
     def observed(self, outputs: Float[Array, "*batch alphabet"], values: Any) -> Array:
         """The log probability, or the log density, of each observation, by the outputs for it."""
@@ -143,7 +192,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         self, state: StreamState[Memory], values: Any
     ) -> tuple[StreamState[Memory], Float[Array, "time *alphabet"]]:
         checked = self._checked(values)
-        if checked.ndim != 1 + len(self._event):
+        if checked.ndim != 1 + len(self.event):
             raise ValueError(
                 f"values must be a chunk of one stream, got shape {tuple(checked.shape)}: for a "
                 "batch of states, use jax.vmap(predictor.extend)"
@@ -157,7 +206,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     def _extend(
         self, memory: Memory, first: Float[Array, " outputs"], values: Array, grows: bool
     ) -> tuple[StreamState[Memory], Float[Array, "time *alphabet"]]:
-        memory, logits = self.read(memory, self.token_of(values)[None])
+        memory, logits = self._read(memory, self.token_of(values)[None])
         outputs = jnp.concatenate([first[None], logits[0, :-1]])
         state = StreamState(memory, self._prediction(logits[0, -1]), grows)
         if self.alphabet is not None:
@@ -172,9 +221,8 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     @jax.jit
     def log_density_unchecked(self, values: Shaped[Array, "..."]) -> Float[Array, "*batch time"]:
         """`log_density` of values known to be valid."""
-        event = values.shape[values.ndim - len(self._event) :]
-        *batch, time = values.shape[: values.ndim - len(self._event)]
-        flat = values.reshape(-1, time, *event)
+        *batch, time = values.shape[: values.ndim - len(self.event)]
+        flat = values.reshape(-1, time, *self.event)
         found = in_chunks(
             lambda rows: self.observed(self.logits(rows), rows), flat, _NUMBERS_PER_SYMBOL
         )
@@ -195,13 +243,30 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
 
     @functools.partial(jax.jit, static_argnames="grows")
     def _next(self, memory: Memory, token: Any, grows: bool) -> StreamState[Memory]:
-        memory, logits = self.read(memory, jnp.asarray(token)[None, None])
+        memory, logits = self._read(memory, jnp.asarray(token)[None, None])
         return StreamState(memory, self._prediction(logits[0, 0]), grows)
 
-    @property
-    def _event(self) -> tuple[int, ...]:
-        """The shape of an observation."""
-        return ()
+    @jax.jit
+    def _states(self, values: Shaped[Array, "flat time *event"]) -> Any:
+        states = self.read_states(self._with_start(self.token_of(values)))
+        return jax.tree.map(lambda leaf: leaf[:, 1:], states)
+
+    def _with_start(self, tokens: Shaped[Array, "batch time *features"]) -> Array:
+        first = jnp.broadcast_to(jnp.asarray(self.start_token(), tokens.dtype), tokens[:, :1].shape)
+        return jnp.concatenate([first, tokens], axis=1)
+
+    def _read(self, memory: Memory, tokens: Shaped[Array, "batch time *features"]) -> Any:
+        """`read`, whose results are checked, since the class may be a user's own."""
+        results = self.read(memory, tokens)
+        expected = (*tokens.shape[:2], self.outputs)
+        found = jnp.shape(results[1]) if isinstance(results, tuple) and len(results) == 2 else None
+        if found != expected:
+            raise ValueError(
+                f"{type(self).__name__}.read must return the memory and logits of shape (batch, "
+                f"time, outputs), {expected} here, got "
+                f"{_checks.shown(results) if found is None else f'logits of shape {found}'}"
+            )
+        return results
 
     def _prediction(self, outputs: Float[Array, " outputs"]) -> Float[Array, " outputs"]:
         return jax.nn.log_softmax(outputs)

@@ -1,7 +1,7 @@
 """The Transformer: it attends to every token so far, or to the last few."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -99,11 +99,8 @@ class Transformer(Network[TransformerMemory]):
     def read(
         self, memory: TransformerMemory, tokens: Shaped[Array, "batch time *features"]
     ) -> tuple[TransformerMemory, Float[Array, "batch time alphabet"]]:
-        time, capacity = tokens.shape[1], memory.keys.shape[2]
-        vectors = encoded(tokens, self.alphabet + 1)
-        x = jnp.dot(vectors, self.embedding, precision=lax.Precision.HIGHEST)
-        if self.positions == "sincos":
-            x = x + sinusoids(memory.count + jnp.arange(time, dtype=jnp.int32), self.width)
+        capacity = memory.keys.shape[2]
+        x = self._embed(memory, tokens)
         has_kernels = capacity == 0 and (self.width, self.heads) == (WIDTH, HEADS)
         if has_kernels and is_fused(self.backend):
             # Imported here: Pallas is slow to import, and only GPUs need it.
@@ -112,19 +109,17 @@ class Transformer(Network[TransformerMemory]):
             x = fused_layers(self.blocks, x, self.positions, self.context)
             cache = (memory.keys, memory.values)
         else:
-            context = AttentionContext(
-                first=capacity - memory.count,
-                context=self.context,
-                slopes=alibi_slopes(self.heads) if self.positions == "alibi" else None,
-                waves=sinusoids(jnp.arange(capacity + time, dtype=jnp.int32), self.width),
-            )
-            x, cache = lax.scan(
-                lambda x, layer: layer[0](x, *layer[1:], context),
-                x,
-                (self.blocks, memory.keys, memory.values),
-            )
+            x, (cache, _) = self._layers(memory, x)
         logits = self.output(self.final_norm(x))
-        return TransformerMemory(*cache, memory.count + time), logits
+        return TransformerMemory(*cache, memory.count + tokens.shape[1]), logits
+
+    def read_states(
+        self, tokens: Shaped[Array, "batch time *features"]
+    ) -> Float[Array, "batch time layers_and_embedding width"]:
+        memory = self.memory(len(tokens), 0)
+        x = self._embed(memory, tokens)
+        _, (_, after) = self._layers(memory, x, keep=True)
+        return jnp.moveaxis(jnp.concatenate([x[None], after]), 0, 2)
 
     def grow(self, memory: TransformerMemory, tokens: int = 1) -> TransformerMemory:
         """The same memory, with twice the capacity, or more, if these tokens would not fit.
@@ -146,6 +141,35 @@ class Transformer(Network[TransformerMemory]):
             for cached in (memory.keys, memory.values)
         )
         return TransformerMemory(keys, values, memory.count)
+
+    def _embed(
+        self, memory: TransformerMemory, tokens: Shaped[Array, "batch time *features"]
+    ) -> Float[Array, "batch time width"]:
+        vectors = encoded(tokens, self.alphabet + 1)
+        x = jnp.dot(vectors, self.embedding, precision=lax.Precision.HIGHEST)
+        if self.positions == "sincos":
+            times = memory.count + jnp.arange(tokens.shape[1], dtype=jnp.int32)
+            x = x + sinusoids(times, self.width)
+        return x
+
+    def _layers(
+        self, memory: TransformerMemory, x: Float[Array, "batch time width"], keep: bool = False
+    ) -> tuple[Float[Array, "batch time width"], Any]:
+        """The output of the last layer; the cache, and with `keep` the output of every layer."""
+        capacity = memory.keys.shape[2]
+        context = AttentionContext(
+            first=capacity - memory.count,
+            context=self.context,
+            slopes=alibi_slopes(self.heads) if self.positions == "alibi" else None,
+            waves=sinusoids(jnp.arange(capacity + x.shape[1], dtype=jnp.int32), self.width),
+        )
+
+        def layer(x: Float[Array, "batch time width"], now: tuple[Block, Array, Array]) -> Any:
+            block, keys, values = now
+            x, cache = block(x, keys, values, context)
+            return x, (cache, x if keep else None)
+
+        return lax.scan(layer, x, (self.blocks, memory.keys, memory.values))
 
     def _useful(self, capacity: int) -> int:
         return capacity if self.context is None else min(capacity, self.context - 1)
