@@ -92,8 +92,10 @@ def run(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_example_of_the_documents_runs(tmp_path, monkeypatch):
-    block, tuning, of_values, _ = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    of_states, block, tuning, of_values, _ = blocks
     monkeypatch.chdir(tmp_path)
+    exec(of_states, {})
     exec(tuning, {})
     exec(of_values.replace("steps=800", "steps=3"), {"sp": sp})
     names = {"__name__": "documented"}
@@ -126,6 +128,24 @@ def test_the_excess_is_over_the_optimum_of_that_source(run):
     bits = sp.excess_regret(draw, run.networks[0].log_probs(draw.symbols), optimum).sum(-1)
     error = 4 * (float(bits.std()) / 4000**0.5 + run.reports[-1].excess_error[0])
     assert run.reports[-1].excess[0] == pytest.approx(float(bits.mean()), abs=error)
+
+
+def test_a_source_of_ones_own_sampler_has_no_optimum_to_exceed():
+    class Skewed(sp.Source):
+        """Bits that are 1 with probability 3/4."""
+
+        def sample(self, key, batch, length):
+            symbols = jax.random.bernoulli(key, 0.75, (batch, length)).astype(jnp.int32)
+            probs = jnp.broadcast_to(jnp.array([0.25, 0.75]), (batch, length, 2))
+            return sp.Draw(symbols, probs, jnp.zeros((batch, length), bool))
+
+    source = Skewed(sp.LIN())
+    config = sp.TrainConfig(model="memoryless", **CONFIG)
+    with pytest.warns(UserWarning, match="the optimum of Skewed is unknown"):
+        run = sp.train(config, source=source)
+    measured = sp.evaluate({"own": run.best()}, source, config.length, 50)
+    regret = float(measured["regret"].mean())
+    assert run.reports[-1].excess[0] == pytest.approx(regret, rel=1e-4)  # the same at every step
 
 
 @pytest.mark.parametrize("like", [make, Last(2, jax.random.key(5))], ids=["function", "network"])

@@ -129,6 +129,76 @@ def test_a_function_of_the_draw_makes_a_predictor(results):
     )
 
 
+def test_given_draws_are_measured_like_those_of_a_source(results):
+    draw = draws(100)
+    told = {**PREDICTORS, "oracle": lambda draw: sp.KTOracle(draw.switches, SOURCE.segment)}
+    given = evaluate(told, draw, chunk=CHUNK, keep="all")
+    xr.testing.assert_equal(given, results)
+    assert given.attrs.keys() == {"length", "chunk", "version", "jax"}
+    one = jax.tree.map(lambda leaf: leaf[7], draw)
+    np.testing.assert_allclose(
+        evaluate({"kt": sp.KT()}, one)["regret"].item(),
+        results["regret"].sel(predictor="kt", sequence=7).item(),
+        rtol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("kind", [np.asarray, lambda array: np.asarray(array).tolist()])
+def test_given_sequences_have_code_lengths(kind, results):
+    members = {name: each for name, each in PREDICTORS.items() if name != "oracle"}
+    given = evaluate(members, kind(draws(100).symbols), chunk=CHUNK, keep="all")
+    known = results.sel(predictor=list(members))
+    np.testing.assert_allclose(given["code_length"], known["code_length"], rtol=1e-5)
+    by_symbol = given["code_length_by_symbol"].values
+    np.testing.assert_allclose(by_symbol.sum(-1), given["code_length"], rtol=1e-5)
+    np.testing.assert_allclose(given["code_length_by_time"], by_symbol.mean(2), rtol=1e-5)
+    assert not {"regret", "regret_by_time", "switches"} & set(given.variables)
+    summary = summarise(given, "optimum").sel(member=0)
+    gap = known["code_length"] - known["code_length"].sel(predictor="optimum")
+    np.testing.assert_allclose(summary["excess"], gap.mean("sequence")[:, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize("segment", [sp.NormalGamma(), sp.Independent(sp.Gaussian(), sp.Poisson())])
+def test_given_values_may_be_missing_and_have_columns(segment):
+    source = sp.Source(sp.Geometric(0.1), segment)
+    bayes = sp.bayes_optimal(source)
+    values = np.array(source.sample(jax.random.key(1), 5, 12).values, np.float64)
+    values[1, 3] = values[2, :] = np.nan
+    given = evaluate({"bayes": bayes}, values, chunk=2, keep="all")  # the last chunk is filled up
+    expected = -np.asarray(bayes.log_density(values)) / math.log(2)
+    np.testing.assert_allclose(given["code_length_by_symbol"][0, 0], expected, atol=1e-4)
+    assert np.all(given["code_length_by_symbol"][0, 0, 2] == 0)
+    alone = evaluate({"bayes": bayes}, values[0])
+    assert alone["code_length"].item() == pytest.approx(expected[0].sum(), abs=1e-4)
+
+
+def test_a_source_of_ones_own_sampler_is_measured_without_an_optimum():
+    class Alternating(sp.Source):
+        """Fair bits, each followed by its opposite: not the law of any prior and segment."""
+
+        def sample(self, key, batch, length):
+            del key
+            symbols = jnp.broadcast_to(jnp.arange(length) % 2, (batch, length))
+            return sp.Draw(symbols, jax.nn.one_hot(symbols, 2), jnp.zeros((batch, length), bool))
+
+    source = Alternating(sp.PTW(5))
+    with pytest.raises(
+        ValueError, match=r"Alternating.*overrides sample.*Source\(prior, segment\)"
+    ):
+        sp.bayes_optimal(source)
+    measured = evaluate({"kt": sp.KT()}, source, LENGTH, 3)
+    np.testing.assert_allclose(measured["regret"], measured["code_length"])
+    bayes = sp.bayes_optimal(sp.Source(source.prior, source.segment))  # if that is what is meant
+    assert isinstance(bayes, sp.PTWPredictor)
+
+
+class Wide(sp.KT):
+    """A predictor of one's own with an axis too many."""
+
+    def log_probs(self, symbols):
+        return super().log_probs(symbols)[..., None]
+
+
 def test_progress_counts_sequences():
     seen = []
     run(predictors={"kt": sp.KT()}, progress=lambda done, total: seen.append((done, total)))
@@ -146,6 +216,11 @@ def test_progress_counts_sequences():
         ({"length": 33}, "length must be at most 32"),
         ({"chunk": 0}, "chunk must be"),
         ({"seed": -1}, "seed must be from 0"),
+        ({"length": None}, "length and sequences are required for a source, got None and 2"),
+        (
+            {"predictors": {"wide": Wide()}},
+            r"'wide' must predict .* \(2, 32, 2\) .*got \(2, 32, 2, 1\)",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -153,6 +228,44 @@ def test_bad_arguments_are_named(change, message):
     good = {"predictors": {"kt": sp.KT()}, "source": SOURCE, "length": LENGTH, "sequences": 2}
     with pytest.raises(ValueError, match=message):
         evaluate(**(good | change))
+
+
+BITS = np.zeros((300, 4))
+GAUSSIAN = sp.bayes_optimal(sp.Source(sp.LIN(), sp.Gaussian()))
+
+
+@pytest.mark.parametrize(
+    ("predictors", "data", "message"),
+    [
+        ({"kt": sp.KT()}, [[0, 1], [1, 2]], "from 0 to 1, got 2.* at position 1 of sequence 1"),
+        ({"kt": sp.KT()}, [0, np.nan], "got nan"),
+        ({"kt": sp.KT()}, np.where(np.arange(300)[:, None] < 299, BITS, 7), "of sequence 299"),
+        ({"real": GAUSSIAN}, [1.0, np.inf], "must be finite, or NaN where missing, got inf"),
+        ({"kt": sp.KT()}, np.zeros((2, 3, 4)), r"shape \(sequences, time\), got \(2, 3, 4\)"),
+        ({"kt": sp.KT()}, [], r"shape \(sequences, time\), got \(0,\)"),
+        ({"kt": sp.KT()}, [[0], [1, 0]], "sequences must have sequences of the same length"),
+        ({"kt": sp.KT()}, "0101", "sequences must be numbers in a list or an array"),
+        ({"kt": sp.KT()}, sp.PTW(4), "sequences must be"),
+        ({"kt": sp.KT(), "real": GAUSSIAN}, BITS, "all be for symbols, or all for values"),
+        ({"oracle": sp.KTOracle}, BITS, "'oracle' is made from a Draw"),
+        ({"wide": Wide()}, BITS, r"'wide' must predict .* \(250, 4, 2\) .*got"),
+    ],
+    ids=range(12),
+)
+def test_given_sequences_that_do_not_fit_are_named(predictors, data, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate(predictors, data)
+
+
+def test_what_given_sequences_cannot_be_asked_for_is_named():
+    draw = SOURCE.sample(jax.random.key(0), 2, 4)
+    with pytest.raises(ValueError, match="given sequences have their own, got 3 and None"):
+        evaluate({"kt": sp.KT()}, draw.symbols, 3)
+    with pytest.raises(ValueError, match="needs the segment of a source: give lambda draw"):
+        evaluate({"oracle": sp.KTOracle}, draw)
+    three = sp.Source(sp.PTW(5), sp.Categorical(3)).sample(jax.random.key(0), 2, 4)
+    with pytest.raises(ValueError, match="'kt' must have the alphabet of the source, 3, got 2"):
+        evaluate({"kt": sp.KT()}, three)
 
 
 def networks(count):

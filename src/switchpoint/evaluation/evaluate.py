@@ -1,4 +1,4 @@
-"""The regret of any predictors on any source, as a labelled dataset."""
+"""The regret of any predictors on any source or sequences, as a labelled dataset."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -10,9 +10,12 @@ import xarray as xr
 from jaxtyping import Float
 
 from switchpoint import _checks
-from switchpoint.evaluation.measure import CHUNK, Member, measure
+from switchpoint.evaluation.measure import CHUNK, Member, chunks, data_chunks, measure
+from switchpoint.exact import ExactPredictor
+from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
-from switchpoint.sources import Source
+from switchpoint.segments.values import checked_values
+from switchpoint.sources import Draw, Source
 
 Entry: TypeAlias = Member | Sequence[Member]
 """A member alone, or the members of one ensemble."""
@@ -20,9 +23,9 @@ Entry: TypeAlias = Member | Sequence[Member]
 
 def evaluate(
     predictors: Mapping[str, Entry],
-    source: Source,
-    length: int,
-    sequences: int,
+    source: Source | Draw | Any,
+    length: int | None = None,
+    sequences: int | None = None,
     seed: int = 0,
     chunk: int = CHUNK,
     keep: Literal["totals", "all"] = "totals",
@@ -44,34 +47,63 @@ def evaluate(
     - the coordinate `members` (predictor): how many members each predictor has;
     - with `keep="all"`, `regret_by_symbol` (predictor, member, sequence, time).
 
+    In place of a source there may be sequences of your own, without `length`, `sequences` and
+    `seed`: a `Draw`, or an array (time,) or (sequences, time), with the columns last if there are
+    several. An array has no true probabilities, hence no regret: what is measured is the
+    `code_length`, -log2 p(x_t | x_<t), which is 0 where an observation is missing (NaN), with
+    `code_length_by_time`, its error and `code_length_by_symbol` like those of the regret.
+
     `progress` is called with the number of sequences done and their total.
     """
     if keep not in ("totals", "all"):
         raise ValueError(f"keep must be 'totals' or 'all', got {keep!r}")
+    if not isinstance(predictors, Mapping):
+        raise ValueError(
+            "predictors must be a dictionary of predictors by name, such as "
+            f"{{'kt': switchpoint.KT()}}, got {_checks.shown(predictors)}"
+        )
     ensembles = [_members(name, entry) for name, entry in predictors.items()]
     if not ensembles:
         raise ValueError("predictors must hold at least one predictor, got none")
     places = [(i, j) for i, ensemble in enumerate(ensembles) for j in range(len(ensemble))]
     named = [(name, each) for name, own in zip(predictors, ensembles, strict=True) for each in own]
-    length = _checks.positive_int("length", length)
-    sequences = _checks.positive_int("sequences", sequences)
+    chunk = _checks.positive_int("chunk", chunk)
+    if isinstance(source, Source):
+        if length is None or sequences is None:
+            raise ValueError(
+                f"length and sequences are required for a source, got {length!r} and {sequences!r}"
+            )
+        length = _checks.positive_int("length", length)
+        sequences = _checks.positive_int("sequences", sequences)
+        tests = chunks(source, length, sequences, _checks.seed(seed), chunk)
+        segment, attributes = source.segment, _attributes(length, chunk, source, seed)
+    else:
+        if length is not None or sequences is not None:
+            raise ValueError(
+                "length and sequences are for a source, and given sequences have their own, got "
+                f"{length!r} and {sequences!r}"
+            )
+        data = _flat_draw(source) if isinstance(source, Draw) else _given(named, source)
+        sequences, length = (data.switches if isinstance(data, Draw) else data).shape[:2]
+        tests = data_chunks(data, chunk)
+        segment, attributes = None, _attributes(length, chunk)
+    main = "regret" if isinstance(source, Source | Draw) else "code_length"
     shape = (len(ensembles), max(map(len, ensembles)))
-    totals = np.full((*shape, sequences), np.nan)
-    codes = np.full_like(totals, np.nan)
+    totals = {name: np.full((*shape, sequences), np.nan) for name in (main, "code_length")}
     switches = np.zeros(sequences, np.int32)
     moments = [Moments(length) for _ in places]
     every = None
     if keep == "all":
         every = np.full((*shape, sequences, length), np.nan, jnp.zeros(()).dtype)
 
-    measured = measure(named, source, length, sequences, seed, chunk, progress)
-    for indices, rows, draw, *found in measured:
-        switches[rows] = np.asarray(draw.switches).sum(-1)[: rows.stop - rows.start]
+    for indices, rows, test, *found in measure(named, tests, sequences, segment, progress):
+        if isinstance(test, Draw):
+            switches[rows] = np.asarray(test.switches).sum(-1)[: rows.stop - rows.start]
         for index, bits, code in zip(indices, *found, strict=True):
             place = (*places[index], rows)
             moments[index].add(bits)
-            totals[place] = bits.sum(-1, dtype=np.float64)
-            codes[place] = code.sum(-1, dtype=np.float64)
+            totals[main][place] = bits.sum(-1, dtype=np.float64)
+            totals["code_length"][place] = code.sum(-1, dtype=np.float64)
             if every is not None:
                 every[place] = bits
 
@@ -79,26 +111,57 @@ def evaluate(
     for place, moment in zip(places, moments, strict=True):
         by_time[(slice(None), *place)] = moment.mean, moment.error
     counts = np.array([len(ensemble) for ensemble in ensembles], np.int32)
+    words = main.replace("_", " ")
     variables: dict[str, Any] = {
-        "regret": _variable("regret of a sequence", totals, "sequence"),
-        "code_length": _variable("code length of a sequence", codes, "sequence"),
-        "regret_by_time": _variable("mean regret of a symbol", by_time[0], "time"),
-        "regret_by_time_error": _variable("its standard error", by_time[1], "time"),
+        **{
+            name: _variable(f"{name.replace('_', ' ')} of a sequence", values, "sequence")
+            for name, values in totals.items()
+        },
+        f"{main}_by_time": _variable(f"mean {words} of a symbol", by_time[0], "time"),
+        f"{main}_by_time_error": _variable("its standard error", by_time[1], "time"),
     }
     if every is not None:
-        variables["regret_by_symbol"] = _variable("regret", every, "sequence", "time")
-    return xr.Dataset(
-        variables,
-        coords={
-            "predictor": list(predictors),
-            "members": ("predictor", counts, {"long_name": "number of members"}),
-            "member": np.arange(shape[1], dtype=np.int32),
-            "sequence": np.arange(sequences, dtype=np.int32),
-            "time": np.arange(length, dtype=np.int32),
-            "switches": ("sequence", switches, {"long_name": "number of switching points"}),
-        },
-        attrs=_attributes(source, length, seed, chunk),
-    )
+        variables[f"{main}_by_symbol"] = _variable(words, every, "sequence", "time")
+    coordinates: dict[str, Any] = {
+        "predictor": list(predictors),
+        "members": ("predictor", counts, {"long_name": "number of members"}),
+        "member": np.arange(shape[1], dtype=np.int32),
+        "sequence": np.arange(sequences, dtype=np.int32),
+        "time": np.arange(length, dtype=np.int32),
+    }
+    if main == "regret":
+        long_name = {"long_name": "number of switching points"}
+        coordinates["switches"] = ("sequence", switches, long_name)
+    return xr.Dataset(variables, coords=coordinates, attrs=attributes)
+
+
+def _flat_draw(draw: Draw) -> Draw:
+    """A draw whose sequences are along one axis."""
+    axes = draw.switches.ndim - 1
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[axes:]), draw)
+
+
+def _given(named: Sequence[tuple[str, Any]], values: Any) -> np.ndarray:
+    """Given sequences as (sequences, time, *event), which every predictor takes."""
+    known = [(name, each) for name, each in named if isinstance(each, Predictor)]
+    if len({(getattr(each, "alphabet", None) is None, each.event) for _, each in known}) > 1:
+        raise ValueError(
+            "predictors must all be for symbols, or all for values of the same number of columns"
+        )
+    event = known[0][1].event if known else ()
+    array = _checks.numbers(values, "sequences", len(event))
+    array = array[None] if array.ndim == 1 + len(event) else array
+    if array.ndim != 2 + len(event) or 0 in array.shape or array.shape[2:] != event:
+        wanted = f"(sequences, time{''.join(f', {size}' for size in event)})"
+        raise ValueError(f"sequences must have shape {wanted}, got {np.shape(values)}")
+    for _, each in known:
+        if isinstance(each, Network):
+            each._checked(array)
+        elif isinstance(each, ExactPredictor):
+            checked_values(each.segment, array, "sequences")
+        else:
+            _checks.known_symbols(array, each.alphabet, "sequences")
+    return array
 
 
 class Moments:
@@ -152,14 +215,17 @@ def _variable(name: str, values: np.ndarray, *dimensions: str) -> xr.Variable:
     return xr.Variable(("predictor", "member", *dimensions), values, attributes)
 
 
-def _attributes(source: Source, length: int, seed: int, chunk: int) -> dict[str, Any]:
+def _attributes(
+    length: int, chunk: int, source: Source | None = None, seed: int | None = None
+) -> dict[str, Any]:
     from switchpoint import __version__  # known once all of the package is
 
+    drawn = {}
+    if source is not None:
+        drawn = {"prior": repr(source.prior), "segment": repr(source.segment), "seed": seed}
     return {
-        "prior": repr(source.prior),
-        "segment": repr(source.segment),
+        **drawn,
         "length": length,
-        "seed": seed,
         "chunk": chunk,
         "version": __version__,
         "jax": jax.__version__,

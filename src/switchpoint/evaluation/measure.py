@@ -1,6 +1,6 @@
 """The regret of predictors on the same test sequences, many networks in one program."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from switchpoint.evaluation.metrics import BITS_PER_NAT, code_length, regret
 from switchpoint.exact import KTOracle
 from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
+from switchpoint.segments import Segment
 from switchpoint.sources import Draw, Source
 
 CHUNK = 250
@@ -41,9 +42,29 @@ def chunks(
     key = jax.random.key(seed)
     for index, start in enumerate(range(0, sequences, size)):
         draw = source.sample(jax.random.fold_in(key, index), size, length)
+        if not isinstance(draw, Draw) or draw.switches.shape != (size, length):
+            shape = draw.switches.shape if isinstance(draw, Draw) else None
+            raise ValueError(
+                f"{type(source).__name__}.sample must return a Draw of shape {(size, length)}, got "
+                f"{_checks.shown(draw) if shape is None else shape}"
+            )
         if sequences < size:  # a chunk of long sequences can be much work
             draw = jax.tree.map(lambda leaf: leaf[:sequences], draw)
         yield slice(start, min(start + size, sequences)), draw
+
+
+def data_chunks(data: Draw | np.ndarray, size: int) -> Iterator[tuple[slice, Any]]:
+    """Given sequences, at most `size` at a time: which ones they are, and those.
+
+    All chunks have the same size, so that one compilation serves all: the last one is filled up
+    with the first sequences.
+    """
+    count = len(jax.tree.leaves(data)[0])
+    size = min(size, count)
+    for start in range(0, count, size):
+        rows = np.arange(start, start + size) % count
+        part = jax.tree.map(lambda leaf, rows=rows: leaf[rows], data)
+        yield slice(start, min(start + size, count)), part
 
 
 def over_members(
@@ -104,7 +125,14 @@ def regrets(
     rows = [index for index, member in enumerate(members) if member is not None]
     known = [(f"number {index}", members[index]) for index in rows]
     totals = np.full((len(members), _checks.positive_int("sequences", sequences)), np.nan)
-    measured = measure(known, source, length, sequences, seed, chunk, progress)
+    tests = chunks(
+        source,
+        _checks.positive_int("length", length),
+        sequences,
+        _checks.seed(seed),
+        _checks.positive_int("chunk", chunk),
+    )
+    measured = measure(known, tests, sequences, source.segment, progress)
     for indices, which, _, regret_bits, _ in measured:
         for index, bits in zip(indices, regret_bits, strict=True):
             totals[rows[index], which] = bits.sum(-1, dtype=np.float64)
@@ -116,40 +144,63 @@ Bits: TypeAlias = Float[np.ndarray, "member sequence time"]
 
 def measure(
     members: Sequence[tuple[str, Any]],
-    source: Source,
-    length: int,
+    tests: Iterable[tuple[slice, Draw | np.ndarray]],
     sequences: int,
-    seed: int,
-    chunk: int,
+    segment: Segment | None,
     progress: Callable[[int, int], None] | None,
-) -> Iterator[tuple[Sequence[int], slice, Draw, Bits, Bits]]:
-    """Every member, given with its name for messages, on every chunk.
+) -> Iterator[tuple[Sequence[int], slice, Draw | np.ndarray, Bits, Bits]]:
+    """Every member, given with its name for messages, on every chunk of `sequences` in all.
 
-    Yields the indices of some members, the sequences of the chunk, their draw, and what each of
-    these members costs on each of them: the regret and the code length of every symbol in bits.
+    `segment` is that of the source, if there is one. Yields the indices of some members, the
+    sequences of the chunk, the chunk itself, and what each of these members costs on each of them:
+    the regret and the code length of every symbol in bits. Without a `Draw` no regret is known,
+    and the code length takes its place.
     """
-    length = _checks.positive_int("length", length)
-    sequences = _checks.positive_int("sequences", sequences)
-    chunk = _checks.positive_int("chunk", chunk)
     groups = _groups([member for _, member in members])
-    for rows, draw in chunks(source, length, sequences, _checks.seed(seed), chunk):
-        made = [_predictor(*each, draw, source) for each in members]
+    for rows, test in tests:
+        made = [_predictor(*each, test, segment) for each in members]
         for indices, networks in groups:
-            if networks is None:
-                predictor: Any = made[indices[0]]
-                if draw.symbol_probs is None:
-                    found = predictor.log_density(draw.values)
-                elif (cores := _useful_cores(predictor, draw.symbols)) > 1:
-                    found = _log_probs_on_cores(cores, predictor, draw.symbols)
-                else:
-                    found = predictor.log_probs(draw.symbols)
-                bits = tuple(leaf[None] for leaf in _bits(draw, found))
+            if not isinstance(test, Draw):
+                found = jnp.stack([_code_length(*made[index], test) for index in indices])
+                bits: tuple[Array, ...] = (found, found)
+            elif networks is None:
+                bits = tuple(leaf[None] for leaf in _bits(test, _checked(*made[indices[0]], test)))
             else:
-                bits = _bits_of_networks(networks, draw)
+                bits = _bits_of_networks(networks, test)
             regret_bits, code_bits = (np.asarray(x)[:, : rows.stop - rows.start] for x in bits)
-            yield indices, rows, draw, regret_bits, code_bits
+            yield indices, rows, test, regret_bits, code_bits
         if progress is not None:
             progress(rows.stop, sequences)
+
+
+def _checked(name: str, predictor: Any, draw: Draw) -> Float[Array, "batch time *alphabet"]:
+    """The predictions for a draw, of a shape that fits it."""
+    if draw.symbol_probs is not None and (cores := _useful_cores(predictor, draw.symbols)) > 1:
+        found = _log_probs_on_cores(cores, predictor, draw.symbols)
+    else:
+        found = predictions(predictor, draw)
+    expected = draw.switches.shape if draw.symbol_probs is None else draw.probs.shape
+    _check_shape(name, found, expected)
+    return found
+
+
+def _code_length(name: str, predictor: Any, values: np.ndarray) -> Float[Array, "sequence time"]:
+    """-log2 p(x_t | x_<t) of given values; 0 where one is missing."""
+    if hasattr(predictor, "log_density"):
+        found = predictor.log_density(values)
+        _check_shape(name, found, values.shape[:2])
+        return -found * BITS_PER_NAT
+    found = predictor.log_probs(values)
+    _check_shape(name, found, (*values.shape, predictor.alphabet))
+    return code_length(jnp.asarray(values, jnp.int32), found)
+
+
+def _check_shape(name: str, found: Any, expected: tuple[int, ...]) -> None:
+    if jnp.shape(found) != expected:
+        raise ValueError(
+            f"predictor {name!r} must predict an array of shape {expected} for these sequences, "
+            f"got {jnp.shape(found)}"
+        )
 
 
 def _groups(members: Sequence[Member]) -> list[tuple[list[int], Network | None]]:
@@ -218,18 +269,34 @@ def _bits_of_networks(networks: Network, draw: Draw) -> tuple[Array, Array]:
     return over_networks(lambda found: _bits(draw, found), networks, draw)
 
 
-def _predictor(name: str, member: Any, draw: Draw, source: Source) -> Predictor[Any]:
-    """The predictor that a member is for these sequences."""
-    if member is KTOracle:
-        member = KTOracle(draw.switches, source.segment)
-    elif not isinstance(member, Predictor):
-        member = member(draw)
+def _predictor(
+    name: str, member: Any, test: Draw | np.ndarray, segment: Segment | None
+) -> tuple[str, Predictor[Any]]:
+    """The predictor that a member is for these sequences, after its name."""
+    if not isinstance(member, Predictor):
+        if not isinstance(test, Draw):
+            raise ValueError(
+                f"predictor {name!r} is made from a Draw, which has the switching points, and the "
+                "given sequences do not: give a Predictor, or a Draw in their place"
+            )
+        if member is KTOracle:
+            if segment is None:
+                raise ValueError(
+                    f"predictor {name!r}, the class KTOracle, needs the segment of a source: give "
+                    "lambda draw: switchpoint.KTOracle(draw.switches, segment)"
+                )
+            member = KTOracle(test.switches, segment)
+        else:
+            member = member(test)
     if not isinstance(member, Predictor):
         raise ValueError(f"predictor {name!r} must make a Predictor, got {member!r}")
-    # What is for real values has none.
-    alphabet, expected = (getattr(each, "alphabet", None) for each in (member, source.segment))
-    if alphabet != expected:
-        raise ValueError(
-            f"predictor {name!r} must have the alphabet of the source, {expected}, got {alphabet}"
-        )
-    return member
+    if isinstance(test, Draw):
+        # What is for real values has none.
+        alphabet = getattr(member, "alphabet", None)
+        expected = None if test.symbol_probs is None else test.probs.shape[-1]
+        if alphabet != expected:
+            raise ValueError(
+                f"predictor {name!r} must have the alphabet of the source, {expected}, "
+                f"got {alphabet}"
+            )
+    return name, member

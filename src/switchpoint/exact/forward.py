@@ -82,6 +82,12 @@ def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPre
             "source must be a Source, such as switchpoint.Source(switchpoint.PTW(8)), "
             f"got {source!r}"
         )
+    if source.overrides_sample:
+        raise ValueError(
+            f"the optimum of {type(source).__name__} is unknown, since it overrides sample: its "
+            "sequences need not have the law of its prior and segment, whose optimum is "
+            "bayes_optimal(Source(prior, segment)); switchpoint.evaluate measures without one"
+        )
     if isinstance(source.prior, PTW) and max_hypotheses is None:
         return PTWPredictor(source.prior, source.segment)
     return ForwardPredictor(source.prior, source.segment, max_hypotheses)

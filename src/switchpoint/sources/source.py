@@ -56,7 +56,11 @@ class Draw(eqx.Module):
 
 
 class Source(eqx.Module):
-    """Piecewise stationary sequences: segment lengths from `prior`, values from `segment`."""
+    """Piecewise stationary sequences: segment lengths from `prior`, values from `segment`.
+
+    A subclass that overrides `sample` has no known optimum: `bayes_optimal` refuses it, and
+    `evaluate` measures its regret by the true probabilities in the `Draw` that it returns.
+    """
 
     prior: Prior
     segment: Segment = Bernoulli()
@@ -73,6 +77,11 @@ class Source(eqx.Module):
             )
         if type(self.prior).__module__.partition(".")[0] != "switchpoint":
             self.prior.check_hazards()
+
+    @property
+    def overrides_sample(self) -> bool:
+        """Whether its sequences need not have the law of its prior and its segment."""
+        return type(self).sample is not Source.sample
 
     def sample(self, key: PRNGKeyArray, batch: int, length: int) -> Draw:
         """`batch` independent sequences of `length` observations."""

@@ -1,5 +1,7 @@
 """How far members are from the optimum, on sequences that no member is trained on."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from switchpoint.evaluation import excess_regret
 from switchpoint.evaluation.measure import over_networks, predictions
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
-from switchpoint.sources import Draw
+from switchpoint.sources import Draw, Source
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.metrics_log import EvalRecord
 from switchpoint.training.program import TrainState
@@ -37,7 +39,7 @@ class Validation:
         for prior in config.prior:
             source = config.source(prior)
             draw = source.sample(key_for(0, "validation"), config.validation, config.length)
-            self._tests.append((draw, predictions(bayes_optimal(source), draw)))
+            self._tests.append((draw, _reference(source, draw)))
 
     def record(self, state: TrainState, since: int) -> EvalRecord:
         """How the members of a state do; its losses are sums since the step `since`."""
@@ -64,6 +66,18 @@ class Validation:
             for i, test in enumerate(self._tests)
         ]
         return np.concatenate(rows).astype(np.float64)
+
+
+def _reference(source: Source, draw: Draw) -> Float[Array, "sequence time *alphabet"]:
+    """The predictions of the exact optimum; if that is unknown, the true distributions."""
+    if not source.overrides_sample:
+        return predictions(bayes_optimal(source), draw)
+    warnings.warn(
+        f"the optimum of {type(source).__name__} is unknown, since it overrides sample: the excess "
+        "of its networks is their regret, in bits above the true distributions",
+        stacklevel=2,
+    )
+    return draw.log_density if draw.symbol_probs is None else jnp.log(draw.probs)
 
 
 def _excess(
