@@ -18,6 +18,7 @@ LAYERS = [
     "sources",
     "exact",
     "neural",
+    "checking",
     "evaluation",
     "training",
     "zoo",

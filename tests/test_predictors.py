@@ -83,56 +83,22 @@ def one_at_a_time(predictor, symbols):
     return np.stack(rows)
 
 
-def test_probabilities_are_normalised_and_positive(predictor):
-    log_probs = predictor.log_probs(sequences(predictor))
-    assert log_probs.shape == (3, LENGTH, predictor.alphabet)
-    assert np.all(np.isfinite(log_probs))
-    np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1, atol=1e-6)
+@pytest.mark.slow
+def test_all_forms_agree(predictor):
+    """Normalised, causal, stream = chunks = whole, batches, `jit`, `vmap`, gradients."""
+    report = sp.check(predictor, sequences(predictor)[:2]).raise_if_failed()
+    assert {"stream", "chunks", "jit and vmap"} <= {each.name for each in report.findings}
 
 
-def test_prediction_is_causal(predictor):
+def test_probabilities_are_positive_and_hear_the_past(predictor):
     symbols = sequences(predictor)
     log_probs = np.asarray(predictor.log_probs(symbols))
+    assert np.all(np.isfinite(log_probs))
+    changed = symbols.copy()
+    changed[:, 7] = (changed[:, 7] + 1) % predictor.alphabet
     forgets = predictor is predictor_of("always") or predictor is predictor_of("memoryless")
-    for time in (0, 7, LENGTH - 7, LENGTH - 1):
-        changed = symbols.copy()
-        changed[:, time:] = (changed[:, time:] + 1) % predictor.alphabet
-        again = np.asarray(predictor.log_probs(changed))
-        np.testing.assert_allclose(again[:, : time + 1], log_probs[:, : time + 1], atol=1e-6)
-        if time + 2 < LENGTH and not forgets:
-            assert np.abs(again - log_probs)[:, time + 1 :].max() > 1e-3  # but not deaf
-
-
-@pytest.mark.slow
-def test_streaming_is_the_whole_sequence(predictor):
-    symbols = sequences(predictor)
-    whole = predictor.log_probs(symbols)[0]
-    np.testing.assert_allclose(one_at_a_time(predictor, symbols[0]), whole, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_extending_in_any_cut_is_the_whole_sequence(predictor):
-    symbols = sequences(predictor)
-    whole = np.asarray(predictor.log_probs(symbols))
-    cuts = np.random.default_rng(2).permutation([25] * 3 + [1] * 25)  # of few different shapes
-    state, rows = predictor.init(), []
-    for chunk in np.split(symbols[0], np.cumsum(cuts)[:-1]):
-        if len(chunk) == 1:
-            rows.append(predictor.predict(state)[None])
-            state = predictor.update(state, int(chunk[0]))
-        else:
-            state, log_probs = predictor.extend(state, chunk)
-            rows.append(log_probs)
-    np.testing.assert_allclose(np.concatenate(rows), whole[0], atol=1e-5)
-
-    @jax.jit
-    def in_two(symbols):  # a batch of states
-        states = eqx.filter_vmap(lambda: predictor.init(length=LENGTH), axis_size=3)()
-        extend = jax.vmap(predictor.extend)
-        states, first = extend(states, symbols[:, :50])
-        return jnp.concatenate([first, extend(states, symbols[:, 50:])[1]], axis=1)
-
-    np.testing.assert_allclose(in_two(symbols), whole, atol=1e-5)
+    change = np.abs(np.asarray(predictor.log_probs(changed)) - log_probs)[:, 8:].max()
+    assert (change > 1e-3) != forgets
 
 
 @pytest.mark.slow
@@ -154,30 +120,6 @@ def test_the_nodes_after_a_chunk_are_those_after_its_observations():
         assert int(chunked.time) == int(state.time) == 80
         for one, other in zip(jax.tree.leaves(chunked), jax.tree.leaves(state), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_inside_jit_both_forms_are_the_same(predictor):
-    @jax.jit
-    def stream(symbols):
-        def step(state, symbol):
-            return predictor.update(state, symbol), predictor.predict(state)
-
-        return jax.lax.scan(step, predictor.init(length=LENGTH), symbols)[1]
-
-    symbols = sequences(predictor)
-    expected = predictor.log_probs(symbols)
-    whole = eqx.filter_jit(predictor.log_probs)(symbols)
-    np.testing.assert_allclose(whole, expected, atol=1e-6)
-    np.testing.assert_allclose(stream(symbols[0]), expected[0], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_batch_shape_is_free(predictor):
-    symbols = sequences(predictor)
-    flat = np.asarray(predictor.log_probs(symbols))
-    np.testing.assert_array_equal(predictor.log_probs(symbols[:, None])[:, 0], flat)
-    np.testing.assert_allclose(predictor.log_probs(symbols[0]), flat[0], atol=1e-6)
 
 
 def test_a_second_call_does_not_compile(predictor, compilations):

@@ -6,6 +6,7 @@ The public API is `__all__` of this package and of its subpackages; everything e
 TYPE_CHECKING = False  # True for type checkers; importing `typing` would take long
 
 if TYPE_CHECKING:
+    from switchpoint.checking import check
     from switchpoint.detection import Segmentation, detect
     from switchpoint.evaluation import (
         code_length,
@@ -89,6 +90,7 @@ __all__ = [
     "Trend",
     "__version__",
     "bayes_optimal",
+    "check",
     "code_length",
     "compare",
     "cumulative_regret",
@@ -108,6 +110,7 @@ __all__ = [
 # Names are imported on first use: JAX takes seconds to import, and the command line can print its
 # version without it.
 _NAMES = {
+    "checking": "check",
     "detection": "Segmentation detect",
     "evaluation": "code_length cumulative_regret evaluate excess_regret regret summarise",
     "exact": "KT ExactPredictor ForwardPredictor KTOracle PTWPredictor Posterior bayes_optimal",

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
@@ -15,6 +16,8 @@ from switchpoint.priors import Prior
 from switchpoint.priors.base import switches_at
 from switchpoint.segments import Bernoulli, Dirichlet, Discrete, Segment
 from switchpoint.segments.base import observe, prior_statistics
+
+_ROUNDING = 1e-4  # of a sum of probabilities
 
 
 class Draw(eqx.Module):
@@ -77,6 +80,9 @@ class Source(eqx.Module):
             )
         if type(self.prior).__module__.partition(".")[0] != "switchpoint":
             self.prior.check_hazards()
+        own = type(self.segment).__module__.partition(".")[0] != "switchpoint"
+        if own and self.segment.finite and not isinstance(self.segment, Dirichlet):
+            _check_probabilities(self.segment)
 
     @property
     def overrides_sample(self) -> bool:
@@ -90,6 +96,32 @@ class Source(eqx.Module):
         self.prior.check_length(length)
         constants, general = eqx.partition(self, constants_of_fast_draws)
         return _sample(general, constants, key, batch, length)
+
+
+def _check_probabilities(segment: Segment) -> None:
+    """Raise a `ValueError` if a predictive distribution of symbols is none, unless traced.
+
+    Exact algorithms divide by the sum of probabilities, to correct for rounding alone.
+    """
+    statistics = segment.initial()
+    for count in range(3):
+        predictive: Any = segment.predictive(statistics)
+        probs = getattr(predictive, "probs", None)
+        if isinstance(probs, jax.core.Tracer):
+            return
+        name = f"{type(segment).__name__}.predictive"
+        if jnp.shape(probs) != (segment.alphabet,):
+            raise ValueError(
+                f"{name} must be a Discrete distribution of {segment.alphabet} symbols, "
+                f"got {_checks.shown(predictive)}"
+            )
+        known = np.asarray(probs, np.float64)
+        if not (abs(known.sum() - 1) < _ROUNDING and known.min() >= 0):
+            raise ValueError(
+                f"{name} must have probabilities of at least 0 that sum to one, got {known} with "
+                f"the sum {known.sum():.6g} after {count} symbols"
+            )
+        statistics = segment.observe(statistics, jnp.asarray(count % segment.alphabet, float))
 
 
 @functools.partial(jax.jit, static_argnames=("constants", "batch", "length"))
