@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from switchpoint.checking.findings import _draws
 from test_families import documented_family
 
 import switchpoint as sp
-from switchpoint.checking.check import _draws
 from switchpoint.checking.families import check_family
 from switchpoint.checking.laws import check_law
 from switchpoint.checking.predictors import check_predictor
@@ -62,7 +62,7 @@ def test_families_of_the_package_pass(segment):
     check_family(findings, segment, np.asarray(values), seed=2)
     assert all(each.ok for each in findings.findings), findings.findings
     named = {each.name for each in findings.findings}
-    assert {"normalised", "merge is associative", "empty is neutral", "sampler"} <= named
+    assert {"normalised", "merge is associative", "zeros are neutral", "sampler"} <= named
     assert ({"run_log_density", "translate"} <= named) == (segment is LINES)
 
 
@@ -92,17 +92,11 @@ class Noise(sp.Segment):
     def merge(self, before, after):
         if self.fault == "merge is associative":
             return before[0] + after[0], before[1] + after[1] * (1 + before[0] * after[0])
-        return super().merge(before, after)
-
-    def empty(self):
-        count, total = super().empty()
-        return (count + 1, total) if self.fault == "empty is neutral" else (count, total)
-
-    def initial(self):
-        return super().empty()
+        count, total = super().merge(before, after)
+        return count + (self.fault == "zeros are neutral"), total
 
     @property
-    def located(self):
+    def shiftable(self):
         return np.asarray(self.fault == "translate")
 
     def run_log_density(self, before, run):
@@ -130,7 +124,7 @@ class Loud(Normal):
         "",
         "normalised",
         "merge is associative",
-        "empty is neutral",
+        "zeros are neutral",
         "run_log_density",
         "translate",
         "sampler",

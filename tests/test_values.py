@@ -14,6 +14,7 @@ from test_families import FAMILIES, documented_family, example
 import switchpoint as sp
 from switchpoint.segments import Lomax, Mixture, NegativeBinomial, Normal, StudentT
 from switchpoint.segments._special import gamma_ratio, half_step, log, log1p, stirling_error
+from switchpoint.segments.base import observe, prior_statistics
 
 LENGTH = 14
 families = pytest.mark.parametrize("segment", FAMILIES, ids=name)
@@ -164,9 +165,9 @@ def test_draws_have_the_law_that_is_predicted(segment):
     values = jnp.asarray(draw.values, float)[:, 4:]
 
     def transform(row):
-        statistics = segment.initial()
+        statistics = prior_statistics(segment)
         for x in row[:-1]:
-            statistics = segment.observe(statistics, x)
+            statistics = observe(segment, statistics, x)
         law = segment.predictive(statistics)
         columns = law.columns if segment.event else (law,)
         last = row[-1] if segment.event else row[-1:]

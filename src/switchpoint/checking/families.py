@@ -15,7 +15,7 @@ from switchpoint.checking.distributions import (
 from switchpoint.checking.report import Collector, compared
 from switchpoint.priors import RegularPeriodic
 from switchpoint.segments import Segment
-from switchpoint.segments.base import Statistics
+from switchpoint.segments.base import Statistics, no_statistics, prior_statistics
 from switchpoint.sources import Source
 
 _CLOSE = 1e-6  # in double precision
@@ -29,7 +29,7 @@ def check_family(
     with jax.enable_x64(True):
         findings.run("normalised", _normalised, segment, values)
         findings.run("merge is associative", _associative, segment, values)
-        findings.run("empty is neutral", _neutral, segment, values)
+        findings.run("zeros are neutral", _neutral, segment, values)
         findings.run("run_log_density", _run_log_density, segment, values)
         findings.run("translate", _translate, segment, values)
     findings.run("sampler", _sampler, segment, seed)
@@ -46,8 +46,8 @@ def _run(segment: Segment, values: Any) -> Statistics:
 def _after(segment: Segment, values: Any) -> Statistics:
     """The statistics of a segment after some observations."""
     if not len(values):
-        return segment.initial()
-    return segment.merge(segment.initial(), _run(segment, values))
+        return prior_statistics(segment)
+    return segment.merge(prior_statistics(segment), _run(segment, values))
 
 
 def _density(segment: Segment, statistics: Statistics, values: Any) -> list[Float[Array, ""]]:
@@ -60,7 +60,7 @@ def _normalised(segment: Segment, values: Any) -> tuple[bool, str]:
     for count in (0, 1, 5):
         where = f"the predictive after {count} observations"
         predictive = segment.predictive(_after(segment, values[:count]))
-        if segment.finite and jnp.shape(getattr(predictive, "probs", ())) != (segment.alphabet,):
+        if segment.finite and np.shape(getattr(predictive, "probs", 0)) != (segment.alphabet,):
             return False, f"{where} must be a Discrete of {segment.alphabet} probabilities"
         found = mass_finding(predictive, where)
         if not found[0]:
@@ -70,7 +70,7 @@ def _normalised(segment: Segment, values: Any) -> tuple[bool, str]:
 
 def _associative(segment: Segment, values: Any) -> tuple[bool, str]:
     first, second, third = (_run(segment, values[i : i + 2]) for i in (0, 2, 4))
-    merge, initial = segment.merge, segment.initial()
+    merge, initial = segment.merge, prior_statistics(segment)
     left = merge(initial, merge(merge(first, second), third))
     right = merge(merge(initial, first), merge(second, third))
     found, expected = (_density(segment, each, values[6:9]) for each in (left, right))
@@ -80,20 +80,20 @@ def _associative(segment: Segment, values: Any) -> tuple[bool, str]:
 
 
 def _neutral(segment: Segment, values: Any) -> tuple[bool, str]:
-    run, empty = _run(segment, values[:4]), segment.empty()
-    merge, initial = segment.merge, segment.initial()
+    run, zeros = _run(segment, values[:4]), no_statistics(segment)
+    merge, initial = segment.merge, prior_statistics(segment)
     expected = _density(segment, merge(initial, run), values[4:6])
-    both = (("merge(empty, s)", merge(empty, run)), ("merge(s, empty)", merge(run, empty)))
+    both = (("merge(0, s)", merge(zeros, run)), ("merge(s, 0)", merge(run, zeros)))
     for name, statistics in both:
         found = _density(segment, merge(initial, statistics), values[4:6])
         finding = compared(found, expected, _CLOSE, f"ln p after {name} and after s")
         if not finding[0]:
             return finding
     return compared(
-        _density(segment, merge(initial, empty), values[:1]),
+        _density(segment, merge(initial, zeros), values[:1]),
         _density(segment, initial, values[:1]),
         _CLOSE,
-        "ln p after merging with empty() and before",
+        "ln p after merging with zeros and before",
     )
 
 
@@ -109,9 +109,9 @@ def _run_log_density(segment: Segment, values: Any) -> tuple[bool, str] | None:
 
 
 def _translate(segment: Segment, values: Any) -> tuple[bool, str] | None:
-    if not segment.located.any():
+    if not segment.shiftable.any():
         return None
-    by = jnp.where(jnp.asarray(segment.located), 1.5, 0.0)
+    by = jnp.where(jnp.asarray(segment.shiftable), 1.5, 0.0)
     statistics = _after(segment, values[:4])
     found = _density(segment, segment.translate(statistics, by), values[4:7] - by)
     return compared(

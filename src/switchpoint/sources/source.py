@@ -103,10 +103,10 @@ def _check_probabilities(segment: Segment) -> None:
 
     Exact algorithms divide by the sum of probabilities, to correct for rounding alone.
     """
-    statistics = segment.initial()
+    statistics = prior_statistics(segment)
     for count in range(3):
         predictive: Any = segment.predictive(statistics)
-        probs = getattr(predictive, "probs", None)
+        probs = getattr(predictive, "probs", 0)
         if isinstance(probs, jax.core.Tracer):
             return
         name = f"{type(segment).__name__}.predictive"
@@ -121,7 +121,7 @@ def _check_probabilities(segment: Segment) -> None:
                 f"{name} must have probabilities of at least 0 that sum to one, got {known} with "
                 f"the sum {known.sum():.6g} after {count} symbols"
             )
-        statistics = segment.observe(statistics, jnp.asarray(count % segment.alphabet, float))
+        statistics = observe(segment, statistics, jnp.asarray(count % segment.alphabet, float))
 
 
 @functools.partial(jax.jit, static_argnames=("constants", "batch", "length"))
