@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from switchpoint.checking.findings import _draws
 from test_families import documented_family
 
 import switchpoint as sp
 from switchpoint.checking.families import check_family
+from switchpoint.checking.findings import _draws
 from switchpoint.checking.laws import check_law
 from switchpoint.checking.predictors import check_predictor
 from switchpoint.checking.report import Collector

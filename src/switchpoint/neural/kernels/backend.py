@@ -8,6 +8,8 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
+from switchpoint.neural.kernels.device import on_gpu
+
 Backend = Literal["auto", "fused", "plain"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 """`auto` is `fused` on a GPU whose kernels compile, and `plain` elsewhere."""
@@ -38,12 +40,6 @@ def is_fused(backend: Backend) -> bool:
         )
     _warn_of_plain_path(failure)
     return False
-
-
-def on_gpu() -> bool:
-    """Whether kernels are compiled; on other devices they are interpreted, which is slow."""
-    device = getattr(jax.config, "jax_default_device", None)  # a device, or the name of a platform
-    return (getattr(device, "platform", device) or jax.default_backend()) == "gpu"
 
 
 @functools.cache
