@@ -10,6 +10,7 @@ import pytest
 from reference import name
 
 import switchpoint as sp
+from switchpoint._checks import one_line
 
 SYMBOLS = np.random.default_rng(0).integers(0, 2, 12)
 
@@ -21,6 +22,21 @@ class Own(sp.Prior):
 
     def hazard_after(self, start, run):
         return jnp.broadcast_to(self.rate, jnp.broadcast_shapes(jnp.shape(start), jnp.shape(run)))
+
+
+class Volatility(sp.Segment):
+    """A family as users write them."""
+
+    shape: float = 1.0
+    rate: float = 1.0
+
+    def statistic(self, x):
+        return jnp.ones_like(x), x**2
+
+    def predictive(self, statistics):
+        count, squares = statistics
+        shape, rate = self.shape + count / 2, self.rate + squares / 2
+        return sp.segments.StudentT(2 * shape, 0.0, rate / shape)
 
 
 def use_everything(source):
@@ -59,6 +75,53 @@ def test_predictions_with_another_value_do_not_compile(make, compilations):
     with compilations() as compiled:
         sp.bayes_optimal(make(0.4)).log_probs(SYMBOLS)
     assert not compiled
+
+
+@pytest.mark.parametrize(
+    ("make", "values"),
+    [
+        (lambda p: sp.Source(sp.Geometric(p), sp.Bernoulli(p, 2 * p)), SYMBOLS),
+        (lambda p: sp.Source(sp.PTW(4, p), sp.Categorical(3, p)), SYMBOLS),
+        (lambda p: sp.Source(Own(p), Volatility(p, 2)), SYMBOLS / 2),
+    ],
+)
+def test_methods_compiled_by_equinox_are_compiled_once(make, values, compilations):
+    def log_density(source):
+        return eqx.filter_jit(sp.bayes_optimal(source).log_density)(values)
+
+    first = log_density(make(0.5))
+    with compilations() as compiled:
+        second = log_density(make(0.4))
+    assert not compiled
+    assert abs(first - second).max() > 1e-3
+
+
+@pytest.mark.usefixtures("float64")
+def test_gradients_of_equinox_are_with_respect_to_all_parameters():
+    source = sp.Source(
+        sp.Geometric(0.3),
+        sp.segments.Independent(
+            sp.NormalGamma(0.1, 2.0), sp.Categorical(3, 0.7), sp.MarkovChain(2, 1, 0.6),
+            sp.Poisson(), Volatility(2, rate=3.0),
+        ),
+    )  # fmt: skip
+    values = np.random.default_rng(1).integers(0, 2, (6, 5))
+
+    def evidence(source):
+        return sp.bayes_optimal(source).log_density(values).sum()
+
+    slopes, structure = jax.tree.flatten(eqx.filter_grad(evidence)(source))
+    leaves, expected = jax.tree.flatten(source)
+    assert structure == expected
+    assert len(slopes) == 1 + 4 + 1 + 1 + 2 + 2
+
+    compiled = eqx.filter_jit(evidence)
+    for i, slope in enumerate(slopes):
+        above, below = (
+            compiled(jax.tree.unflatten(structure, [*leaves[:i], leaves[i] + h, *leaves[i + 1 :]]))
+            for h in (1e-5, -1e-5)
+        )
+        assert float(slope) == pytest.approx(float(above - below) / 2e-5, rel=1e-5, abs=1e-8)
 
 
 @pytest.mark.slow
@@ -188,7 +251,44 @@ def test_parameters_read_as_they_were_written():
         "Source(prior=PTW(depth=3, split=0.3), segment=Bernoulli(alpha=0.7, beta=0.5))"
     )
     assert repr(sp.Renewal([0.25, 0.75])) == "Renewal(pmf=(0.25, 0.75))"
+    assert repr(sp.Source(Own(1), Volatility(rate=2))) == (
+        "Source(prior=Own(rate=1.0), segment=Volatility(rate=2.0))"
+    )
     assert sp.Geometric(0.1) == sp.Geometric(0.1) != sp.Geometric(0.2)
+    assert (
+        len({sp.Geometric(0.1), sp.Geometric(0.1), Own(0.1), Volatility(2), Volatility(2.0)}) == 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (lambda: sp.Geometric(0.1), "Geometric(hazard={})"),
+        (lambda: sp.PTW(3), "PTW(depth=3, split={})"),
+        (lambda: sp.RandomUniform(4), "RandomUniform(max_length=4)"),
+        (lambda: sp.RegularPeriodic(4), "RegularPeriodic(period=4)"),
+        (lambda: sp.Renewal([0.2, 0.8]), "Renewal(pmf={})"),
+        (lambda: Own(0.2), "Own(rate={})"),
+        (lambda: sp.Gaussian(), "Gaussian(mean={}, mean_scale={}, scale={})"),
+        (lambda: sp.Categorical(3), "Categorical(size=3, concentration={})"),
+        (lambda: Volatility(2.0), "Volatility(shape={}, rate={})"),
+        (
+            lambda: sp.Source(sp.LIN(), sp.segments.Independent(sp.Poisson())),
+            "Source(prior=LIN(), segment=Independent(columns=(Poisson(shape={}, rate={}),)))",
+        ),
+    ],
+)
+def test_modules_without_values_are_shown(make, shown):
+    module = make()
+    values, rest = eqx.partition(module, eqx.is_array)
+    assert values == module
+    leaves = jax.tree.leaves(module)
+    assert one_line(rest) == shown.format(*[None for _ in leaves])
+    abstract = jax.eval_shape(lambda each: each, module)
+    assert one_line(abstract) == shown.format(*jax.tree.leaves(abstract))
+    traced = []
+    jax.jit(lambda each: traced.append(one_line(each)))(module)
+    assert traced == [shown.format(*[f"f32{list(np.shape(leaf))}" for leaf in leaves])]
 
 
 def test_draws_of_the_papers_sources_stay_the_same():

@@ -96,6 +96,18 @@ def test_columns_that_switch_together():
     np.testing.assert_array_equal(found[:, 3], [0, 0, 1, 1])
 
 
+def test_predictions_of_large_values_keep_their_digits():
+    noise = 1e-3 * shift()[:, None]
+    far, near = (
+        SwitchpointTransformer(
+            ("prediction", "log_density"),
+            source=sp.Source(sp.PTW(8), sp.NormalGamma(level, 0.1, 1.0, 1e-6)),
+        ).fit_transform(level + noise)
+        for level in (100_000.0013, 0.0)
+    )
+    np.testing.assert_allclose(far, np.add(near, [100_000.0013, 0.0]), rtol=0, atol=1e-4)
+
+
 def test_symbols_have_a_probability_each():
     bits = np.array([0, 1, 1, 0, 1, 1, 1, 1])[:, None]
     source = sp.Source(sp.PTW(3))

@@ -51,21 +51,73 @@ def test_streams_inside_jit_are_whole_sequences(segment, options):
         np.testing.assert_allclose(predictor.log_density(values), whole, atol=1e-4)
 
 
-@pytest.mark.parametrize("prior", [sp.PTW(5), sp.Geometric(0.1)], ids=name)
-def test_a_stream_of_large_values_keeps_its_digits(prior):
-    predictor = sp.bayes_optimal(sp.Source(prior, sp.NormalGamma(mean=1e6)))
-    values = 1e6 + np.random.default_rng(0).normal(size=12)
-    values[3] = np.nan
+LEVEL, NOISE = 100_000.0013, 1e-3  # single precision knows 100,000 and 100,000.0078
+
+
+def agreeing_in_seven_digits(length, columns=()):
+    """Values that single precision cannot tell apart, with a switch in the middle."""
+    noise = np.random.default_rng(2).normal(size=(length, *columns))
+    noise[length // 2 :] += 5
+    noise[3] = np.nan
+    return LEVEL + NOISE * noise
+
+
+def families_at(level):
+    """Families that expect values around `level`, and a column each that expects them anywhere."""
+    variance, far = NOISE**2, level - LEVEL
+    return [
+        sp.Gaussian(level, 5 * NOISE, NOISE),
+        sp.NormalGamma(level, 0.1, 1.0, variance),
+        sp.Trend(5.0, 0.1, 1.0, variance, level),
+        sp.segments.Independent(
+            sp.Trend(1e8, 0.1, 1.0, variance, far),
+            sp.NormalGamma(level, 0.1, 1.0, variance),
+            sp.NormalGamma(far, 1e-16, 1.0, variance),
+            sp.Gaussian(far, 1e5, NOISE),
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prior", "which"), [(sp.PTW(5), 1), (sp.Geometric(0.1), 1), (sp.Geometric(0.1), 3)]
+)
+def test_a_stream_of_large_values_keeps_its_digits(prior, which):
+    segment = families_at(LEVEL)[which]
+    predictor = sp.bayes_optimal(sp.Source(prior, segment))
+    values = agreeing_in_seven_digits(12, segment.event)
+    truth = sp.Stream(predictor).extend(values)  # in double precision
     state, logs = predictor.init(), []
     for value in values:
-        logs.append(float(predictor.predict(state).log_density(value)))
+        logs.append(predictor.predict(state).log_density(value))
         state = predictor.update(state, value)
-    seen = ~np.isnan(values)
-    np.testing.assert_allclose(np.array(logs)[seen], predictor.log_density(values)[seen], atol=1e-4)
+    seen = ~np.isnan(values.reshape(12, -1)).any(1)
+    np.testing.assert_allclose(np.array(logs)[seen], truth[seen], atol=1e-4)
+    np.testing.assert_allclose(predictor.extend(predictor.init(), values)[1], truth, atol=1e-4)
     prediction = predictor.predict(state)
-    assert float(prediction.mean) == pytest.approx(1e6, abs=3)
-    low, high = prediction.quantile(np.array([0.1, 0.9]))
-    assert 0.5 < float(high - low) < 10
+    low, high = prediction.quantile(np.array([0.01, 0.99]))
+    assert np.all(low <= LEVEL + 0.008)
+    assert np.all(high >= LEVEL)
+    if which == 1:  # the others may expect anything from a new segment
+        assert float(prediction.mean) == pytest.approx(LEVEL, abs=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", [sp.Geometric(0.05), sp.PTW(6)], ids=name)
+@pytest.mark.parametrize("which", range(4), ids=["gaussian", "normal-gamma", "trend", "columns"])
+def test_sequences_that_agree_in_seven_digits(prior, which):
+    segment, centred = families_at(LEVEL)[which], families_at(0.0)[which]
+    values = agreeing_in_seven_digits(64, segment.event)
+    predictor = sp.bayes_optimal(sp.Source(prior, segment))
+    truth = sp.Stream(predictor).extend(values)  # in double precision
+    both = np.stack([values - LEVEL, values])  # the first is far from what is expected
+    np.testing.assert_allclose(predictor.log_density(both)[1], truth, atol=1e-4)
+
+    posterior = predictor.posterior(values)
+    other = sp.bayes_optimal(sp.Source(prior, centred)).posterior(values - LEVEL)
+    assert float(posterior.log_marginal) == pytest.approx(truth.sum(), abs=1e-3)
+    assert float(posterior.switch_smoothed[32]) > 0.9 or which == 3
+    np.testing.assert_allclose(posterior.switch_smoothed, other.switch_smoothed, atol=1e-5)
+    np.testing.assert_allclose(posterior.level_mean, LEVEL + other.level_mean, atol=0.008)
 
 
 LAWS = [
@@ -327,6 +379,20 @@ def test_fit_recovers_hazard_and_noise():
     assert sum(chosen.probability.values()) == pytest.approx(1)
     assert np.all(np.diff(fit.history, axis=0) >= 0)
     assert "probability" in str(chosen)
+
+
+@pytest.mark.slow
+def test_fit_moves_with_the_origin():
+    values = agreeing_in_seven_digits(64)
+    far, near = (
+        sp.fit(sp.Source(sp.Geometric(0.05), families_at(level)[1]), each, ["mean", "rate"])
+        for level, each in ((LEVEL, values), (0.0, values - LEVEL))
+    )
+    assert far.log_evidence == pytest.approx(near.log_evidence, abs=1e-2)
+    assert far.log_evidence > far.history[0][0] + 0.1
+    assert far.source.segment.mean - LEVEL == pytest.approx(near.source.segment.mean, abs=NOISE / 5)
+    chosen = sp.compare({"far": far.source}, values)
+    assert chosen.log_evidence["far"] == pytest.approx(far.log_evidence, abs=1e-2)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
 from switchpoint.exact import ExactPredictor, Posterior, bayes_optimal
 from switchpoint.priors import Geometric
-from switchpoint.segments.values import checked_values
+from switchpoint.segments.values import centred
 from switchpoint.sources import Source
 
 
@@ -58,18 +58,20 @@ class SeriesModel:
     def forecasts(self, values: Float[np.ndarray, "time columns"]) -> Forecasts:
         """What was expected of each observation before it was seen, in the units of the data."""
         data, length = _filled_up(self.standardised(values), self.source), len(values)
-        predictor = bayes_optimal(self.source)
         if self.source.segment.finite:
+            predictor = bayes_optimal(self.source)
             return Forecasts(
                 np.exp(np.asarray(predictor.log_probs(data), float)),
                 np.asarray(predictor.log_density(data), float),
             )
         self.source.prior.check_length(len(data))
-        checked = jnp.asarray(checked_values(self.source.segment, data), float)
-        means, logs = map(np.asarray, _forecasts(predictor, checked))
+        segment, near, origin = centred(self.source.segment, data)
+        source = eqx.tree_at(lambda each: each.segment, self.source, segment)
+        forecasts = _forecasts(bayes_optimal(source), jnp.asarray(near, float))
+        means, logs = (np.asarray(each, float) for each in forecasts)
         units = (~np.isnan(values) * np.log(self.scales)).sum(1)
         return Forecasts(
-            self.centres + self.scales * means.reshape(len(data), -1)[:length],
+            self.centres + self.scales * (origin + means).reshape(len(data), -1)[:length],
             logs[:length] - units,
         )
 

@@ -19,7 +19,7 @@ from switchpoint.exact.streams import relative_values
 from switchpoint.predictor import Predictor, check_capacity
 from switchpoint.priors import Prior
 from switchpoint.segments import Dirichlet, Segment
-from switchpoint.segments.values import checked_values, typical_value
+from switchpoint.segments.values import checked_values, rounded_off, typical_value
 
 State = TypeVar("State", bound=Any)
 
@@ -325,6 +325,16 @@ class ExactPredictor(Predictor[State]):
         self.prior.check_length(symbols.shape[-1])
         return self._log_probs(symbols)
 
+    def predict(self, state: State) -> Any:
+        """ln P(x_t = k | x_<t); without an alphabet, the distribution of x_t given x_<t."""
+        prediction = self._predict(state)
+        rest = rounded_off(self.segment)
+        if not rest.any():
+            return prediction
+        xp: Any = jnp if isinstance(prediction.offset, jax.core.Tracer) else np
+        offset = xp.asarray(prediction.offset, float) + rest
+        return replace(prediction, offset=xp.asarray(offset))
+
     @keeps_labels("log_density")
     def extend(self, state: State, values: Any) -> tuple[State, Float[Array, "time *alphabet"]]:
         """The state after a chunk, and ln P(x_t = k | x_<t) for each x_t in it.
@@ -370,8 +380,15 @@ class ExactPredictor(Predictor[State]):
             if symbols is None
             else self._symbol_posterior(symbols)
         )
+        rest = rounded_off(self.segment)
+        if found.level_mean is not None and rest.any():
+            found = replace(found, level_mean=found.level_mean + rest)
         labels = labels_of(values)
         return found if labels is None else replace(found, _labels=labels)
+
+    @abstractmethod
+    def _predict(self, state: State) -> Any:
+        """`predict`, of values minus `rounded_off(segment)`."""
 
     def _reserve(self, state: State, length: int) -> State:
         """The state with capacity for this many observations in all."""
@@ -419,7 +436,7 @@ class ExactPredictor(Predictor[State]):
         event = self.segment.event
         *batch, time = array.shape[: array.ndim - len(event)]
         self.prior.check_length(time)
-        flat = array.reshape(-1, time, *event)
+        flat = (array - rounded_off(self.segment)).reshape(-1, time, *event)
         offset = typical_value(self.segment, flat)
         relative = jnp.asarray(flat - offset[:, None], float)
         complete = not isinstance(flat, jax.core.Tracer) and not np.isnan(flat).any()

@@ -20,6 +20,8 @@ from switchpoint import _checks
 from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.blocks import Sequences
 from switchpoint.exact.forward import bayes_optimal
+from switchpoint.segments import Segment
+from switchpoint.segments.values import centred
 from switchpoint.sources import Source
 
 _SPREAD = 1.0  # standard deviation of further starts, in logarithms
@@ -112,9 +114,11 @@ def fit(
     around it. All sequences of a batch share their hyperparameters. `max_hypotheses` makes long
     sequences affordable; the evidence is then that of the pruned recursion.
     """
-    predictor = bayes_optimal(source, max_hypotheses)
-    sequences, _ = predictor._sequences(values)
-    leaves, spec = _varied(source, parameters)
+    bayes_optimal(source, max_hypotheses)  # raises a `ValueError` if it cannot be
+    segment, relative, origin = centred(source.segment, values)
+    start = eqx.tree_at(lambda each: each.segment, source, segment)
+    sequences, _ = bayes_optimal(start, max_hypotheses)._sequences(relative)
+    leaves, spec = _varied(start, parameters)
     if np.isnan(sequences.values).all():
         raise ValueError(f"values must hold an observation, all {np.size(values)} are missing")
     starts, steps = _checks.positive_int("starts", starts), _checks.positive_int("steps", steps)
@@ -122,7 +126,7 @@ def fit(
     noise = jax.random.normal(jax.random.key(0) if key is None else key, (starts, len(first)))
     spread = _SPREAD * noise.at[0].set(0) * _scales(leaves, sequences)
     points = np.asarray(first + spread, np.float64)
-    problem = _Problem(source, tuple(leaf for leaf, _ in leaves), spec, max_hypotheses)
+    problem = _Problem(start, tuple(leaf for leaf, _ in leaves), spec, max_hypotheses)
     at = _evaluate(problem, sequences, points)
     state = _init(points)
     history = [at.evidence]
@@ -136,7 +140,9 @@ def fit(
     log_evidence = float(at.evidence[best])
     if not log_evidence > history[0][0]:  # it never ends below where it started
         return Fit(source, float(history[0][0]), np.stack(history))
-    found = jax.tree.map(_like, problem.source_at(jnp.asarray(at.points[best], float)), source)
+    found = jax.tree.map(_like, problem.source_at(jnp.asarray(at.points[best], float)), start)
+    segment = found.segment.translated(-origin)
+    found = eqx.tree_at(lambda each: each.segment, found, segment)
     return Fit(found, log_evidence, np.stack(history))
 
 
@@ -149,7 +155,7 @@ def _settled(history: Sequence[Float[np.ndarray, " starts"]]) -> bool:
 def _like(new: Any, old: Any) -> Any:
     """A fitted leaf of the type that it had."""
     if isinstance(old, float):
-        return float(new)
+        return np.float64(new)
     return np.asarray(new) if isinstance(old, np.ndarray) else new
 
 
@@ -302,7 +308,7 @@ def _varied(
     found = [
         (index, _Leaf(*_name_and_support(source, path, value)), value)
         for index, (path, value) in enumerate(jax.tree_util.tree_leaves_with_path(source))
-        if isinstance(value, float) or jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)
+        if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)
     ]
     names = [leaf.name for _, leaf, _ in found]
     if not found:
@@ -336,7 +342,7 @@ def _name_and_support(source: Source, path: Any, value: Any) -> tuple[str, str]:
     if field.endswith("_log_odds"):
         return ".".join([*parts[:-1], field.removesuffix("_log_odds")]), "real"
     support, numbers = "positive", np.asarray(value)
-    if field in getattr(owner, "real_fields", ()):
+    if isinstance(owner, Segment) and field in (owner.location_field, *owner.real_fields):
         support = "real"
     elif parts[0] == "prior" and np.ndim(value) and abs(numbers.sum() - 1) < 1e-5:
         support = "simplex"  # the probabilities of a `Renewal`

@@ -184,8 +184,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         )
 
     @jax.jit
-    def predict(self, state: ForwardState) -> Any:
-        """ln P(x_t = k | x_<t); without an alphabet, the distribution of x_t given x_<t."""
+    def _predict(self, state: ForwardState) -> Any:
         check_statistics(self.segment, state.statistics, len(state.log_weights))
         return mixture(self.segment, state.log_weights, state.statistics, state.offset)
 

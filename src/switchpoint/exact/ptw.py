@@ -83,8 +83,7 @@ class PTWPredictor(ExactPredictor[PTWState]):
         return PTWState(Clock.start(), statistics, self._fresh_log_odds(), offset)
 
     @jax.jit
-    def predict(self, state: PTWState) -> Any:
-        """ln P(x_t = k | x_<t); without an alphabet, the distribution of x_t given x_<t."""
+    def _predict(self, state: PTWState) -> Any:
         self._check(state)
         stays, splits = jax.nn.log_sigmoid(state.log_odds), jax.nn.log_sigmoid(-state.log_odds)
         # The segment is the node at a height where it does not split, and all above it do.

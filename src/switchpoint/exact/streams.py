@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from switchpoint.predictor import check_state
 from switchpoint.segments import Mixture, Segment
 from switchpoint.segments.base import Statistics, log_density, prior_statistics
-from switchpoint.segments.values import checked_value, checked_values
+from switchpoint.segments.values import checked_value, checked_values, rounded_off
 
 State = TypeVar("State", bound=Any)
 
@@ -64,6 +64,7 @@ def relative_values(segment: Segment, state: State, values: Any) -> tuple[Any, S
 
 
 def _relative(segment: Segment, state: State, values: Any) -> tuple[Any, State]:
+    values = values - rounded_off(segment)
     known = not any(isinstance(each, jax.core.Tracer) for each in (values, state.offset))
     xp: Any = np if known else jnp  # NumPy subtracts in double precision
     offset: Any = xp.asarray(state.offset)
@@ -96,10 +97,18 @@ def mixture(
     statistics: Statistics,
     offset: Float[Array, "*event"],
 ) -> Any:
-    """ln P(x = k) of the next observation, or its distribution where there is no alphabet."""
+    """ln P(x = k) of the next observation, or its distribution where there is no alphabet.
+
+    That distribution is of the values minus `rounded_off(segment)`.
+    """
     log_weights = log_weights - jax.nn.logsumexp(log_weights)  # they sum to 1 but for rounding
+    unknown = jnp.isnan(offset)  # before the first value, what is expected is the origin
+    location = jnp.asarray(segment.location, float)
+    statistics = jax.vmap(segment.translate, in_axes=(0, None))(
+        statistics, jnp.where(unknown, location, 0.0)
+    )
     components: Any = jax.vmap(segment.predictive)(statistics)
     if not segment.finite:
-        return Mixture(log_weights, components, anchor(offset))
+        return Mixture(log_weights, components, jnp.where(unknown, location, offset))
     probs = jnp.exp(log_weights) @ components.probs
     return jnp.log(probs / probs.sum())

@@ -2,18 +2,18 @@
 
 import functools
 from abc import abstractmethod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import wadler_lindig as wl
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._namespace import Numbers
+from switchpoint._parameters import Parametric
 from switchpoint._random import constants_of_fast_draws, uniform
 from switchpoint.priors import statistics
 
@@ -22,7 +22,7 @@ Positions: TypeAlias = Numbers
 against each other."""
 
 
-class Prior(eqx.Module):
+class Prior(Parametric):
     """The distribution of a segment's length, given the position (from 0) where it starts.
 
     A prior of your own is a subclass with one method, `hazard_after`, and any parameters:
@@ -34,10 +34,11 @@ class Prior(eqx.Module):
                 return jnp.full(jnp.shape(run), self.rate)
 
     Sampler, exact predictor, posterior, stream, saved states and statistics follow from it.
-    Parameters are traced, so another value does not recompile; those that determine shapes or
-    branches must be static fields (`equinox.field(static=True)`). `survival_after`, `log_survival`
-    and `max_length` may be overridden where a closed form saves work or digits. A hazard that also
-    works on NumPy arrays, such as `0.5 / run`, is not compiled in a `Stream`.
+    Parameters become NumPy scalars, which are traced, so another value does not recompile; those
+    that determine shapes or branches must be static fields (`equinox.field(static=True)`).
+    `survival_after`, `log_survival` and `max_length` may be overridden where a closed form saves
+    work or digits. A hazard that also works on NumPy arrays, such as `0.5 / run`, is not compiled
+    in a `Stream`.
     """
 
     @abstractmethod
@@ -175,17 +176,6 @@ def _sample_switches(
     general: Prior, constants: Prior, key: PRNGKeyArray, batch: int, length: int
 ) -> Bool[Array, "batch time"]:
     return switches_at(eqx.combine(general, constants).sample_starts(key, batch, length))
-
-
-def describe(module: eqx.Module, arguments: dict[str, Any], **options: Any) -> wl.AbstractDoc:
-    """A module printed as a constructor call, such as `Geometric(hazard=0.01)`."""
-    return wl.bracketed(
-        begin=wl.TextDoc(f"{type(module).__name__}("),
-        docs=wl.named_objs(arguments.items(), **options),
-        sep=wl.comma,
-        end=wl.TextDoc(")"),
-        indent=options["indent"],
-    )
 
 
 def switches_at(starts: Int[Array, "batch time"]) -> Bool[Array, "batch time"]:

@@ -5,18 +5,16 @@ Its log-odds of 20.7 keep both.
 """
 
 import math
-from typing import TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from switchpoint import _checks
+from switchpoint._parameters import Parameter
 
 _NEIGHBOURS = 8
-
-Parameter: TypeAlias = float | Float[Array, "..."]
-"""A parameter that is a leaf of its module: a Python float unless traced."""
 
 
 def log_odds_of(name: str, value: ArrayLike, *, below_one: bool = False) -> Parameter:
@@ -43,6 +41,11 @@ def probability_of(log_odds: Parameter) -> Parameter:
             if 0 < near <= 1 and log_odds_of("probability", near) == log_odds:
                 return near
     return exact
+
+
+def shown_probability(log_odds: Any) -> Any:
+    """The probability for `repr`; the leaf itself if it is no number, as in an abstract prior."""
+    return probability_of(log_odds) if isinstance(log_odds, float) else log_odds
 
 
 def log_one_minus_exp(exponent: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -12,13 +12,14 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._namespace import Numbers, floor_log2, log_sigmoid, namespace, sigmoid
+from switchpoint._parameters import Parameter, describe
 from switchpoint._random import uniform
-from switchpoint.priors.base import Positions, Prior, describe
+from switchpoint.priors.base import Positions, Prior
 from switchpoint.priors.log_odds import (
-    Parameter,
     log_odds_of,
     log_one_minus_exp,
     probability_of,
+    shown_probability,
 )
 
 MAX_DEPTH = 62
@@ -121,7 +122,9 @@ class PTW(Prior):
         return level, xp.maximum(height - level, 0).astype(float), run == 1 << level
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
-        return describe(self, {"depth": self.depth, "split": self.split}, **options)
+        return describe(
+            self, {"depth": self.depth, "split": shown_probability(self.split_log_odds)}, **options
+        )
 
 
 def levels_within(depth: int, length: int) -> int:

@@ -11,8 +11,9 @@ from jaxtyping import Array, ArrayLike, Float
 
 from switchpoint import _checks
 from switchpoint._namespace import Numbers, as_float, log_sigmoid, namespace, sigmoid
-from switchpoint.priors.base import Positions, Prior, describe
-from switchpoint.priors.log_odds import Parameter, log_odds_of, probability_of
+from switchpoint._parameters import Parameter, describe
+from switchpoint.priors.base import Positions, Prior
+from switchpoint.priors.log_odds import log_odds_of, probability_of, shown_probability
 
 _EXACT_BELOW = 16
 
@@ -120,7 +121,7 @@ class Geometric(Prior):
         return _like(start, jnp.where(run < 1, 0.0, jnp.maximum(run, 1).astype(float) * stays))
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
-        return describe(self, {"hazard": self.hazard}, **options)
+        return describe(self, {"hazard": shown_probability(self.hazard_log_odds)}, **options)
 
 
 class Renewal(Prior):
@@ -163,7 +164,7 @@ class Renewal(Prior):
         return xp.append(xp.cumsum(self.pmf[::-1])[::-1], 0.0)
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
-        known = not isinstance(self.pmf, jax.core.Tracer)
+        known = eqx.is_array(self.pmf) and not isinstance(self.pmf, jax.core.Tracer)
         pmf = tuple(np.asarray(self.pmf).tolist()) if known else self.pmf
         return describe(self, {"pmf": pmf}, **options)
 

@@ -2,6 +2,7 @@
 
 import operator
 from abc import abstractmethod
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -12,10 +13,8 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._namespace import Numbers, namespace
+from switchpoint._parameters import Parameter, Parametric
 from switchpoint.segments.distributions import Distribution
-
-Parameter: TypeAlias = float | Float[Array, "..."]
-"""A hyperparameter that is a leaf of its module: a Python float unless traced."""
 
 _LOWEST = -1e30  # a log density that is lower would overflow in single precision
 
@@ -31,7 +30,7 @@ class Level(NamedTuple):
     """None for the probabilities of symbols."""
 
 
-class Segment(eqx.Module):
+class Segment(Parametric):
     """The observations of a segment, whose parameters are drawn once per segment.
 
     All that the exact algorithms need is how the next observation is distributed given *sufficient
@@ -62,13 +61,14 @@ class Segment(eqx.Module):
     prior. Methods are written for one observation and one segment; compiled programs vectorise
     them. A family whose formulas also work on NumPy arrays with further leading axes (use
     `switchpoint.segments.namespace` in place of `jnp`) is not compiled in a `Stream`, and several
-    times as fast there. Fields are hyperparameters, which are traced: another value does not
-    recompile. Sizes must be static (`equinox.field(static=True)`).
+    times as fast there. Fields are hyperparameters: their numbers become NumPy scalars, which are
+    traced, so another value does not recompile. Sizes must be static
+    (`equinox.field(static=True)`).
 
     Two methods must be written. `merge`, `initial` and `missing` are for statistics that do not
     simply add up; `observe` and `run_log_density` for faster or more accurate formulas; `sample`
     and `emission` for the parameters of segments; `level_posterior` and `level_features` for the
-    level in posteriors; `translate` for large values; `invalid` for messages.
+    level in posteriors; `location_field` and `translate` for large values; `invalid` for messages.
 
     An observation that is NaN is missing: it has log density 0, and changes nothing.
     """
@@ -83,6 +83,12 @@ class Segment(eqx.Module):
 
     real_fields: ClassVar[tuple[str, ...]] = ()
     """The hyperparameters that may be any real number; the others are above 0."""
+
+    location_field: ClassVar[str | None] = None
+    """The hyperparameter that is itself a value, and moves with the origin of the values.
+
+    A family that has one defines `translate`.
+    """
 
     @abstractmethod
     def statistic(self, x: Float[Array, "..."]) -> Statistics:
@@ -176,8 +182,19 @@ class Segment(eqx.Module):
 
     @property
     def shiftable(self) -> Bool[np.ndarray, "*event"]:
-        """Whether `translate` moves the origin of the values, for each column."""
-        return np.full(self.event, type(self).translate is not Segment.translate)
+        """Whether there is a location, which moves with the origin, for each column."""
+        return np.full(self.event, self.location_field is not None)
+
+    @property
+    def location(self) -> Any:
+        """The hyperparameter that moves with the origin of the values, for each column, or 0."""
+        return 0.0 if self.location_field is None else getattr(self, self.location_field)
+
+    def translated(self, by: Numbers) -> "Segment":
+        """The family of the values minus `by`, which is 0 in columns without a location."""
+        if self.location_field is None:
+            return self
+        return eqx.tree_at(attrgetter(self.location_field), self, self.location - by)
 
     def translate(self, statistics: Statistics, by: Float[Array, "*event"]) -> Statistics:
         """The statistics of the values minus `by`.
@@ -257,11 +274,15 @@ def real(name: str, value: ArrayLike) -> Parameter:
 def weighted_mean(weights: tuple[Any, Any], means: tuple[Any, Any]) -> tuple[Any, Any, Any]:
     """The weight and the mean of two groups together, and the squared deviation between them.
 
-    The pairwise formula of Chan, Golub and LeVeque (1983); no large sums are subtracted.
+    The pairwise formula of Chan, Golub and LeVeque (1983); no large sums are subtracted. The mean
+    is computed from that of the larger weight, which keeps its digits if the other is far away, as
+    a prior that says little may be.
     """
     (first, second), (mean, other) = weights, means
     total = first + second
     xp = namespace(total)
-    share = second / xp.where(total > 0, total, 1.0)
+    inverse = 1 / xp.where(total > 0, total, 1.0)
+    share = second * inverse
     gap = other - mean
-    return total, mean + share * gap, first * share * gap * gap
+    merged = xp.where(first < second, other - first * inverse * gap, mean + share * gap)
+    return total, merged, first * share * gap * gap

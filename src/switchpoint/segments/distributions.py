@@ -443,7 +443,7 @@ class Mixture(Distribution):
     """The logarithms of their weights, which sum to 1."""
     components: Distribution
     """The distributions, along the first axis of their parameters."""
-    offset: Float[Array, "*columns"]
+    offset: Float[Array | np.ndarray, "*columns"]
     """Added to every observation. Large values keep their digits as differences from it."""
 
     whole = False  # `quantile` asks the components
@@ -465,7 +465,7 @@ class Mixture(Distribution):
 
     @property
     def mean(self) -> Float[Array, "*columns"]:
-        return self.offset + self._mean(self.components.mean)
+        return self._mean(self.components.mean) + self.offset
 
     @property
     def variance(self) -> Float[Array, "*columns"]:
@@ -483,7 +483,7 @@ class Mixture(Distribution):
         q = jnp.asarray(q, float)
         if isinstance(self.components, Product):
             return _stack(
-                Mixture(self.log_weights, column, self.offset[i]).quantile(q)
+                Mixture(self.log_weights, column, self.offset[i, ...]).quantile(q)
                 for i, column in enumerate(self.components.columns)
             )
         found = super().quantile(q)

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from switchpoint._namespace import Numbers, namespace
+from switchpoint._parameters import Parameter
 from switchpoint.segments._special import log
-from switchpoint.segments.base import Level, Parameter, Segment, positive, real, weighted_mean
+from switchpoint.segments.base import Level, Segment, positive, real, weighted_mean
 from switchpoint.segments.distributions import Normal
 
 
@@ -23,7 +24,7 @@ class MeanRun(NamedTuple):
 class Gaussian(Segment):
     """Values with noise of standard deviation `scale` around a mean ~ N(mean, mean_scale^2)."""
 
-    real_fields = ("mean",)
+    location_field = "mean"
 
     mean: Parameter
     mean_scale: Parameter

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,6 +95,14 @@ class Independent(Segment):
     @property
     def shiftable(self) -> Bool[np.ndarray, " columns"]:
         return np.array([bool(column.shiftable) for column in self.columns])
+
+    @property
+    def location(self) -> tuple[Any, ...]:
+        return tuple(column.location for column in self.columns)
+
+    def translated(self, by: Any) -> Segment:
+        moved = (column.translated(each) for column, each in zip(self.columns, by, strict=True))
+        return eqx.tree_at(lambda segment: segment.columns, self, tuple(moved))
 
     def translate(self, statistics: tuple[Any, ...], by: Any) -> Any:
         parts = enumerate(zip(self.columns, statistics, strict=True))

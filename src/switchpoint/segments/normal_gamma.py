@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from switchpoint._namespace import Numbers, namespace
+from switchpoint._parameters import Parameter
 from switchpoint.segments._special import gamma_ratio, log, log1p, log_student_t
-from switchpoint.segments.base import Level, Parameter, Segment, positive, real, weighted_mean
+from switchpoint.segments.base import Level, Segment, positive, real, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
 
 
@@ -30,7 +31,7 @@ class NormalGamma(Segment):
     precision ~ Gamma(shape, rate), and mean | precision ~ N(mean, 1 / (strength precision)).
     """
 
-    real_fields = ("mean",)
+    location_field = "mean"
 
     mean: Parameter
     strength: Parameter

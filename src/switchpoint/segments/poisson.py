@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from switchpoint._namespace import Numbers, namespace
-from switchpoint.segments.base import Level, Parameter, Segment, positive
+from switchpoint._parameters import Parameter
+from switchpoint.segments.base import Level, Segment, positive
 from switchpoint.segments.distributions import (
     NegativeBinomial,
     PoissonCounts,

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from switchpoint._namespace import Numbers, namespace
+from switchpoint._parameters import Parameter
 from switchpoint.segments._special import log_student_t
-from switchpoint.segments.base import Level, Parameter, Segment, positive, real, weighted_mean
+from switchpoint.segments.base import Level, Segment, positive, real, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
 from switchpoint.segments.normal_gamma import noise_variance, noisy_run_log_density
 
@@ -45,7 +46,7 @@ class Trend(Segment):
     shape: Parameter
     rate: Parameter
     level: Parameter
-    real_fields = ("level",)
+    location_field = "level"
 
     def __init__(
         self,
@@ -72,14 +73,14 @@ class Trend(Segment):
     def merge(self, before: TrendRun, after: TrendRun) -> TrendRun:
         # Each run knows its slope with weight `spread`, and the two means give a third estimate.
         # The deviations from the common line are theirs and those between these three.
-        weights = before.weight, after.weight
-        later = before.duration + after.time
-        weight, level, _ = weighted_mean(weights, (before.level, after.level))
-        _, time, between = weighted_mean(weights, (before.time, later))
+        weight, level, _ = weighted_mean((before.weight, after.weight), (before.level, after.level))
         xp = namespace(weight)
-        share = after.weight / xp.where(weight > 0, weight, 1.0) * before.weight
-        run, rise = later - before.time, after.level - before.level
-        spread = before.spread + after.spread + between
+        part = after.weight * (1 / xp.where(weight > 0, weight, 1.0))
+        share = part * before.weight
+        run = before.duration + after.time - before.time
+        rise = after.level - before.level
+        time = before.time + part * run
+        spread = before.spread + after.spread + share * run * run
         moment = before.spread * before.slope + after.spread * after.slope + share * run * rise
         slope = moment / xp.where(spread > 0, spread, 1.0)
         deviation = (

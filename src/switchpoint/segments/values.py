@@ -65,6 +65,32 @@ def typical_value(
     return xp.where(segment.shiftable & (known > 0), middle, 0.0).astype(np.float32)
 
 
+def rounded_off(segment: Segment) -> Float[np.ndarray, "*event"]:
+    """What the precision of the device rounds off the location of a family; 0 if it is traced.
+
+    The family with the rounded location gives the same answers to the values minus this.
+    """
+    location = segment.location
+    if any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(location)):
+        return np.zeros(segment.event)
+    exact = np.asarray(location, np.float64)
+    return np.asarray(exact - exact.astype(jnp.result_type(float)))
+
+
+def centred(
+    segment: Segment, values: Any
+) -> tuple[Segment, Float[np.ndarray, "..."], Float[np.ndarray, "*event"]]:
+    """A family and checked values near 0, both moved in double precision, and by how much.
+
+    For programs that take the values to the device by themselves, or vary the location.
+    """
+    values = checked_values(segment, values)
+    flat = values.reshape(-1, *values.shape[values.ndim - 1 - len(segment.event) :])
+    by = np.median(typical_value(segment, flat).astype(np.float64), axis=0)
+    by = np.asarray(by + rounded_off(segment.translated(by)))
+    return segment.translated(by), values - by, by
+
+
 def _check_each(
     segment: Segment, array: Float[np.ndarray, "..."], name: str, *, position: bool = True
 ) -> None:
