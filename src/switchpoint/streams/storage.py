@@ -1,6 +1,5 @@
 """Files of saved streams: safetensors, with a card that says which predictor the state is of."""
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -10,16 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from switchpoint import segments
 from switchpoint._formats import FORMAT, Step, upgrade
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
-from switchpoint.exact import KT, ForwardPredictor, KTOracle, PTWPredictor
+from switchpoint.exact import KT, ExactPredictor, KTOracle, spec
 from switchpoint.neural import Network
 from switchpoint.neural.registry import describe_network
 from switchpoint.neural.storage import named_leaves, networks_from, shapes_of
 from switchpoint.predictor import Predictor
-from switchpoint.priors import LIN, PTW, Geometric, Prior, RandomUniform, RegularPeriodic, Renewal
-from switchpoint.segments import Independent, Segment
 from switchpoint.streams.dispatch import make_engine
 from switchpoint.streams.engine import Engine
 from switchpoint.zoo import Zoo
@@ -27,25 +23,7 @@ from switchpoint.zoo import Zoo
 _KIND = "stream"
 _STEPS: tuple[Step, ...] = ({},)
 _FAULT = "is not a saved stream"
-
-_PRIORS: Mapping[type[Prior], tuple[str, ...]] = {
-    PTW: ("depth", "split"),
-    LIN: (),
-    RegularPeriodic: ("period",),
-    RandomUniform: ("max_length",),
-    Geometric: ("hazard",),
-    Renewal: ("pmf",),
-}
-_SEGMENTS: tuple[type[Segment], ...] = (
-    segments.Bernoulli,
-    segments.Categorical,
-    segments.MarkovChain,
-    segments.Gaussian,
-    segments.NormalGamma,
-    segments.Poisson,
-    segments.Exponential,
-    segments.Trend,
-)
+_PASS_PREDICTOR = "pass an equal predictor, as in Stream.load(path, predictor=predictor)"
 
 
 def save_state(
@@ -106,52 +84,30 @@ def load_state(
 def describe_predictor(
     predictor: Predictor[Any],
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What makes a predictor again: a JSON object, and arrays."""
-    match predictor:
-        case ForwardPredictor() | PTWPredictor():
-            prior, segment = _describe_prior(predictor.prior), _describe_segment(predictor.segment)
-            if prior is not None and segment is not None:
-                most = getattr(predictor, "max_hypotheses", None)
-                kind = "forward" if isinstance(predictor, ForwardPredictor) else "ptw"
-                about = {"prior": prior, "segment": segment, "max_hypotheses": most}
-                return {"type": kind, **about}, {}
-        case KT() | KTOracle():
-            segment = _describe_segment(predictor.segment)
-            if segment is not None and isinstance(predictor, KT):
-                return {"type": "kt", "segment": segment}, {}
-            if segment is not None and isinstance(predictor, KTOracle):
-                switches = {"predictor.switches": np.asarray(predictor.switches, np.uint8)}
-                return {"type": "oracle", "segment": segment}, switches
-        case Network():
-            found = _describe_network(predictor)
-            if found is not None:
-                return found
-    return {"type": "custom", "class": _class_name(predictor)}, {}
+    """The JSON object and the arrays that make a predictor again."""
+    if isinstance(predictor, ExactPredictor | KT | KTOracle):
+        return {"type": "exact", **spec.describe(predictor)}, {}
+    found = _describe_network(predictor) if isinstance(predictor, Network) else None
+    return found or ({"type": "custom", "class": type(predictor).__name__}, {})
 
 
 def make_predictor(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Predictor[Any]:
     """The predictor that was described."""
     match about["type"]:
+        case "exact":
+            try:
+                return spec.make({name: each for name, each in about.items() if name != "type"})
+            except spec.UnknownClassError as error:
+                raise ValueError(f"{error}: {_PASS_PREDICTOR}") from error
         case "custom":
             raise ValueError(
-                f"the predictor of this stream, {about['class']}, has classes that switchpoint "
-                "does not know: pass an equal one, as in Stream.load(path, predictor=predictor)"
+                f"switchpoint does not know the class {about['class']}: {_PASS_PREDICTOR}"
             )
         case "zoo":
             return _from_zoo(about)
         case "network":
             shapes = shapes_of(about["card"])
             return networks_from(1, _part(arrays, "predictor."), shapes)[0]
-        case "kt":
-            return KT(_dirichlet(about))
-        case "oracle":
-            return KTOracle(arrays["predictor.switches"] > 0, _dirichlet(about))
-        case "ptw":
-            prior: Any = _make_prior(about["prior"])
-            return PTWPredictor(prior, _make_segment(about["segment"]))
-        case "forward":
-            prior, segment = _make_prior(about["prior"]), _make_segment(about["segment"])
-            return ForwardPredictor(prior, segment, about["max_hypotheses"])
     raise DamagedError(f"its predictor is of an unknown type, {about['type']!r}")
 
 
@@ -168,7 +124,7 @@ def _check_equal(
         for name, array in _part(weights, "predictor.").items()
     )
     if not same:
-        raise DamagedError(f"its state is of another predictor than {_class_name(predictor)}")
+        raise DamagedError(f"its state is of another predictor than {type(predictor).__name__}")
 
 
 def _is_close(one: Any, other: Any) -> bool:
@@ -180,55 +136,6 @@ def _is_close(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-12)
     return bool(one == other)
-
-
-def _describe_prior(prior: Prior) -> dict[str, Any] | None:
-    if type(prior) not in _PRIORS:
-        return None
-    values = {name: _json(getattr(prior, name)) for name in _PRIORS[type(prior)]}
-    return {"class": type(prior).__name__, **values}
-
-
-def _make_prior(about: Mapping[str, Any]) -> Prior:
-    classes = {each.__name__: each for each in _PRIORS}
-    return _make(classes, about)
-
-
-def _describe_segment(segment: Segment) -> dict[str, Any] | None:
-    if type(segment) is Independent:
-        columns = [_describe_segment(column) for column in segment.columns]
-        return None if None in columns else {"class": "Independent", "columns": columns}
-    if type(segment) not in _SEGMENTS:
-        return None
-    fields = [field.name for field in dataclasses.fields(segment)]
-    return {"class": type(segment).__name__, **{f: _json(getattr(segment, f)) for f in fields}}
-
-
-def _make_segment(about: Mapping[str, Any]) -> Segment:
-    if about["class"] == "Independent":
-        return Independent(*map(_make_segment, about["columns"]))
-    return _make({each.__name__: each for each in _SEGMENTS}, about)
-
-
-def _dirichlet(about: Mapping[str, Any]) -> Any:
-    return _make_segment(about["segment"])
-
-
-def _make(classes: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
-    options = {name: value for name, value in about.items() if name != "class"}
-    if about["class"] not in classes:
-        raise DamagedError(f"its predictor has an unknown part, {about['class']!r}")
-    try:
-        return classes[about["class"]](**options)
-    except ValueError as error:
-        raise DamagedError(f"its predictor is not possible: {error}") from error
-
-
-def _json(value: Any) -> Any:
-    """A hyperparameter as JSON has it."""
-    if isinstance(value, int | float):
-        return value
-    return np.asarray(value, np.float64).tolist()
 
 
 def _describe_network(network: Network) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
@@ -257,11 +164,6 @@ def _from_zoo(about: Mapping[str, Any]) -> Network:
             f"installation {found}"
         )
     return zoo.network(name)
-
-
-def _class_name(predictor: Predictor[Any]) -> str:
-    parts = [predictor, getattr(predictor, "prior", None), getattr(predictor, "segment", None)]
-    return " with ".join(type(each).__name__ for each in parts if each is not None)
 
 
 def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
