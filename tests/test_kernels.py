@@ -305,11 +305,9 @@ def test_without_triton_a_gpu_takes_the_plain_path_with_one_warning(missing, fre
     expected = [each.with_backend("plain").log_probs(symbols) for each in (network, transformer)]
     fresh_probe.setattr("switchpoint.neural.kernels.backend.on_gpu", lambda: True)
     if missing == "import":  # a JAX that has dropped it
-        fresh_probe.delitem(sys.modules, "switchpoint.neural.kernels.common", raising=False)
         fresh_probe.setitem(sys.modules, "jax.experimental.pallas.triton", None)
         fresh_probe.delattr("jax.experimental.pallas.triton", raising=False)
     else:  # kernels are not interpreted, and this machine has no GPU to compile them for
-        fresh_probe.setattr("switchpoint.neural.kernels.common.on_gpu", lambda: True)
         fresh_probe.setattr(jax, "local_devices", lambda **_: jax.devices())
     with pytest.warns(UserWarning, match="take the plain path") as warned:
         found = [each.log_probs(symbols) for each in (network, transformer)]

@@ -19,7 +19,7 @@ from switchpoint.segments.base import Statistics, no_statistics, prior_statistic
 from switchpoint.sources import Source
 
 _CLOSE = 1e-6  # in double precision
-_DRAWS, _SEGMENT = 2000, 5
+_DRAWS, _SEGMENT = 10_000, 5
 
 
 def check_family(
@@ -59,8 +59,9 @@ def _density(segment: Segment, statistics: Statistics, values: Any) -> list[Floa
 def _normalised(segment: Segment, values: Any) -> tuple[bool, str]:
     for count in (0, 1, 5):
         where = f"the predictive after {count} observations"
-        predictive = segment.predictive(_after(segment, values[:count]))
-        if segment.finite and np.shape(getattr(predictive, "probs", 0)) != (segment.alphabet,):
+        predictive: Any = segment.predictive(_after(segment, values[:count]))
+        probs: Any = getattr(predictive, "probs", None)
+        if segment.finite and np.shape(probs) != (segment.alphabet,):
             return False, f"{where} must be a Discrete of {segment.alphabet} probabilities"
         found = mass_finding(predictive, where)
         if not found[0]:

@@ -27,7 +27,7 @@ from switchpoint.sources import Draw, Source
 
 _BATCH = 2
 _FEWEST = 10  # observations that all checks need
-_DRAWS, _DRAWN = 2000, 24
+_DRAWS, _DRAWN = 10_000, 24
 _HAZARD, _DEPTH = 0.1, 20  # of the priors that a segment model is checked under
 
 

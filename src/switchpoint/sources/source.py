@@ -106,7 +106,7 @@ def _check_probabilities(segment: Segment) -> None:
     statistics = prior_statistics(segment)
     for count in range(3):
         predictive: Any = segment.predictive(statistics)
-        probs = getattr(predictive, "probs", 0)
+        probs: Any = getattr(predictive, "probs", None)
         if isinstance(probs, jax.core.Tracer):
             return
         name = f"{type(segment).__name__}.predictive"

@@ -53,12 +53,20 @@ def kernel_failure(gpu: bool) -> str | None:
     def probe() -> None:
         try:
             # Imported here: Pallas is slow to import, and only GPUs need it.
-            from switchpoint.neural.kernels.common import empty
+            from jax.experimental import pallas as pl
+            from jax.experimental.pallas import triton
 
             if gpu:
+                smallest = pl.pallas_call(
+                    lambda _: None,
+                    out_shape=jax.ShapeDtypeStruct((16,), jnp.float32),
+                    out_specs=pl.BlockSpec(memory_space=pl.ANY),
+                    grid=(1,),
+                    compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
+                    name="probe",
+                )
                 with jax.default_device(jax.local_devices(backend="gpu")[0]):
-                    program = jax.jit(lambda like: empty(like, (16,), jnp.float32, "probe"))
-                    program.lower(jax.ShapeDtypeStruct((16,), jnp.float32)).compile()
+                    jax.jit(smallest).lower().compile()
         except Exception as error:  # JAX has several for a backend that it lacks
             failures.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
