@@ -23,7 +23,7 @@ from switchpoint.cli import check_cost, main, sequence_report
 from switchpoint.cli.app import COMMANDS
 from switchpoint.cli.config_options import read_pmf
 from switchpoint.cli.prior import length_law, likely_counts, shown_lengths
-from switchpoint.cli.sequence_io import read_symbols
+from switchpoint.cli.symbols import read_symbols
 from switchpoint.neural.recurrent import Recurrent
 from switchpoint.neural.transformer import Transformer
 
@@ -394,7 +394,7 @@ def bad_files(folder):
     (folder / "minus.txt").write_text("0 -1 0")
     (folder / "nan.txt").write_text("01 nan 0")
     (folder / "word.txt").write_text("0 zero")
-    (folder / "table.csv").write_text("a,b\n0,1\n1\n")
+    (folder / "table.csv").write_text("a,b\n0,1\n1,\n")
     (folder / "pmf.txt").write_text("0.5 0.4")
     (folder / "score.txt").write_text("0_1 0")
     np.save(folder / "half.npy", np.array([0, 0.5]))

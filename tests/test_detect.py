@@ -16,6 +16,7 @@ from trend_reference import GeometricSegmentation, trend_log_marginals
 
 import switchpoint as sp
 from switchpoint.cli import main
+from switchpoint.detection.times import read_times
 
 ROOT = Path(__file__).parent.parent
 NILE = pd.read_csv(ROOT / "examples" / "nile.csv")
@@ -459,6 +460,12 @@ BAD = {
     "times must be a list of numbers or dates, got 2020": lambda: sp.detect([1, 2], 2020),
     "got 'later' at position 1": lambda: sp.detect([1, 2], ["2020-01-01", "later"]),
     "got '2020-13-01' at position 1": lambda: sp.detect([1, 2], ["2020-12-01", "2020-13-01"]),
+    "times must differ, got 2 different ones for 4 observations": lambda: sp.detect(
+        [1, 2, 3, 4], ["2020-01-01", "2020-01-01", "2020-01-02", "2020-01-02"]
+    ),
+    "dates such as 01/02/2020 may have the day or the month first": lambda: sp.detect(
+        [1, 2, 3], ["01/01/2020", "01/02/2020", "01/03/2020"]
+    ),
     "times must be in order, got 2 after 3 at position 2": lambda: sp.detect([1, 2, 3], [1, 3, 2]),
     "2019-01-01 after 2020-01-01 at position 1": lambda: sp.detect(
         [1, 2], ["2020-01-01", "2019-01-01"]
@@ -481,6 +488,9 @@ def test_bad_input_is_refused_in_one_sentence(message, call):
         ["2020-01-01", "2020-01-02", "2020-01-04"],
         ["2020-01-01", "2020-01-01", "2020-01-02"],
         ["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 01:30"],
+        ["2024-01-05", "2024-01-08", "2024-01-10"],  # from Friday, without a Tuesday
+        [20240101, 20240102, 20240104],
+        [1959.0, 1959.0833, 1959.25],
     ],
 )
 def test_a_warning_where_steps_of_time_differ(times):
@@ -506,10 +516,71 @@ def test_a_warning_where_steps_of_time_differ(times):
         pd.Series(pd.period_range("2023-11", periods=4, freq="M")),
         pd.date_range("2024-03-30", periods=4, tz="Europe/Berlin"),  # of 24, 23 and 24 hours
         ["2023", "2024", "2025", "2026"],
+        ["2024-01-04", "2024-01-05", "2024-01-08", "2024-01-09"],  # from Thursday to Tuesday
+        ["1959.9167", "1960.0000", "1960.0833", "1960.1667"],
+        ["1959.9151", "1960.0000", "1960.0847", "1960.1639"],  # by days of months
+        [20231231, 20240101, 20240102, 20240103],
+        [202311, 202312, 202401, 202402],
+        ["01/11/2023", "01/12/2023", "01/01/2024", "01/02/2024"],  # only months are regular
+        ["11/01/2023", "12/01/2023", "01/01/2024", "02/01/2024"],
+        ["Jan 31 2024", "Feb 29 2024", "Mar 31 2024", "Apr 30 2024"],
+        ["May-23", "Jun-23", "Jul-23", "Aug-23"],
     ],
 )
 def test_no_warning_where_they_follow_a_calendar(times):
     assert sp.detect([1.0, 2, 3, 4], times).series.times.labels == tuple(map(str, times))
+
+
+def test_business_days_may_lack_holidays():
+    days = pd.bdate_range("2023-12-01", periods=61).drop(pd.Timestamp("2023-12-25"))
+    assert len(sp.detect(noise(length=60), days).segments) == 1
+    with pytest.warns(UserWarning, match="from 2023-12-15 to 2024-01-02"):  # not over a weekend
+        sp.detect(noise(length=50), days[:11].append(days[21:]))
+
+
+@pytest.mark.parametrize(
+    ("times", "dates"),
+    [
+        (["01/02/2024", "01/03/2024", "01/04/2025"], None),
+        (["11/02/2024", "12/02/2024", "13/02/2024"], [(2, 11), (2, 12), (2, 13)]),
+        (["12/01/2024", "01/02/2024", "02/02/2024"], [(1, 12), (2, 1), (2, 2)]),
+        (["02/11/2024", "02/12/2024", "02/13/2024"], [(2, 11), (2, 12), (2, 13)]),
+        (["01.02.2024", "01.03.2024", "01.04.2024"], [(2, 1), (3, 1), (4, 1)]),
+        ([20240131, 20240229, 20240331], [(1, 31), (2, 29), (3, 31)]),
+    ],
+)
+def test_the_order_of_day_and_month_is_the_regular_one(times, dates):
+    if dates is None:
+        with pytest.raises(ValueError, match=r"day or the month first.*--dayfirst"):
+            read_times(times)
+        return
+    found = [each.item() for each in read_times(times).coordinates]
+    assert [(each.month, each.day) for each in found] == dates
+
+
+def test_texts_and_numbers_in_a_frame_may_be_dates():
+    days = pd.date_range("2024-01-30", periods=LENGTH)
+    expected = sp.detect(shift(), days).changepoints.tolist()
+    for column in (days.strftime("%d/%m/%Y"), days.strftime("%Y%m%d").astype(int), days):
+        found = sp.detect(pd.DataFrame({"x": shift(), "when": column}))
+        assert found.series.names == ("x",)
+        assert found.changepoints.tolist() == expected
+        assert (found.series.times.coordinates == days.to_numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("labels", "short"),
+    [
+        (["2024-01-01T00:00Z", "2024-01-01T01:00Z"], ["2024-01-01 00:00", "2024-01-01 01:00"]),
+        (["2024-01-01 00:00:00", "2024-01-02 00:00:00"], ["2024-01-01", "2024-01-02"]),
+        (["2024-01-01 00:00:00.000", "2024-01-01 00:00:01.500"],) * 2,
+        (["2024-03-31T01:00+01:00", "2024-03-31T03:00+02:00"],
+         ["2024-03-31 01:00+01:00", "2024-03-31 03:00+02:00"]),
+        (["Jan 1 2024", "Jan 2 2024"],) * 2,
+    ],
+)  # fmt: skip
+def test_short_labels_leave_out_what_all_share(labels, short):
+    assert list(read_times(labels).short) == short
 
 
 # --- the command line -------------------------------------------------------------------------
@@ -583,6 +654,33 @@ def test_several_columns_and_sensitivity(run):
     assert pd.read_csv(io.StringIO(out))["start"].tolist() == [0, 70]
     status, out, _ = run("-", "--column", "a", "--sensitivity", 50, "--format", "json", stdin=text)
     assert "0.05" in json.loads(out)["summary"]["source"]
+
+
+def test_what_was_guessed_is_printed_and_written(run):
+    frame = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=LENGTH), "x": shift()})
+    text = frame.to_csv(index=False, sep=";", decimal=",", date_format="%d/%m/%Y")
+    status, out, err = run("-", "--format", "json", stdin=text)
+    assert status == 0
+    guesses = ["separated by semicolons", "names in line 1", "decimal commas"]
+    order = "when, day first (02/01/2024 is 2024-01-02)"
+    assert json.loads(out)["summary"]["read_as"] == [*guesses, f"time: {order}"]
+    assert "; ".join(guesses) in err
+    assert order in err
+
+
+def test_timestamps_are_not_broken_in_80_columns(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    times = pd.date_range("2024-01-01 10:30:17", periods=LENGTH, freq="97s", tz="UTC")
+    frame = pd.DataFrame({"time": times, "temperature": 1000 * shift(), "pressure": shift()})
+    for columns in (["temperature"], ["temperature", "pressure"]):
+        chosen = [word for name in columns for word in ("--column", name)]
+        _, out, _ = run("-", *chosen, stdin=frame.to_csv(index=False))
+        _, table = out.split("Segments")
+        assert max(map(len, table.splitlines())) <= 80
+        begin = times[70]
+        assert table.count(f"{begin:%Y-%m-%d}") >= 3
+        for word in (f"{begin:%H:%M:%S}", "10:30:17", *columns[1:]):
+            assert word in table.split()
 
 
 def test_one_observation_is_singular_and_at_a_whole_position(run):

@@ -70,6 +70,7 @@ def test_draws_are_of_their_ranges_and_the_same_for_a_seed(tmp_path):
         (["[sweep]", "hidden = [8, -1]"], ["line 2", "hidden", "-1"]),
         (["hidden = 8", "[sweep]", "hidden = [4]"], ["line 1", "both"]),
         (["[sweep]", "draws = 0", "hidden = [4]"], ["line 2", "draws", "0"]),
+        (["[sweep]", "draws = 100000000000", "hidden = [4]"], ["line 2", "draws", "at most 10000"]),
         (["[other]", "hidden = [4]", "[sweep]", "seeds = [1]"], ["line 1", "other"]),
         (["[sweep"], [r"bad\.toml", "TOML"]),
     ],

@@ -12,8 +12,8 @@ import typer
 
 from switchpoint import _checks
 from switchpoint._text import name_of, read_text
+from switchpoint.cli.cells import parse_number
 from switchpoint.cli.check_cost import MAX_ALPHABET
-from switchpoint.cli.sequence_io import parse_number
 from switchpoint.neural.registry import MODEL_OPTIONS
 from switchpoint.priors import PRIOR_NAMES, Prior, prior_from_name
 from switchpoint.segments import Segment, make_segment
@@ -35,6 +35,26 @@ LENGTH: Any = typer.Option(256, help="The number of symbols in each sequence.")
 SEED: Any = typer.Option(0, help="The same seed gives the same sequences.")
 PLOT: Any = typer.Option(
     None, metavar="FILE", help="Write a plot to this file (.png, .pdf or .svg)."
+)
+_READING: Any = {"rich_help_panel": "How the file is read (what is not given is guessed)"}
+SEPARATOR: Any = typer.Option(
+    None, metavar="CHARACTER", help="The separator of columns, such as ; or tab.", **_READING
+)
+DECIMAL: Any = typer.Option(None, metavar=".|,", help="The decimal sign.", **_READING)
+HEADER: Any = typer.Option(
+    None, "--header/--no-header", help="Whether the first line has names of columns.", **_READING
+)
+SHEET: Any = typer.Option(
+    None, metavar="NAME", help="The sheet of an Excel file; the first if not given.", **_READING
+)
+WHERE: Any = typer.Option(
+    [], metavar="COLUMN=VALUE", help="Use only the rows with this value.", **_READING
+)
+DAY_FIRST: Any = typer.Option(
+    None,
+    "--dayfirst/--monthfirst",
+    help="Whether 01/02/2024 is 1 February or January 2.",
+    **_READING,
 )
 
 

@@ -16,8 +16,9 @@ from switchpoint._files import atomic_write
 from switchpoint._numbers import chance, expected_count
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
+from switchpoint.cli.reading import Layout
 from switchpoint.cli.sequence_report import FORMATS
-from switchpoint.cli.table_io import SeriesTable, read_series
+from switchpoint.cli.series import FileSeries, read_series
 from switchpoint.detection import Segmentation
 from switchpoint.detection import detect as detect_changes
 from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY
@@ -30,8 +31,8 @@ _SHOWN_SEGMENTS = 60
 def detect(
     file: Path = typer.Argument(
         metavar="FILE",
-        help="A table in a .csv, .tsv, .json or .parquet file, or a list of numbers; - is "
-        "standard input. Empty cells and NA are missing observations.",
+        help="A table or a list of numbers: text such as .csv, .json, .xlsx, .parquet or .npy, "
+        "also compressed; - is standard input. Empty cells and NA are missing observations.",
     ),
     column: list[str] = typer.Option(
         [],
@@ -40,8 +41,8 @@ def detect(
     ),
     time: str | None = typer.Option(
         None,
-        help="The time column: dates or numbers that label the observations. If not given, the "
-        "first column, if it holds dates or is called date, time, year or the like.",
+        help="The time column: dates or numbers that label the observations, or none. If not "
+        "given, the only column of dates, or one that is called date, time, year or the like.",
     ),
     segment: list[str] = typer.Option(
         [],
@@ -67,6 +68,12 @@ def detect(
         None, metavar="FILE", help="Write the segments to this file (.csv or .json)."
     ),
     plot: Path | None = options.PLOT,
+    separator: str | None = options.SEPARATOR,
+    decimal: str | None = options.DECIMAL,
+    header: bool | None = options.HEADER,
+    dayfirst: bool | None = options.DAY_FIRST,
+    sheet: str | None = options.SHEET,
+    where: list[str] = options.WHERE,
 ) -> None:
     """Find the change points of a series of numbers.
 
@@ -86,15 +93,18 @@ def detect(
     suffixes = () if form is not None else tuple(f".{each}" for each in FORMATS)
     output.check_output(out, "out", suffixes)
     output.check_output(plot, "plot", output.PICTURE_SUFFIXES)
-    table = read_series(file, column, time)
-    check_cost.check_detect(*table.values.shape)
+    layout = Layout(separator, decimal, header, sheet, tuple(where))
+    series = read_series(file, column, time, dayfirst, layout)
+    check_cost.check_detect(*series.frame.shape)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = _detect(table, segment, sensitivity, fit)
+        found = detect_changes(
+            series.frame, series.times, segment=segment or None, sensitivity=sensitivity, fit=fit
+        )
     screen = output.console(sys.stderr if form is not None and out is None else sys.stdout)
     if form is not None or out is not None:
         form = form or str(out and out.suffix.lower()[1:])
-        text = found.to_csv() if form == "csv" else found.to_json()
+        text = found.to_csv() if form == "csv" else found.to_json(about={"read_as": series.read_as})
         if out is None:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -103,19 +113,10 @@ def detect(
                 target.write(text.encode())
     if plot is not None:
         output.write_picture(plot, found.plot())
-    screen.print(_report(found, table, [str(each.message) for each in caught]))
+    screen.print(_report(found, series, [str(each.message) for each in caught], screen.width))
 
 
-def _detect(table: SeriesTable, segment: list[str], sensitivity: float, fit: bool) -> Segmentation:
-    import pandas as pd
-
-    frame = pd.DataFrame(dict(zip(table.names, table.values.T, strict=True)))
-    return detect_changes(
-        frame, table.times, segment=segment or None, sensitivity=sensitivity, fit=fit
-    )
-
-
-def _report(found: Segmentation, table: SeriesTable, messages: list[str]) -> Any:
+def _report(found: Segmentation, series: FileSeries, messages: list[str], width: int) -> Any:
     """The summary and the table of segments for a terminal."""
     summary, count = found.summary, len(found.changepoints)
     seen = summary["observations"]
@@ -125,7 +126,9 @@ def _report(found: Segmentation, table: SeriesTable, messages: list[str]) -> Any
     none = f"probability of none {chance(summary['no_switch_probability'])}"
     families = [one_line(each) for each in columns_of(found.source.segment)]
     lines: list[tuple[str, str | Text]] = [
-        ("series", f"{', '.join(table.names)}: {observations}{missing}"),
+        ("read as", "; ".join(series.notes)),
+        ("series", f"{', '.join(found.series.names)}: {observations}{missing}"),
+        ("time", series.time),
         ("source", repr(found.source.prior)),
         *(("", family) for family in dict.fromkeys(families)),
         (
@@ -133,27 +136,27 @@ def _report(found: Segmentation, table: SeriesTable, messages: list[str]) -> Any
             Text.assemble((f"{count} change point{'s' * (count != 1)}", "bold"), expected, none),
         ),
     ]
-    if table.time_name is not None:
-        lines.insert(1, ("time", table.time_name))
     lines += [("warning", Text(message, "yellow")) for message in messages]
-    parts: list[Any] = [output.panel("switchpoint detect", lines), _segments(found)]
+    tables = [_segments(found, ends) for ends in (True, False)]
+    whole = (each for each in tables if output.keep_words(each, width))
+    parts: list[Any] = [output.panel("switchpoint detect", lines), next(whole, tables[0])]
     if len(found.bounds) > _SHOWN_SEGMENTS:
         parts.append(f"and {len(found.bounds) - _SHOWN_SEGMENTS} more segments")
     return Group(*parts)
 
 
-def _segments(found: Segmentation) -> Table:
-    """A row for each segment, or for each of its columns."""
+def _segments(found: Segmentation, ends: bool) -> Table:
+    """A row for each segment, or for each of its columns; with or without the segments' ends."""
     names, several = found.series.names, len(found.series.names) > 1
     times = found.series.times
-    labels = times.labels if times is not None else range(len(found.series.values))
+    labels = times.short if times is not None else range(len(found.series.values))
     numbers = list(dict.fromkeys(key for row in found.descriptions[0] for key in row))
     shown = output.table(
-        "Segments", "from", "to", *(["column"] if several else []), *numbers,
-        "switch", f"{found.coverage:.0%} interval", texts=3 if several else 2,
+        "Segments", "from", *["to"] * ends, *["column"] * several, *numbers,
+        "switch", f"{found.coverage:.0%} interval", texts=1 + ends + several,
     )  # fmt: skip
     for number, (start, end) in enumerate(found.bounds[:_SHOWN_SEGMENTS]):
-        where, switch = [str(labels[start]), str(labels[end - 1])], ["", ""]
+        where, switch = [str(labels[start]), str(labels[end - 1])][: 1 + ends], ["", ""]
         if number > 0:
             first, last = (labels[each] for each in found.intervals[number - 1].tolist())
             reached = found.interval_probability[number - 1]
@@ -162,8 +165,8 @@ def _segments(found: Segmentation) -> Table:
             switch = [chance(found.probability[number - 1]), f"{interval}{doubt}"]
         for name, description in zip(names, found.descriptions[number], strict=True):
             cells = [_number(description.get(key, math.nan)) for key in numbers]
-            shown.add_row(*where, *([name] if several else []), *cells, *switch)
-            where, switch = ["", ""], ["", ""]
+            shown.add_row(*where, *[name] * several, *cells, *switch)
+            where, switch = [""] * len(where), ["", ""]
     return shown
 
 

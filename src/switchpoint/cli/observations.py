@@ -9,15 +9,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from switchpoint.cli.cells import MISSING, first_of, is_header, parse_number
 from switchpoint.cli.output import shortened
-from switchpoint.cli.sequence_io import (
-    MAX_LABELS,
-    first_of,
-    is_header,
-    parse_labels,
-    parse_number,
-)
-from switchpoint.cli.table_io import MISSING, TIME_NAMES
+from switchpoint.cli.series import TIME_NAMES
+from switchpoint.cli.symbols import MAX_LABELS, parse_labels
 from switchpoint.streams.engine import LARGEST
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T].*)?", re.ASCII)

@@ -36,6 +36,20 @@ def table(title: str, *headings: str, texts: int = 1, **options: Any) -> Table:
     return made
 
 
+def keep_words(table: Table, width: int) -> bool:
+    """Let cells break only between words, if the table then fits into `width` characters."""
+    texts = [list(map(str, (column.header, *column.cells))) for column in table.columns]
+    least = [max(len(word) for text in each for word in text.split()) for each in texts]
+    whole = [max(map(len, each)) for each in texts]
+    rest = width - sum(least) - 3 * len(least) + 1
+    for index in sorted(range(len(least)), key=lambda index: whole[index] - least[index]):
+        wider = whole[index] - least[index]
+        least[index] += wider if wider <= rest else 0
+        rest -= wider if wider <= rest else 0
+        table.columns[index].width = least[index] if rest >= 0 else None
+    return rest >= 0
+
+
 def labelled(lines: Iterable[tuple[str, str | Text]]) -> Table:
     """Lines of text, each with a label."""
     grid = Table.grid(padding=(0, 2))

@@ -10,8 +10,9 @@ import typer
 from switchpoint._files import atomic_write
 from switchpoint.cli import check_cost, loaded_predictor, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.sequence_io import SymbolSequence, read_symbols
+from switchpoint.cli.reading import Layout
 from switchpoint.cli.sequence_report import FORMATS, analyse
+from switchpoint.cli.symbols import SymbolSequence, read_symbols
 from switchpoint.priors import PARAMETER_OWNERS, Geometric
 from switchpoint.sources import Source
 
@@ -22,8 +23,9 @@ _ALPHABET_HELP = "The number of symbols; if not given, the number of labels, or 
 def predict(
     file: Path = typer.Argument(
         metavar="FILE",
-        help="Whole numbers from 0, or labels such as up and down: in a text, a column of a .csv "
-        "or .tsv table, or an .npy or .npz file; - is standard input.",
+        help="Whole numbers from 0, or labels such as up and down: in a text, a column of a table "
+        "(such as .csv, .json, .xlsx or .parquet), or an .npy or .npz file, also compressed; - is "
+        "standard input.",
     ),
     prior: str | None = typer.Option(
         None,
@@ -59,6 +61,10 @@ def predict(
         help="The labels of the symbols 0, 1 and so on. If not given, labels are numbered in "
         "order of appearance, except that False is 0 and True is 1.",
     ),
+    separator: str | None = options.SEPARATOR,
+    header: bool | None = options.HEADER,
+    sheet: str | None = options.SHEET,
+    where: list[str] = options.WHERE,
     **given: Any,
 ) -> None:
     """Predict a sequence with the exact Bayes optimum, or with a trained network.
@@ -81,6 +87,7 @@ def predict(
     suffixes = () if form is not None else tuple(f".{each}" for each in FORMATS)
     output.check_output(out, "out", suffixes)
     output.check_output(plot, "plot", output.PICTURE_SUFFIXES)
+    layout = Layout(separator, None, header, sheet, tuple(where))
     if model is not None:
         for name, value in {"prior": prior, **given}.items():
             if value is not None:
@@ -89,12 +96,12 @@ def predict(
                     f"and takes no prior, got {value}"
                 )
         loaded = loaded_predictor.trained_network(model, member)
-        sequence = read_symbols(file, loaded.predictor.alphabet, labels, column, row)
+        sequence = read_symbols(file, loaded.predictor.alphabet, labels, column, row, layout)
         check_cost.check_network(loaded.predictor, len(sequence.symbols))
     elif member is not None:
         raise ValueError(f"--member is for the networks of --model, got {member} without it")
     else:
-        sequence = read_symbols(file, given["alphabet"], labels, column, row)
+        sequence = read_symbols(file, given["alphabet"], labels, column, row, layout)
         loaded = _exact_optimum(prior, given, sequence)
     report = analyse(loaded, sequence)
     text = report.text(form or ("csv" if out is None else out.suffix.lower()[1:]))

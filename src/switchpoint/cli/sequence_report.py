@@ -19,7 +19,7 @@ from switchpoint._text import printable
 from switchpoint.cli import output
 from switchpoint.cli.check_cost import NETWORK_BLOCK
 from switchpoint.cli.loaded_predictor import LoadedPredictor
-from switchpoint.cli.sequence_io import SymbolSequence
+from switchpoint.cli.symbols import SymbolSequence
 from switchpoint.evaluation import code_length
 from switchpoint.exact import KT, ExactPredictor, Posterior
 from switchpoint.neural import Network
@@ -78,7 +78,8 @@ class SequenceReport:
         """The summary for a terminal."""
         count, alphabet = self.probs.shape
         lines: list[tuple[str, str | Text]] = [
-            ("symbols", f"{count} of the alphabet 0..{alphabet - 1}")
+            ("read as", "; ".join(self.sequence.notes)),
+            ("symbols", f"{count} of the alphabet 0..{alphabet - 1}"),
         ]
         if self.sequence.labels:
             labels = (f"{label} = {k}" for k, label in enumerate(self.sequence.labels))
@@ -145,6 +146,7 @@ def analyse(loaded: LoadedPredictor, sequence: SymbolSequence) -> SequenceReport
         for each in (log_probs, KT(segment).log_probs(symbols))
     )
     summary = {
+        "read_as": list(sequence.notes),
         "symbols": len(symbols),
         "alphabet": predictor.alphabet,
         **({"labels": sequence.labels} if sequence.labels else {}),

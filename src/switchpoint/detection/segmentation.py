@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -144,12 +145,17 @@ class Segmentation:
         """The table of segments as CSV; also written to `path`, if there is one."""
         return _write(self._pandas_segments.to_csv(index=False, lineterminator="\n"), path)
 
-    def to_json(self, path: Path | str | None = None) -> str:
-        """Everything as JSON: summary, change points, segments and the probability of a switch."""
+    def to_json(
+        self, path: Path | str | None = None, *, about: Mapping[str, Any] | None = None
+    ) -> str:
+        """Everything as JSON: summary, change points, segments and the probability of a switch.
+
+        Entries of `about` are added to the summary.
+        """
         table = self._pandas_segments
         segments = table.astype(object).where(table.notna(), None)
         content = {
-            "summary": self.summary,
+            "summary": self.summary | dict(about or {}),
             "changepoints": self._changepoint_rows(),
             "segments": segments.to_dict("records"),
             "switch_probability": self.switch_probability.tolist(),

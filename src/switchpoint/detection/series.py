@@ -10,7 +10,7 @@ from jaxtyping import Float
 from switchpoint import _checks
 from switchpoint._checks import shown
 from switchpoint._labels import Labels, labels_of
-from switchpoint.detection.times import Times, parse_times
+from switchpoint.detection.times import Times, holds_dates, parse_times
 
 _LARGEST = 1e290  # sums of differences of these, weighted by times, do not overflow
 
@@ -40,7 +40,7 @@ def parse_series(values: Any, times: Any = None) -> Series:
     if labels is not None and hasattr(values, "columns"):
         columns = list(values.columns)
         if times is None and not _is_time(labels.index):
-            dates = [name for name in columns if _holds_dates(values[name])]
+            dates = [name for name in columns if holds_dates(values[name])]
             times = dates[0] if len(dates) == 1 < len(columns) else None
         if isinstance(times, str):
             if times not in columns:
@@ -77,12 +77,6 @@ def _is_time(index: Any) -> bool:
     return pd.api.types.is_any_real_numeric_dtype(index) and bool(
         index.is_monotonic_increasing and index.is_unique and np.isfinite(index).all()
     )
-
-
-def _holds_dates(column: Any) -> bool:
-    """Whether a column of pandas or polars holds dates."""
-    kind = str(getattr(column, "dtype", "")).lower()
-    return kind.startswith(("date", "period", "timestamp"))
 
 
 def _numbers(values: Any) -> Float[np.ndarray, "time columns"]:

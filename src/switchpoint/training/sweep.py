@@ -31,6 +31,7 @@ from switchpoint.training.progress import TrainingProgress
 from switchpoint.training.run_directory import METRICS_FILE, final_reports, is_trained
 from switchpoint.training.train import train
 
+MAX_DRAWS = 10_000
 RESULT_FILE = "sweep.nc"
 """The results of a sweep, in its directory."""
 
@@ -76,6 +77,8 @@ class Sweep:
     """The configuration of each combination."""
 
     def __post_init__(self) -> None:
+        if self.draws is not None and self.draws > MAX_DRAWS:
+            raise ValueError(f"draws must be at most {MAX_DRAWS}, got {_checks.shown(self.draws)}")
         if self.draws is None:
             for name, axis in self.axes.items():
                 if isinstance(axis, Range):

@@ -1,21 +1,19 @@
 """Sequences of symbols in files: texts, tables and arrays, of numbers or of labels."""
 
 import csv
-import io
-import math
 import re
-import warnings
-import zipfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 
-from switchpoint import _text
-from switchpoint._text import name_of, printable, read_bytes, read_text
+from switchpoint._checks import is_missing
+from switchpoint._text import name_of, printable
+from switchpoint.cli.cells import first_of, is_boolean, parse_number
 from switchpoint.cli.output import shortened
+from switchpoint.cli.reading import GUESSED, Layout, Table, read_array, read_content, read_table
 
 SAMPLE_COLUMNS = ("sequence", "t", "symbol", "switch")
 """The first columns of a table written by `switchpoint sample`."""
@@ -24,8 +22,6 @@ MAX_LABELS = 256
 """The largest alphabet that a file may imply."""
 
 _MAX_WORD = 32  # characters; a longer token of a text is a run of letters
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_SHOWN = 12  # names in a message
 _USE_LABELS = "if all are labels, list them with --labels"
 _SYMBOLS_ONLY = (
     "only symbols are supported (whole numbers from 0, or labels); turn real values into symbols "
@@ -42,6 +38,8 @@ class SymbolSequence:
     alphabet: int
     labels: tuple[str, ...] = ()
     """The labels of the symbols 0, 1, ... of the alphabet; none where symbols are numbers."""
+    notes: tuple[str, ...] = ()
+    """How the file was read, for people."""
 
 
 def read_symbols(
@@ -50,8 +48,9 @@ def read_symbols(
     labels: str | None = None,
     column: str | None = None,
     row: int | None = None,
+    layout: Layout = GUESSED,
 ) -> SymbolSequence:
-    """The sequence in a text, a column of a table, an .npy or an .npz file.
+    """The sequence in a text, a column of a table, or an array.
 
     It consists of numbers, which are symbols 0..alphabet-1, or of labels. `labels` lists all
     labels in the order of their symbols, separated by commas; otherwise they are numbered in order
@@ -60,25 +59,30 @@ def read_symbols(
     if alphabet is not None and alphabet < 2:
         raise ValueError(f"alphabet must be at least 2, got {alphabet}")
     listed = None if labels is None else parse_labels(labels)
-    suffix = path.suffix.lower()
-    content = read_bytes(path) if suffix in (".npy", ".npz") else read_text(path)
+    content = read_content(path)
     try:
-        if isinstance(content, bytes):
+        if content.is_array:
             if column is not None:
                 raise ValueError(f"--column is for tables, got {column!r}")
-            array = _read_array(content, row)
+            rows = np.atleast_2d(read_array(content.data))
+            array = rows[_pick_row(len(rows), row)] if rows.size else rows.reshape(-1)
             if array.size and array.dtype.kind not in "US" and listed is None:
-                return _from_numbers(array, alphabet)
-            tokens = _array_tokens(array)
-        elif column is not None or suffix in (".csv", ".tsv"):
-            lines = table_lines(content, "\t" if suffix == ".tsv" else ",;\t")
-            tokens = _table_tokens(lines, column, row, listed or ()) if lines else []
-        else:
-            _pick_row(1, row)
-            return parse_text(content, alphabet, labels)[0]
-        return _from_tokens(tokens, alphabet, listed)
+                sequence = _from_numbers(array, alphabet)
+            else:
+                sequence = _from_tokens(_array_tokens(array), alphabet, listed)
+            return replace(sequence, notes=(*content.notes, "NumPy"))
+        if column is not None or layout != GUESSED or content.is_table:
+            names = () if column is None else (column,)
+            table = read_table(content, replace(layout, names=names, labels=listed or ()))
+            tokens = _table_tokens(table, column, row)
+            return replace(_from_tokens(tokens, alphabet, listed), notes=table.notes)
+        _pick_row(1, row)
+        text, notes = content.text()
+        sequence, tokens = parse_text(text, alphabet, labels)
+        each = "word" if len(tokens) == len(_words(text)) else "character"
+        return replace(sequence, notes=(*content.notes, *notes, f"each {each} is a symbol"))
     except ValueError as error:
-        raise ValueError(f"{name_of(path)}: {error}") from error
+        raise ValueError(f"{name_of(path)}: {printable(str(error))}") from error
 
 
 def parse_text(
@@ -88,12 +92,6 @@ def parse_text(
     listed = None if labels is None else parse_labels(labels)
     tokens = _text_tokens(text, alphabet, listed)
     return _from_tokens(tokens, alphabet, listed), tokens
-
-
-def parse_number(token: str) -> float | None:
-    """The finite number that `token` is; stricter than `float`, which accepts nan and 0_1."""
-    value = float(token) if _NUMBER.fullmatch(token) else math.inf
-    return value if math.isfinite(value) else None
 
 
 def parse_labels(text: str) -> tuple[str, ...]:
@@ -108,10 +106,6 @@ def parse_labels(text: str) -> tuple[str, ...]:
 
 def _is_label(word: str) -> bool:
     return word != "" and word.isprintable()
-
-
-def _is_boolean(word: str) -> bool:
-    return word.lower() in ("false", "true")
 
 
 def _from_tokens(
@@ -135,7 +129,7 @@ def _from_tokens(
             shown, position = shortened(word, _MAX_WORD), tokens.index(word)
             raise ValueError(f"symbol {shown!r} at position {position} is {problem}")
     labels = tuple(words) if listed is None else listed
-    if listed is None and all(map(_is_boolean, words)):
+    if listed is None and all(map(is_boolean, words)):
         labels, tokens = ("False", "True"), [token.capitalize() for token in tokens]
     most = MAX_LABELS if alphabet is None else alphabet
     if len(labels) > most:
@@ -174,13 +168,6 @@ def _from_numbers(array: np.ndarray, alphabet: int | None) -> SymbolSequence:
     raise ValueError(f"{symbol} is outside the alphabet 0..{size - 1}{remedy}")
 
 
-def first_of(names: Iterable[str]) -> str:
-    """The first of many names, for a message."""
-    names = list(names)
-    more = ", ..." if len(names) > _SHOWN else ""
-    return printable(", ".join(names[:_SHOWN])) + more
-
-
 def _pick_row(count: int, row: int | None) -> int:
     """The index of one of `count` sequences; if there are several, `row` must be given."""
     if row is None and count > 1:
@@ -198,7 +185,7 @@ def _text_tokens(text: str, alphabet: int | None, listed: tuple[str, ...] | None
     A token of digits is a run of symbols if every symbol has one digit; tokens of letters are
     runs if they do not look like words.
     """
-    tokens = [token for token in re.split(r"[\s,;]+", text) if token]
+    tokens = _words(text)
     if listed is not None:
         single = all(len(label) == 1 for label in listed)
         return _split(tokens, lambda token: single and token not in listed)
@@ -225,121 +212,38 @@ def _text_tokens(text: str, alphabet: int | None, listed: tuple[str, ...] | None
     return _split(tokens, lambda _: letters)
 
 
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[\s,;]+", text) if word]
+
+
 def _split(tokens: Sequence[str], is_run: Callable[[str], bool]) -> list[str]:
     """The tokens, with every run replaced by its characters."""
     return [part for token in tokens for part in (token if is_run(token) else (token,))]
 
 
-def table_lines(text: str, delimiters: str, *, gaps: bool = False) -> list[tuple[int, list[str]]]:
-    """The cells of the lines that are not empty, with line numbers from 1.
-
-    With `gaps`, lines of empty cells between others are kept: in these, all is missing. An empty
-    cell that is the only one of its line is kept if it is quoted, as others write it.
-    """
-    head = next((line for line in text.splitlines() if line.strip()), "")
-    delimiter = next((mark for mark in delimiters if mark in head), delimiters[0])
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        lines = [
-            (reader.line_num, [cell.strip() for cell in line])
-            for line in reader
-            if any(map(str.strip, line)) or (gaps and (len(line) > 1 or line == [""]))
-        ]
-    except csv.Error as error:
-        raise ValueError(f"the file is not a table ({error})") from error
-    full = [i for i, (_, cells) in enumerate(lines) if any(cells) or len(cells) == 1]
-    return lines[full[0] : full[-1] + 1] if full else []
-
-
-def _table_tokens(
-    lines: Sequence[tuple[int, list[str]]],
-    column: str | None,
-    row: int | None,
-    labels: Sequence[str],
-) -> list[str]:
-    """The cells of a column, from a table with or without a header.
+def _table_tokens(table: Table, column: str | None, row: int | None) -> list[str]:
+    """The cells of a column as text.
 
     From a table that `switchpoint sample` wrote, only those of the sequence number `row`.
     """
-    first = lines[0][1]
-    header = is_header(first, [cells for _, cells in lines[1:]], column, labels)
-    names = first if header else [str(index) for index in range(len(first))]
-    if column in names or (column is None and len(names) == 1):
-        index = 0 if column is None else names.index(column)
-    elif column is None:
+    names, frame = table.names, table.frame
+    if column is None and len(names) > 1:
         raise ValueError(
             f"the table has {len(names)} columns, choose one with --column: {first_of(names)}"
         )
-    elif column.isascii() and column.isdigit() and int(column) < len(names):
-        index = int(column)
-    else:
-        raise ValueError(f"there is no column {column!r}; the columns are: {first_of(names)}")
-    data = lines[1:] if header else lines
-    if header and tuple(names[: len(SAMPLE_COLUMNS)]) == SAMPLE_COLUMNS and data:
-        sequences = list(dict.fromkeys(cells[0] for _, cells in data))
-        wanted = sequences[_pick_row(len(sequences), row)]
-        data = [(line, cells) for line, cells in data if cells[0] == wanted]
+    if frame.empty:
+        return []
+    name = names[0] if column is None else table.find(column)
+    if tuple(names[: len(SAMPLE_COLUMNS)]) == SAMPLE_COLUMNS:
+        sequences = frame[names[0]].unique()
+        frame = frame[frame[names[0]] == sequences[_pick_row(len(sequences), row)]]
     else:
         _pick_row(1, row)
-    for line, cells in data:
-        if index >= len(cells) or not cells[index]:
-            raise ValueError(f"line {line} has no value in column {printable(names[index])}")
-    return [cells[index] for _, cells in data]
-
-
-def is_header(
-    first: Sequence[str],
-    rest: Sequence[list[str]],
-    column: str | None = None,
-    labels: Sequence[str] = (),
-) -> bool:
-    """Whether the first line of a table names its columns: a name does not recur below."""
-    words = {i: cell for i, cell in enumerate(first) if cell and parse_number(cell) is None}
-    if column in words.values():
-        return True
-    if any(word in labels or _is_boolean(word) for word in words.values()):
-        return False
-    second = rest[0] if rest else []
-    numbers = [i for i, cell in enumerate(second) if parse_number(cell) is not None]
-    if any(i < len(first) for i in numbers):
-        return any(i in words for i in numbers)  # a word above a number
-    below = {(i, cell) for cells in rest for i, cell in enumerate(cells) if i in words}
-    return bool(words) and not below & set(words.items())
-
-
-def _read_array(data: bytes, row: int | None) -> np.ndarray:
-    """One row of the array in an .npy file, or of `symbols` in an .npz file."""
-    file = io.BytesIO(_unpack_symbols(data) if data.startswith(b"PK") else data)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # headers written by Python 2
-            array = np.lib.format.read_array(file, allow_pickle=False)
-    except Exception as error:  # damaged files fail in many ways, some of which suggest pickle
-        raise ValueError("the file is damaged, or not a NumPy file of numbers or text") from error
-    if array.dtype.kind not in "biufUS" or array.itemsize == 0:
-        raise ValueError(f"the array must be of numbers or text, got {printable(str(array.dtype))}")
-    if array.ndim not in (1, 2):
-        raise ValueError(f"the array must have one or two dimensions, got shape {array.shape}")
-    rows = np.atleast_2d(array)
-    return rows[_pick_row(len(rows), row)] if rows.size else rows.reshape(-1)
-
-
-def _unpack_symbols(data: bytes) -> bytes:
-    """The file `symbols.npy` in an archive."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
-            if "symbols" not in members:
-                raise ValueError(f"it has no array `symbols`, but {first_of(list(members))}")
-            # The only methods that NumPy writes, and that unpack in bounded memory.
-            if members["symbols"].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ValueError("its compression is not one that NumPy writes")
-            with archive.open(members["symbols"]) as file:
-                unpacked = file.read(_text.LARGEST + 1)
-    except Exception as error:  # damaged archives fail in many ways
-        reason = printable(str(error)) or type(error).__name__
-        raise ValueError(f"the .npz archive cannot be read: {reason}") from error
-    return _text.check_size(unpacked, "symbols.npy")
+    cells = frame[name].tolist()
+    for line, cell in zip(frame.index, cells, strict=True):
+        if cell == "" or is_missing(cell):
+            raise ValueError(f"{table.unit} {line} has no value in column {printable(name)}")
+    return [str(cell) for cell in cells]
 
 
 def _array_tokens(array: np.ndarray) -> list[str]:

@@ -1,0 +1,153 @@
+"""Cells of a table: numbers as people write them, missing observations, and names of columns."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from switchpoint import _checks
+from switchpoint._text import printable
+from switchpoint.detection.times import is_date
+
+MISSING = {"", "na", "n/a", "nan", "nat", "null", "none", "<na>"}
+"""Words for a missing observation, in lower case."""
+
+_MARKS = {"-", "--", "?", ".", "..", "...", "#n/a", "#na", "#value!", "#div/0!", "#ref!"}
+_CURRENCY = "[$€£¥₹]"
+_SPACE = " '’\u00a0\u202f"  # between groups of three digits, beside a comma or a point
+_SAMPLE = 1000  # rows that show the kind of a column
+_SHOWN = 12  # names in a message
+
+
+def _number_pattern(decimal: str, other: str) -> re.Pattern[str]:
+    whole = rf"(?:\d+|[1-9]\d{{0,2}}(?:[{other}{_SPACE}]\d{{3}})+)"
+    number = rf"(?:{whole}(?:[{decimal}]\d*)?|[{decimal}]\d+)(?:e[+-]?\d+)?"
+    return re.compile(
+        rf"([+-]?)({_CURRENCY}?)([+-]?)[{_SPACE}]?({number})[{_SPACE}]?(%|{_CURRENCY}|)",
+        re.ASCII | re.IGNORECASE,
+    )
+
+
+_PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NUMBER = {".": _number_pattern(".", ","), ",": _number_pattern(",", ".")}
+DECIMALS = tuple(_NUMBER)
+
+
+def parse_number(token: str) -> float | None:
+    """The finite number that `token` is; stricter than `float`, which accepts nan and 0_1."""
+    value = float(token) if _PLAIN_NUMBER.fullmatch(token) else math.inf
+    return value if math.isfinite(value) else None
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell of a column of numbers is a missing observation."""
+    if isinstance(cell, str):
+        return cell.lower() in MISSING or is_mark(cell)
+    return _checks.is_missing(cell)
+
+
+def is_mark(cell: Any) -> bool:
+    """Whether a cell has a mark, such as ?, for a missing observation."""
+    return isinstance(cell, str) and cell.lower() in _MARKS
+
+
+def to_number(cell: Any, decimal: str) -> tuple[float, str] | None:
+    """The finite number in a cell, and the percent or currency sign beside it."""
+    unit = ""
+    try:
+        if isinstance(cell, str):
+            match = _NUMBER[decimal].fullmatch(cell.replace("\u2212", "-"))
+            if match is None:
+                return None
+            unit = match[2] + match[5]
+            digits = re.sub(rf"[^\de{decimal}+-]", "", match[4].lower()).replace(decimal, ".")
+            cell = match[1] + match[3] + digits
+        number = float(cell)
+    except OverflowError:  # a whole number of more than 308 digits
+        number = math.inf
+    except (TypeError, ValueError):
+        return None
+    return (number, unit) if math.isfinite(number) else None
+
+
+def is_number(cell: Any) -> bool:
+    """Whether a cell is a finite number with either decimal sign."""
+    return any(to_number(cell, decimal) is not None for decimal in DECIMALS)
+
+
+def is_value(cell: Any) -> bool:
+    """Whether a cell is a number or a date."""
+    return is_number(cell) or is_date(cell)
+
+
+def is_header(
+    first: Sequence[Any],
+    rest: Sequence[Sequence[Any]],
+    column: str | None = None,
+    labels: Sequence[str] = (),
+) -> bool:
+    """Whether the first row of a table names its columns.
+
+    Names are words above numbers or dates, numbers above dates, or a cell that is left empty above
+    dates or counted rows. Without any such column, a name does not recur below.
+    """
+    words = {i: cell for i, cell in enumerate(first) if not is_missing(cell) and not is_value(cell)}
+    if column in words.values():
+        return True
+    if any(word in labels or is_boolean(word) for word in words.values()):
+        return False
+    values = False
+    for i, cell in enumerate(first):
+        below = [row[i] for row in rest[:_SAMPLE] if i < len(row) and not is_missing(row[i])]
+        dates = bool(below) and all(map(is_date, below))
+        if dates or 2 * sum(map(is_value, below)) > len(below):
+            if i in words or (dates and not is_date(cell)) or (cell == "" and _step(below) == 1):
+                return True
+            values = True
+    below_words = {(i, str(row[i])) for row in rest for i in words if i < len(row)}
+    return bool(words) and not values and not below_words & set(words.items())
+
+
+def may_be_header(first: Sequence[Any], rest: Sequence[Sequence[Any]]) -> bool:
+    """Whether the first row of a table of several columns may name them although it is numbers.
+
+    It counts the columns, leaves the first cell empty, does not continue a column that counts its
+    rows, or has whole numbers where there are only fractions below.
+    """
+    if len(first) < 2 or not rest:
+        return False
+    columns = [[row[i] for row in rest[:_SAMPLE] if i < len(row)] for i in range(len(first))]
+    steps = [_step(column) for column in columns]
+    for cell, column, step in zip(first, columns, steps, strict=True):
+        if is_date(cell) or (step and _step([cell, *column]) == step):
+            return False  # its row is like those below
+        if not is_number(cell) and not is_missing(cell) and cell in column:
+            return False
+    numbers = [str(cell) for cell in first if is_number(cell)]
+    counts = len(numbers) > 1 and numbers == [str(i) for i in range(len(numbers))]
+    below = [str(cell) for column in columns for cell in column if is_number(cell)]
+    fractions = all(map(str.isdigit, numbers)) and not any(map(str.isdigit, below))
+    skips = len(rest) > 2 and any(steps)
+    return bool(numbers) and (counts or first[0] == "" or skips or (fractions and below != []))
+
+
+def _step(column: Sequence[Any]) -> int:
+    """The step of a column that counts its rows; otherwise 0."""
+    if len(column) < 2 or not all(re.fullmatch(r"\d{1,9}", str(cell)) for cell in column):
+        return 0
+    steps = np.diff([int(cell) for cell in column])
+    return int(steps[0]) if (steps == steps[0]).all() else 0
+
+
+def is_boolean(word: Any) -> bool:
+    """Whether a word is False or True."""
+    return str(word).lower() in ("false", "true")
+
+
+def first_of(names: Iterable[Any]) -> str:
+    """The first of many names, for a message."""
+    names = [str(name) for name in names]
+    more = ", ..." if len(names) > _SHOWN else ""
+    return printable(", ".join(names[:_SHOWN])) + more
