@@ -3,11 +3,14 @@
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from test_studies import TINY, state
+import xarray as xr
+from test_studies import DIFFERENCES, TINY, state
 
 import switchpoint as sp
 from switchpoint import evaluation
+from switchpoint.figures.labels import display_name
 from switchpoint.neural import load_with_card, save_networks
 from switchpoint.report import write_report
 from switchpoint.studies import SCALES, STUDIES, draw, load_result, reproduce
@@ -16,7 +19,7 @@ from switchpoint.studies.results import in_current_terms, read_result, recorded_
 from switchpoint.studies.scale import RECORDED
 from switchpoint.zoo import Zoo, build
 
-RUN_AT_FULL = ["on-distribution", "longer-lengths", "memory"]
+RUN_AT_FULL = ["trajectory", "mean-regret", "on-distribution", "longer-lengths", "memory"]
 MADE = ["trajectory", "mean-regret", "on-distribution", "longer-lengths", "memory"]
 
 
@@ -59,7 +62,21 @@ def test_recorded_and_local_results_are_two_datasets(out, scale):
         assert int(cell[name].notnull().sum()) == 1  # the other seeds are not in the zoo
     assert (result.recorded.attrs["sequences"], result.local.attrs["sequences"]) == (30, 20)
     assert (result.recorded.attrs["scale"], result.local.attrs["scale"]) == ("tiny", "zoo")
-    assert load_result(out, "trajectory").beside is None  # computed here with the zoo
+
+
+@pytest.mark.slow
+def test_the_record_is_shown_unless_the_local_result_is_as_large(out, scale, tmp_path):
+    result = load_result(out, "mean-regret")
+    recorded = read_result(scale.recorded / "mean-regret.nc", "mean-regret").local
+    assert result.shown.identical(recorded)
+    assert result.beside is result.local
+    assert (result.shown.attrs["sequences"], result.beside.attrs["sequences"]) == (30, 20)
+    one = load_result(out, "trajectory")  # a sequence of each source, here and there
+    assert one.recorded is not None
+    assert (one.shown, one.beside) == (one.local, None)
+    (as_many,) = reproduce(scale.changed({"sequences": 30}), tmp_path, ["mean-regret"])
+    assert as_many.result.recorded is not None
+    assert (as_many.result.shown, as_many.result.beside) == (as_many.result.local, None)
 
 
 @pytest.mark.slow
@@ -142,10 +159,12 @@ def test_the_report_tells_recorded_from_measured(out):
     for name in MADE:
         draw(STUDIES[name], out)
     page = write_report(out).read_text()
-    assert page.count("and the zoo measured on this machine") == 3  # the answer and two studies
-    assert "Recorded on 30 sequences at scale tiny" in page
-    assert "measured on this machine on 20 sequences" in page
-    assert "measured on this machine on 10 sequences" in page
+    assert page.count("and the zoo measured on this machine") == 4  # the answer and three studies
+    assert "Size: 30 sequences, recorded; 20 sequences on this machine." in page
+    assert "Size: 2 seeds, 30 sequences each, recorded; 20 sequences on this machine." in page
+    assert "Size: 2 seeds, 20 sequences each, recorded; 10 sequences on this machine." in page
+    assert "Size: 2 seeds, 30 sequences each, recorded." in page  # not computed on this machine
+    assert page.count("Size: one sequence.") == 4
     assert "zoo, here: " in page
     assert "Recorded results, not computed on this machine" in page
     assert page.count("Not run: no results of it are recorded.") == len(STUDIES) - len(MADE)
@@ -200,3 +219,58 @@ def test_the_packaged_results_are_of_the_full_scale():
     assert (zoo.length, zoo.period) == (full.length, full.period)
     assert set(zoo.longer_lengths) < set(full.longer_lengths)
     assert zoo.zoo is not None
+
+
+@pytest.fixture(scope="module")
+def packaged():
+    return {path.stem: read_result(path, path.stem).local for path in RECORDED.glob("*.nc")}
+
+
+def verdicts(study, result):
+    return {finding.claim: finding.holds for finding in STUDIES[study].judge(result)}
+
+
+def test_the_packaged_results_confirm_some_claims_of_the_paper_and_not_others(packaged):
+    found = [f for name, study in STUDIES.items() for f in study.judge(packaged.get(name))]
+    assert [f.claim for f in found if f.holds is not True] == list(DIFFERENCES)
+    assert (len(found), {f.holds for f in found}) == (9, {True, False})
+    evidence = {finding.claim: finding.evidence for finding in found}
+    rnn, robust, lengths = (evidence[claim] for claim in DIFFERENCES)
+    one = packaged["on-distribution"].sel(source="ptw", architecture="rnn")
+    assert f"RNN {float(one['excess_mean']):.3f} ± " in rnn
+    assert f"({float(one['excess_minimum']):.3f})" in rnn
+    fit, other = (
+        packaged["off-distribution"][kind].sel(train_source="ptw", test_source=test).values
+        for kind, test in (("excess", "ptw"), ("regret", "uniform"))
+    )
+    for row, regret in zip(fit, other, strict=True):
+        assert f"{np.corrcoef(row, regret)[0, 1]:+.2f}" in robust
+    means = packaged["longer-lengths"]["excess_mean"]
+    for length in (512, 1024, 2048, 4096):
+        best = means.sel(length=length).idxmin("architecture").item()
+        assert f"{length}: {display_name(best)} " in lengths
+        assert best == ("lstm" if length == 4096 else "rnn")
+
+
+def test_claims_are_confirmed_by_results_of_which_they_are_true(packaged):
+    result = packaged["on-distribution"]
+    worse = xr.where(result["architecture"] == "rnn", 1.0, 0.0)
+    behind = result.assign(excess_mean=result["excess_mean"] + worse)
+    rnn, robust, lengths = DIFFERENCES
+    assert verdicts("on-distribution", behind)[rnn] is True
+    alone = result.sel(architecture=["lstm"])
+    assert verdicts("on-distribution", alone)[rnn] is None
+    result = packaged["off-distribution"]
+    fit = result["excess"].sel(train_source="ptw", test_source="ptw", drop=True)
+    noise = 0.1 * fit.std("seed") * fit.copy(data=np.random.default_rng(0).normal(size=fit.shape))
+    for sign, holds in ((-1, True), (1, False)):
+        regret = (20 + sign * fit + noise).broadcast_like(result["regret"])
+        given = result.assign(regret=regret)
+        assert verdicts("off-distribution", given)[robust] is holds
+        assert verdicts("off-distribution", given.isel(seed=[0, 1, 2]))[robust] is None
+    result = packaged["longer-lengths"]
+    better = xr.where(result["architecture"].isin(["lstm", "stack-lstm"]), 0.1, 1.0)
+    best = result.assign(excess_mean=result["excess_mean"] * better)
+    assert verdicts("longer-lengths", best)[lengths] is True
+    assert verdicts("longer-lengths", best.sel(architecture=["lstm"]))[lengths] is None
+    assert verdicts("longer-lengths", best.sel(length=[256]))[lengths] is None

@@ -13,7 +13,7 @@ from switchpoint import evaluation
 from switchpoint._numbers import bits, duration, join_and, percent, plus_minus
 from switchpoint.figures.labels import display_name, source_label, with_subscripts
 from switchpoint.report import write_markdown, write_report
-from switchpoint.studies import STUDIES, load_result
+from switchpoint.studies import SCALES, STUDIES, load_result
 
 PHONE, DESK = 360, 1200
 QUICK = Path(__file__).parent / "quick"
@@ -182,6 +182,26 @@ def test_every_figure_has_its_caption_and_every_study_its_tables(results, page):
                 assert with_subscripts(" ".join(cell for cell in row if cell)) in page.text
 
 
+def test_every_caption_tells_its_size(results, page):
+    scale = SCALES["quick"]
+    sizes = {
+        "trajectory": "one sequence",
+        "priors": f"{scale.prior_sequences:,} sequences",
+        "mean-regret": f"{scale.sequences:,} sequences",
+        "regret-by-index": f"{scale.sequences:,} sequences",
+        "ablations": f"1 seed, {scale.sequences:,} sequences each",
+        "longer-lengths": f"2 seeds, {scale.longer_sequences} sequences each",
+    }
+    for name, result in results.items():
+        usual = sizes.get(name, f"2 seeds, {scale.sequences:,} sequences each")
+        for caption in STUDIES[name].captions(result).values():
+            size = f"{scale.heatmap_sequences} sequences" if name == "length-512" else usual
+            told = f"{caption.observed} Size: {caption.size or size}. The paper: {caption.paper}"
+            assert re.sub(r"\s+", " ", told) in page.text
+    told = STUDIES["length-512"].captions(results["length-512"])
+    assert told["length-512-sequence"].size == "one sequence"
+
+
 def test_it_leads_with_the_answer(results, page):
     result = results["on-distribution"]
     for source in result["source"].values:
@@ -201,7 +221,7 @@ def test_it_leads_with_the_answer(results, page):
                 ]
             ).replace("\xa0", " ")
             question = page.text.index(STUDIES["trajectory"].question)
-            assert 0 < page.text.index(told) < page.text.index("What was found") < question
+            assert 0 < page.text.index(told) < page.text.index("Claims of the paper") < question
     lowest = {
         source_label(result, str(source)): str(
             result["excess_mean"].sel(source=source).idxmin("architecture").values
@@ -216,16 +236,19 @@ def test_it_leads_with_the_answer(results, page):
 def test_findings_are_judged(results, page, tmp_path):
     findings = [f for name in results for f in STUDIES[name].judge(results[name])]
     assert len(findings) >= 6
+    words = {True: "✓ confirmed", False: "✗ not confirmed", None: "? open"}
+    assert {finding.holds for finding in findings} == set(words)
     for finding in findings:
-        assert finding.holds
         told = f"{finding.claim} {finding.evidence}".replace("\xa0", " ")
-        assert f"✓ holds {with_subscripts(told)}" in page.text
+        assert f"{words[finding.holds]} {with_subscripts(told)}" in page.text
+    order = re.findall("|".join(map(re.escape, words.values())), page.text)
+    assert order == sorted(order, key=list(words.values()).index)
     lengths = results["longer-lengths"]
     shorter = lengths.assign(excess_mean=-lengths["excess_mean"])
-    (claim,) = STUDIES["longer-lengths"].claims
+    claim, _ = STUDIES["longer-lengths"].claims
     text = written(tmp_path, longer_lengths=shorter).text
-    assert f"✗ fails {claim}" in text
-    assert text.count("? open") == len(findings) - 1
+    assert f"✗ not confirmed {claim}" in text
+    assert text.count("? open") == len(findings) - 2
 
 
 def test_it_ends_with_how_it_was_made(results, page):
@@ -252,8 +275,7 @@ def test_recorded_and_local_results_are_told_apart(page, tmp_path):
             one = local.sel(source=source, architecture=network)
             value = plus_minus(float(one["excess"]), float(one["excess_error"]))
             assert f"zoo, here: {value}" in found.text
-    assert "Recorded on 10,000 sequences at scale full" in found.text
-    assert f"on {both.beside.attrs['sequences']} sequences" in found.text
+    assert "Recorded at scale full" in found.text
     start = found.text.index(STUDIES["memory"].question)
     assert found.text.index("not computed on this machine", start) > start
     # What the machine of the record was is in a fold, what was done here at the end.

@@ -87,6 +87,14 @@ class Log(ProgressReporter):
             self.trained.add(text.removeprefix("training "))
 
 
+DIFFERENCES = (
+    "On PTW the RNN has a slightly larger error than the other networks.",
+    "The better a network fits PTW, the less robust it is on Random Uniform.",
+    "On longer sequences the LSTM and the Stack-LSTM lose least.",
+)
+"""Claims of the paper that our results do not confirm."""
+
+
 def run_studies(out, only=None, scale=TINY):
     log = Log()
     reproduce(scale, out, only, log)
@@ -155,7 +163,9 @@ def test_every_study_has_a_whole_result(whole):
         for key, variable in result.data_vars.items():
             if variable.dtype.kind == "f" and not key.endswith("deviation"):
                 assert np.isfinite(variable.values).all(), (name, key)
-        assert all(finding.holds in (True, False) for finding in study.judge(result))
+        for finding in study.judge(result):  # the others compare the LSTM with other networks
+            assert (finding.holds is None) == (finding.claim in DIFFERENCES)
+            assert finding.evidence
     assert not list((whole / "measurements").glob("*.json"))
 
 
@@ -454,7 +464,7 @@ def test_results_of_format_0_are_those_of_todays_plan_and_the_findings_hold():
     for name in there:
         assert state(name, QUICK, SCALES["quick"]) == "done", name
         judged = STUDIES[name].judge(load_result(QUICK, name).shown)
-        assert [finding.claim for finding in judged if finding.holds is not True] == []
+        assert {finding.claim for finding in judged if not finding.holds} <= set(DIFFERENCES)
 
 
 def test_the_measurement_store_keeps_rows_by_their_key(tmp_path):

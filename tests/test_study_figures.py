@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -16,7 +17,7 @@ from switchpoint import evaluation
 from switchpoint._numbers import bits
 from switchpoint.figures.annotations import labels_right, spread_apart
 from switchpoint.figures.labels import display_name, source_label, with_subscripts
-from switchpoint.figures.seeds import measured_locally
+from switchpoint.figures.seeds import draw_local
 from switchpoint.figures.style import colour_of
 from switchpoint.studies import STUDIES, draw, load_result
 from switchpoint.studies.scale import RECORDED
@@ -76,6 +77,16 @@ def diamonds(axes):
     """The heights of the marks of what was measured on this machine."""
     marks = [line for line in axes.lines if line.get_marker() == "D"]
     return [line.get_ydata()[0] for line in marks if line.get_markerfacecolor() == "white"]
+
+
+def bars(axes):
+    """The lower and upper ends of the error bars."""
+    return [
+        segment[:, 1]
+        for each in axes.collections
+        if isinstance(each, LineCollection)
+        for segment in each.get_segments()
+    ]
 
 
 def contains(found, values):
@@ -231,7 +242,7 @@ def test_what_was_measured_here_stands_beside_recorded_seeds():
                     result.shown["exact_regret"].sel(source=source, exact="optimum")
                 )
             np.testing.assert_allclose(diamonds(axes), expected)
-            assert (np.array(diamonds(axes)) < axes.get_ylim()[1]).all()
+            assert all(bar[0] < axes.get_ylim()[1] for bar in bars(axes))  # it is seen
     result = load_result(ZOO, "longer-lengths")
     (axes,) = plot("longer-lengths", result.shown, result.beside)["longer-lengths"].axes
     expected = result.beside["excess"].mean("seed").values
@@ -243,10 +254,56 @@ def test_what_was_measured_here_is_seen_however_far_off_it_is():
     shown, local = (each.isel(source=[0, 1]) for each in (result.shown, result.beside))
     optimum = shown["exact_regret"].sel(exact="optimum").values
     far = local.assign(excess=50.0 + 0 * local["excess"])
+    noise = far.assign(excess_error=40.0 + 0 * local["excess"])
+    alone, noisy = (plot("on-distribution", shown, each) for each in (None, noise))
     for name, figure in plot("on-distribution", shown, far).items():
         base = np.zeros_like(optimum) if name.endswith("excess") else optimum
         for axes, own in zip(figure.axes, base, strict=True):
             assert axes.get_ylim()[0] < 50 + own < axes.get_ylim()[1]
+        # What is far off within its error does not stretch the axes.
+        for axes, same in zip(noisy[name].axes, alone[name].axes, strict=True):
+            assert axes.get_ylim() == same.get_ylim()
+
+
+def test_a_local_measurement_is_drawn_over_recorded_curves():
+    result = recorded("regret-by-index")
+    local = result.assign(
+        difference=result["difference"] + 1e-4, difference_error=6 * result["difference_error"]
+    )
+    name = "regret-by-index-difference"
+    panels, alone = (plot("regret-by-index", result, each)[name].axes for each in (local, None))
+    for axes, bare, network in zip(panels, alone, labels_of(result["architecture"]), strict=True):
+        assert contains(heights(axes, network), result["difference"].sel(architecture=network))
+        some = local.sel(architecture=network).isel(time=slice(32, None, 32))
+        np.testing.assert_allclose(diamonds(axes), some["difference"])
+        np.testing.assert_allclose(np.ptp(bars(axes), axis=1), 4 * some["difference_error"])
+        assert axes.get_ylim() == bare.get_ylim()
+    result = recorded("mean-regret")
+    excess = xr.DataArray(np.linspace(0, 0.1, 256)[None], dims=("architecture", "time"))
+    local = xr.Dataset({"excess": excess, "excess_error": 0.2 * excess})
+    local = local.assign_coords(architecture=["lstm"], time=result["time"])
+    (axes,) = plot("mean-regret", result, local)["mean-regret"].axes
+    assert contains(heights(axes, "lstm"), result["cumulative_regret"].sel(predictor="lstm"))
+    exact = result["cumulative_regret"].sel(predictor="ptw")
+    np.testing.assert_allclose(diamonds(axes), (exact + excess[0])[32::32])
+    np.testing.assert_allclose(np.ptp(bars(axes), axis=1), 0.8 * excess[0, 32::32])
+
+
+def test_on_another_source_a_local_measurement_stands_above_the_exact_predictor_of_training():
+    """Its regret on a few sequences depends on which they are, that beyond the other hardly."""
+    result = recorded("off-distribution")
+    local = result.isel(seed=[0]).assign(
+        regret=result["regret"].isel(seed=[0]) + 5,
+        beyond_exact=0.1 + 0 * result["excess"].isel(seed=[0]),
+        beyond_exact_error=0.02 + 0 * result["excess"].isel(seed=[0]),
+    )
+    axes = plot("off-distribution", result, local)["off-distribution"].axes[0]
+    assert title(axes) == "PTW₈ → Random Uniform(256)"
+    exact = float(result["exact_regret"].sel(test_source="uniform", exact="ptw"))
+    np.testing.assert_allclose(diamonds(axes), exact + 0.1)
+    np.testing.assert_allclose(bars(axes), [[exact + 0.06, exact + 0.14]] * 5)
+    old = local.drop_vars(["beyond_exact", "beyond_exact_error"])
+    assert diamonds(plot("off-distribution", result, old)["off-distribution"].axes[0]) == []
 
 
 def test_off_distribution_and_its_matrix():
@@ -467,10 +524,11 @@ def test_a_bar_on_a_logarithmic_scale_goes_down_to_the_edge(value, marks):
     axes = Figure().subplots()
     axes.set_yscale("log")
     axes.set_ylim(1e-3, 10)
-    measured_locally(axes, 1.0, "lstm", value, 0.3, log=True)
-    (bar,) = axes.collections[0].get_segments()
-    assert 0 < bar[:, 1].min() < 1e-3
-    assert bar[:, 1].max() == pytest.approx(value + 0.6)
+    values = {"excess": ("architecture", [value]), "excess_error": ("architecture", [0.3])}
+    draw_local(axes, 1.0, xr.Dataset(values, {"architecture": ["lstm"]}), "lstm")
+    (bar,) = bars(axes)
+    assert 0 < bar.min() < 1e-3
+    assert bar.max() == pytest.approx(value + 0.6)
     assert len(diamonds(axes)) == marks
 
 

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
+from numpy.typing import ArrayLike
 
 from switchpoint._numbers import percent
 from switchpoint.figures.annotations import Label, labels_right, panels, plain_numbers
@@ -55,10 +56,10 @@ def excess_panels(shown: Sequence[Panel]) -> Figure:
         figure, used = panels(len(shown), 2, 3.1, 0.4)
         _key(figure, shown)
         for axes, (one, local, title) in zip(used, shown, strict=True):
+            axes.set_yscale("log", nonpositive="mask")
             _columns(axes, one, local, "excess")
             axes.set_title(title)
             axes.set_ylabel("excess regret (bits)")
-            axes.set_yscale("log", nonpositive="mask")
             plain_numbers(axes.yaxis)
             above = one["exact_excess"].values
             low, high = float(np.nanmin(one["excess"].values)), _highest(one, local, "excess")
@@ -79,41 +80,64 @@ def excess_panels(shown: Sequence[Panel]) -> Figure:
     return figure
 
 
-def one_network(local: xr.Dataset, name: str = "excess") -> xr.DataArray:
-    """A value of the one network that was measured on this machine."""
+def one_network(local: xr.Dataset, name: str) -> xr.DataArray:
+    """A variable of the one network of each kind that was measured on this machine."""
     values = local[name]
     return values.mean("seed") if "seed" in values.dims else values
 
 
-def measured_locally(
-    axes: Axes, place: float, architecture: str, value: float, error: float, log: bool
+def draw_local(
+    axes: Axes,
+    places: ArrayLike,
+    local: xr.Dataset | None,
+    predictor: str,
+    name: str = "excess",
 ) -> None:
-    """A diamond with a bar of two standard errors, beside recorded seeds.
+    """Draw the local measurement of a predictor over the record, where there is one.
 
-    On an axis that is, or will be, logarithmic, a bar that reaches below zero is drawn to the edge,
-    also where the diamond itself is below zero.
+    A diamond at each place with a bar of two standard errors: the variable `name` of the best
+    network. On a logarithmic axis, which must be set before, a bar that reaches below zero is
+    drawn to the edge, also where the diamond itself is below zero.
     """
-    top = value + 2 * error
-    at, marker = (value, "D") if value > 0 or not log else (top, "")
-    if not np.isfinite(value) or (log and at <= 0):
+    if local is None or predictor not in local["architecture"]:
         return
-    down = min(at - value + 2 * error, (1 - 1e-6) * at) if log else 2 * error
-    colour = darker(colour_of(architecture))
-    axes.errorbar(
-        [place],
-        [at],
-        yerr=[[down], [top - at]],
-        marker=marker,
-        markersize=5,
-        markerfacecolor="white",
-        markeredgecolor=colour,
-        markeredgewidth=1.3,
-        ecolor=colour,
-        elinewidth=1.1,
-        capsize=2,
-        linestyle="",
-        zorder=5,
-    )
+    local = local.sel(architecture=predictor)
+    log = axes.get_yscale() == "log"
+    colour = darker(colour_of(predictor))
+    bars: dict[str, Any] = {"ecolor": colour, "elinewidth": 1.1, "capsize": 2, "zorder": 5}
+    style = _diamond(colour) | {"markeredgewidth": 1.3} | bars
+    marks = (one_network(local, each).values for each in (name, f"{name}_error"))
+    rows = np.broadcast_arrays(places, *marks)
+    for place, value, error in zip(*(np.ravel(row) for row in rows), strict=True):
+        top = value + 2 * error
+        at, marker = (value, "D") if value > 0 or not log else (top, "")
+        if not np.isfinite(value) or (log and at <= 0):
+            continue
+        down = min(at - value + 2 * error, (1 - 1e-6) * at) if log else 2 * error
+        axes.errorbar([place], [at], [[down], [top - at]], **style | {"marker": marker})
+
+
+def above_record(
+    result: xr.Dataset, local: xr.Dataset | None, name: str, exact: str
+) -> xr.Dataset | None:
+    """A local result whose regret is its difference `name` to an exact predictor, above the record.
+
+    The regret of a few sequences depends on which they are, the difference hardly does.
+    """
+    if local is None or name not in local:  # results of earlier versions may not have it
+        return None
+    regret = local[name] + float(result["exact_regret"].sel(exact=exact))
+    return local.assign(regret=regret, regret_error=local[f"{name}_error"])
+
+
+def local_key() -> Line2D:
+    """The entry of a legend for the marks of `draw_local`."""
+    return Line2D([], [], label="zoo, measured here", **_diamond(INK))
+
+
+def _diamond(colour: str) -> dict[str, Any]:
+    face = {"markerfacecolor": "white", "markeredgecolor": colour, "markersize": 5}
+    return {"marker": "D", "linestyle": "", **face}
 
 
 def _columns(axes: Axes, one: xr.Dataset, local: xr.Dataset | None, kind: str) -> None:
@@ -130,11 +154,7 @@ def _columns(axes: Axes, one: xr.Dataset, local: xr.Dataset | None, kind: str) -
         axes.plot(ends, median, linewidth=1.6, color=INK, zorder=4, solid_capstyle="butt")
         lowest = float(column[f"{kind}_minimum"])
         axes.plot([place], [lowest], "v", markersize=4.5, color=INK, zorder=4)
-        if local is not None and architecture in local["architecture"]:
-            own = local.sel(architecture=architecture)
-            value, error = (float(one_network(own, name)) for name in ("excess", "excess_error"))
-            value += _offset(one, kind)
-            measured_locally(axes, place + _BESIDE, architecture, value, error, kind == "excess")
+        draw_local(axes, place + _BESIDE, local, architecture, kind)
     axes.set_xlim(-0.6, len(architectures) - 0.4)
     axes.set_xticks(
         range(len(architectures)),
@@ -146,19 +166,16 @@ def _columns(axes: Axes, one: xr.Dataset, local: xr.Dataset | None, kind: str) -
     axes.grid(False, axis="x")
 
 
-def _offset(one: xr.Dataset, kind: str) -> float:
-    """The recorded optimum, above which a local excess is drawn.
-
-    The regret of a few sequences depends on which they are, the excess hardly does.
-    """
-    return float(one["exact_regret"].sel(exact="optimum")) if kind == "regret" else 0.0
-
-
 def _highest(one: xr.Dataset, local: xr.Dataset | None, kind: str) -> float:
-    """The highest mark of a panel."""
+    """The highest mark that a panel must reach.
+
+    That is the highest recorded seed, or the near end of a local bar that lies wholly above it:
+    noise does not stretch the axis, and a network that is worse here is seen.
+    """
     marks = [float(np.nanmax(one[kind].values))]
     if local is not None:
-        marks.append(float(np.nanmax(one_network(local).values)) + _offset(one, kind))
+        near = one_network(local, kind) - 2 * one_network(local, f"{kind}_error")
+        marks.append(float(near.max()))
     return max(marks)
 
 
@@ -209,8 +226,6 @@ def _key(figure: Figure, shown: Sequence[Panel]) -> None:
     ]
     labels = ["one seed, recorded" if local else "one seed", "minimum", "median", "exact predictor"]
     if local:
-        diamond = Line2D([], [], marker="D", linestyle="", markersize=5)
-        diamond.set(markerfacecolor="white", markeredgecolor=INK)
-        handles.append(diamond)
-        labels.append("zoo, measured here")
+        handles.append(local_key())
+        labels.append(str(handles[-1].get_label()))
     figure.legend(handles, labels, loc="outside upper left", ncols=len(handles))

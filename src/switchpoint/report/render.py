@@ -16,7 +16,7 @@ from switchpoint._numbers import bits, duration, join_and, percent, plus_minus
 from switchpoint.figures.labels import display_name, source_label, with_subscripts
 from switchpoint.figures.seeds import one_network
 from switchpoint.studies import STUDIES, Result, Study, load_result
-from switchpoint.studies.results import recorded_path, result_path
+from switchpoint.studies.results import in_current_terms, recorded_path, result_path
 
 _STEPS = (0.01, 0.03, 0.10, 0.30)  # shares of the optimum's regret where the colour changes
 _SAME = 1e-5  # a share below which two ways to compute the same predictor may differ
@@ -52,6 +52,7 @@ def write_report(directory: Path) -> Path:
             del results[name]
             damaged[name] = f"{path} lacks what the report shows of {name} ({error!r})"
     shown = {name: result.shown for name, result in results.items()}
+    findings = [f for study in STUDIES.values() for f in study.judge(shown.get(study.name))]
     main = results.get("on-distribution")
     local = [each.local for each in results.values() if each.local is not None]
     made = local or [each.shown for each in results.values()]
@@ -60,7 +61,7 @@ def write_report(directory: Path) -> Path:
         css=Markup(_TEMPLATES.get_template("page.css").render()),
         scales=join_and(scales),
         answer=None if main is None else _answer(main),
-        findings=[f for study in STUDIES.values() for f in study.judge(shown.get(study.name))],
+        findings=sorted(findings, key=lambda finding: (True, False, None).index(finding.holds)),
         studies=STUDIES.values(),
         sections=sections,
         damaged=damaged,
@@ -117,18 +118,32 @@ def _section(
         "tables": study.tables(every),
         "missing": _missing(shown),
         "source": _source(result),
+        "size": _size(study, result),
     }
+
+
+def _size(study: Study, result: Result) -> dict[str, str]:
+    """The seeds and test sequences behind a study's figures, and behind the local marks in them."""
+    counts = {}
+    for kind, each in (("shown", result.shown), ("local", result.beside)):
+        if each is not None:
+            scale = in_current_terms(each.attrs["plan"])["scale"]
+            # Files of format 0 may have another number in their attributes.
+            count = study.tested_sequences(scale) if scale else each.attrs.get("sequences")
+            counts[kind] = "one sequence" if count is None else f"{count:,} sequences"
+    if seeds := result.shown.sizes.get("seed"):
+        counts["shown"] = f"{seeds} seed{'' if seeds == 1 else 's'}, {counts['shown']} each"
+    return counts
 
 
 def _source(result: Result) -> dict[str, Any]:
     """Where the numbers come from, as far as they were not all made on this machine."""
-    shown, beside = result.shown, result.beside
+    shown = result.shown
     made = shown.attrs["provenance"]
     return {
         "recorded": result.recorded is not None and shown is result.recorded,
+        "local": result.beside is not None,
         "pretrained": "networks" in made,
-        "sequences": shown.attrs.get("sequences"),
-        "local_sequences": None if beside is None else beside.attrs.get("sequences"),
         "scale": shown.attrs["scale"],
         "made": _machine(made),
         "networks": sorted(
@@ -243,21 +258,17 @@ def _distance(share: float) -> str:
 def _provenance(results: Mapping[str, Result]) -> dict[str, Any]:
     """How the results were made: commands, times, machines, plans, and what trained networks."""
     made = {name: each.local for name, each in results.items() if each.local is not None}
-    rows = [(name, each.attrs["scale"], each.attrs["provenance"]) for name, each in made.items()]
-    rows += [
-        (f"{name}, recorded", result.recorded.attrs["scale"], result.recorded.attrs["provenance"])
-        for name, result in results.items()
-        if result.recorded is not None
-    ]
+    recorded = {
+        f"{name}, recorded": each.recorded
+        for name, each in results.items()
+        if each.recorded is not None and each.shown is each.recorded
+    }
+    both = {**made, **recorded}
+    rows = [(name, each.attrs["scale"], each.attrs["provenance"]) for name, each in both.items()]
     networks: dict[str, Any] = {}
     for _, _, record in rows:
         networks |= {name: each for name, each in record.get("networks", {}).items() if each}
-    plans = {name: each.attrs["plan"] for name, each in made.items()}
-    plans |= {
-        f"{name}, recorded": result.recorded.attrs["plan"]
-        for name, result in results.items()
-        if result.recorded is not None and result.recorded.attrs.get("plan")
-    }
+    plans = {name: each.attrs["plan"] for name, each in both.items() if each.attrs["plan"]}
     times = [each.attrs["provenance"] for each in made.values()]
     return {
         "count": len(made),

@@ -112,6 +112,8 @@ class Caption:
     """What it shows, in numbers of this result."""
     paper: str
     """What the paper reports."""
+    size: str = ""
+    """The seeds and sequences that it shows, where they are not those of the whole study."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,12 @@ class Finding:
 
     claim: str
     holds: bool | None
-    """None where the study has not been run."""
+    """None where the result cannot tell, or there is none."""
     evidence: str
+
+
+Verdict = tuple[bool | None, str]
+"""Whether a claim holds, and the evidence in numbers; None where a result cannot tell."""
 
 
 def _nothing(_: Any) -> Any:
@@ -159,7 +165,7 @@ class Study:
     """By the names of the figures, in the order to show them."""
     tables: Callable[[Mapping[str, xr.Dataset]], Iterable[Table]] = _nothing
     """Tables for the report and the documents; they may draw on the results of other studies."""
-    claims: Mapping[str, Callable[[xr.Dataset], tuple[bool, str]]] = field(default_factory=dict)
+    claims: Mapping[str, Callable[[xr.Dataset], Verdict]] = field(default_factory=dict)
     """Claims of the paper, each with what judges it and gives the evidence."""
     needs_logs: bool = False
     """Whether it reads the training logs, which pretrained networks do not have."""

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from switchpoint._numbers import bits, join_and
+from switchpoint._numbers import bits, join_and, plus_minus
 from switchpoint.figures.annotations import band, labels_right
 from switchpoint.figures.labels import display_name
-from switchpoint.figures.seeds import measured_locally, one_network
+from switchpoint.figures.seeds import draw_local, local_key
 from switchpoint.figures.style import marker_of, styled
 from switchpoint.studies._lengths import end_label, length_axes, mark_length
 from switchpoint.studies.base import (
@@ -18,6 +18,7 @@ from switchpoint.studies.base import (
     Measurement,
     Study,
     Table,
+    Verdict,
     grid,
     main_run,
     names,
@@ -64,15 +65,12 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
             ends = [middle - seeds.min("seed").values, seeds.max("seed").values - middle]
             band(axes, one["length"].values, middle, np.stack(ends), architecture, **style)
             labels.append(end_label(middle, architecture))
-            if local is not None and architecture in local["architecture"]:
-                own = local.sel(architecture=architecture)
+            if local is not None:
                 beside = 1.03 ** (index - (len(architectures) - 1) / 2)
-                excess, error = one_network(own), one_network(own, "excess_error")
-                for place, *marks in zip(own["length"], excess, error, strict=True):
-                    value, width = map(float, marks)
-                    log = axes.get_yscale() == "log"
-                    measured_locally(axes, float(place) * beside, architecture, value, width, log)
+                draw_local(axes, local["length"].values * beside, local, architecture)
         mark_length(axes, int(result.attrs["length"]))
+        if local is not None:
+            axes.legend(handles=[local_key()], loc="lower right")
         figure.draw_without_rendering()
         labels_right(axes, labels)
     return {"longer-lengths": figure}
@@ -108,7 +106,7 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
     return [Table("Mean excess over PTW of matching depth, bits", head, rows)]
 
 
-def _longer_is_worse(result: xr.Dataset) -> tuple[bool, str]:
+def _longer_is_worse(result: xr.Dataset) -> Verdict:
     """The excess over PTW at the longest length, against that at the training length."""
     shortest, longest = int(result["length"].min()), int(result["length"].max())
     first, last = (result.sel(length=n) for n in (shortest, longest))
@@ -123,6 +121,29 @@ def _longer_is_worse(result: xr.Dataset) -> tuple[bool, str]:
     return bool((gap > _ERRORS * error).all()), text
 
 
+def _lstms_are_best(result: xr.Dataset) -> Verdict:
+    """Both LSTMs against every other network, at every longer length."""
+    architectures, lstms = names(result["architecture"]), ["lstm", "stack-lstm"]
+    longer = result.sel(length=result["length"] > result.attrs["length"])
+    if not set(lstms) < set(architectures) or not longer.sizes["length"]:
+        return None, "there are no longer sequences, or no LSTM, Stack-LSTM and other networks"
+    rivals = longer.drop_sel(architecture=lstms).rename(architecture="rival")
+    best = longer.sel(architecture=lstms)
+    gap = rivals["excess_mean"] - best["excess_mean"]
+    error = np.hypot(rivals["excess_mean_error"], best["excess_mean_error"])
+    lines = []
+    for length in longer["length"].values:
+        one = longer.sel(length=length)
+        one = one.sortby(one["excess_mean"])
+        pairs = zip(one["excess_mean"].values, one["excess_mean_error"].values, strict=True)
+        rows = zip(names(one["architecture"]), pairs, strict=True)
+        lines.append(
+            f"{length}: {', '.join(f'{display_name(n)} {plus_minus(*pair)}' for n, pair in rows)}"
+        )
+    text = f"bits above PTW by length, from the lowest: {'; '.join(lines)}"
+    return bool((gap > _ERRORS * error).all()), text
+
+
 STUDY = Study(
     name="longer-lengths",
     title="Longer sequences than in training",
@@ -134,6 +155,9 @@ STUDY = Study(
     plot=_plot,
     captions=_captions,
     tables=_tables,
-    claims={"The excess over PTW grows with length beyond the training length.": _longer_is_worse},
+    claims={
+        "The excess over PTW grows with length beyond the training length.": _longer_is_worse,
+        "On longer sequences the LSTM and the Stack-LSTM lose least.": _lstms_are_best,
+    },
     seconds={"quick": 22, "full": 400, "zoo": 40},
 )

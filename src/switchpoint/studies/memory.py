@@ -20,6 +20,7 @@ from switchpoint.studies.base import (
     Run,
     Study,
     Table,
+    Verdict,
     config,
     grid,
     names,
@@ -154,7 +155,7 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
     return [Table("Mean regret by memory, bits", head, rows)]
 
 
-def _memory_is_needed(result: xr.Dataset) -> tuple[bool, str]:
+def _memory_is_needed(result: xr.Dataset) -> Verdict:
     """Memoryless prediction is far from the optimum, and no network beats its exact bound."""
     orders = [n for n in result["order"].values if n in result["bound_order"].values]
     bound = result["bound"].sel(bound_order=orders).rename(bound_order="order")

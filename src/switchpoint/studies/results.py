@@ -37,17 +37,24 @@ class Result:
 
     @property
     def shown(self) -> xr.Dataset:
-        """The one that figures and tables show: of all seeds, where there is such a record."""
+        """The one that figures and tables show: the record, unless the local result is as large."""
         local, recorded = self.local, self.recorded
-        shown = local if recorded is None or (local and "seed" not in local.dims) else recorded
+        whole = recorded is None or (local is not None and _as_large(local, recorded))
+        shown = local if whole else recorded
         if shown is None:
             raise ValueError("there is no result")
         return shown
 
     @property
     def beside(self) -> xr.Dataset | None:
-        """What was measured on this machine and is marked beside the record."""
+        """The local measurement that is drawn over the record."""
         return None if self.shown is self.local else self.local
+
+
+def _as_large(local: xr.Dataset, recorded: xr.Dataset) -> bool:
+    """Whether a local result of a record has as many sequences, and is not of single seeds."""
+    own, known = (each.attrs.get("sequences", 0) for each in (local, recorded))
+    return "seed" not in local.dims and own >= known
 
 
 def result_path(out: Path, study: str) -> Path:

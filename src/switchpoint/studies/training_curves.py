@@ -86,6 +86,12 @@ def _rises(excess: xr.DataArray) -> xr.DataArray:
     return (excess - before).max("record")
 
 
+def _validation(result: xr.Dataset) -> str:
+    """The number of validation sequences of the runs."""
+    counts = {run["validation"] for run in result.attrs["plan"]["runs"].values()}
+    return " or ".join(str(count) for count in sorted(counts))
+
+
 def _captions(result: xr.Dataset) -> dict[str, Caption]:
     rises = _rises(result["excess"].sel(source="ptw"))
     parts = []
@@ -102,6 +108,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
             f"{_FLOOR} bits are drawn there. Seeds with a spike of over {_SPIKE} bits on "
             f"{source_label(result, 'ptw')}, and the final excess: {join_and(parts)}.",
             paper="Not shown in the paper.",
+            size=f"{result.sizes['seed']} seeds, {_validation(result)} validation sequences each",
         )
     }
 
