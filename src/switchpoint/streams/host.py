@@ -21,7 +21,7 @@ from switchpoint.segments import Segment
 from switchpoint.segments.base import log_density, observe, prior_statistics
 
 Floats: TypeAlias = Float[np.ndarray, " hypotheses"]
-Table: TypeAlias = list[np.ndarray]
+Table: TypeAlias = list[Any]
 """The leaves of the statistics, with the hypotheses along their first axis."""
 Law: TypeAlias = Callable[[Floats, Floats], tuple[Any, Any]]
 """From the starts of segments and their lengths up to now: P(a segment ends here | it lasted until
@@ -79,7 +79,7 @@ class HostFamily:
         """The statistics as those of the segment model."""
         return jax.tree.unflatten(self._structure, table)
 
-    def absorb(self, table: Table, x: Any) -> Floats:
+    def absorb(self, table: Table, x: Any) -> Any:
         """ln p(x) under each hypothesis, whose statistics in the table then include x."""
         statistics = self.statistics(table)
         if self._several:  # columns, some of which may be missing
@@ -95,7 +95,7 @@ class HostFamily:
         if self._gaps_count:
             table[:] = jax.tree.leaves(self._formulas.merge(self.statistics(table), self._gap))
 
-    def probs(self, table: Table) -> Float[np.ndarray, "hypotheses alphabet"]:
+    def probs(self, table: Table) -> Any:
         """P(next symbol = k) under each hypothesis."""
         predictive: Any = self._formulas.predictive(self.statistics(table))
         return predictive.probs
@@ -104,7 +104,7 @@ class HostFamily:
 class CompiledFamily(HostFamily):
     """A segment model whose formulas are compiled."""
 
-    def absorb(self, table: Table, x: Any) -> Floats:
+    def absorb(self, table: Table, x: Any) -> Any:
         with jax.enable_x64(True):
             logs, after = _absorb(self.segment, self.statistics(table), np.asarray(x, np.float64))
             table[:] = [np.array(leaf) for leaf in jax.tree.leaves(after)]
@@ -113,7 +113,7 @@ class CompiledFamily(HostFamily):
     def skip(self, table: Table) -> None:
         self.absorb(table, np.full(self.segment.event, np.nan))
 
-    def probs(self, table: Table) -> Float[np.ndarray, "hypotheses alphabet"]:
+    def probs(self, table: Table) -> Any:
         with jax.enable_x64(True):
             return np.asarray(_probs(self.segment, self.statistics(table)), np.float64)
 
