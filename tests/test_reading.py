@@ -598,6 +598,7 @@ def test_counts_suggest_the_alphabet(sequence):
         assert "symbol 2 at position 2" in message
         assert message.count("--alphabet 3") == 1
     assert "--alphabet 256" in refusal(sequence, "x.npy", np.array([0, 255]))
+    assert "outside the alphabet" in refusal(sequence, "x.npy", np.array([1e15]), alphabet=10**20)
     # Who names an alphabet, as a network does, is told of no other.
     assert "--alphabet" not in refusal(sequence, "x.npy", np.array([0, 5]), alphabet=3)
 

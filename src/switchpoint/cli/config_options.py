@@ -48,7 +48,7 @@ SHEET: Any = typer.Option(
     None, metavar="NAME", help="The sheet of an Excel file; the first if not given.", **_READING
 )
 WHERE: Any = typer.Option(
-    [], metavar="COLUMN=VALUE", help="Use only the rows with this value.", **_READING
+    [], metavar="COLUMN=VALUE", help="Use only the rows with this value; repeatable.", **_READING
 )
 DAY_FIRST: Any = typer.Option(
     None,

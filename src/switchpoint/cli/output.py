@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import Progress
@@ -39,8 +40,8 @@ def table(title: str, *headings: str, texts: int = 1, **options: Any) -> Table:
 def keep_words(table: Table, width: int) -> bool:
     """Let cells break only between words, if the table then fits into `width` characters."""
     texts = [list(map(str, (column.header, *column.cells))) for column in table.columns]
-    least = [max(len(word) for text in each for word in text.split()) for each in texts]
-    whole = [max(map(len, each)) for each in texts]
+    least = [max(cell_len(word) for text in each for word in text.split()) for each in texts]
+    whole = [max(map(cell_len, each)) for each in texts]
     rest = width - sum(least) - 3 * len(least) + 1
     for index in sorted(range(len(least)), key=lambda index: whole[index] - least[index]):
         wider = whole[index] - least[index]

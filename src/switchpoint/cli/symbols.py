@@ -151,7 +151,7 @@ def _looks_like_a_number(word: str) -> bool:
 
 def _from_numbers(array: np.ndarray, alphabet: int | None) -> SymbolSequence:
     """Numbers as symbols 0..alphabet-1."""
-    size = 2 if alphabet is None else alphabet
+    size = 2 if alphabet is None else min(alphabet, 2**31)  # symbols have 32 bits
     whole = np.isfinite(array) & (np.floor(array) == array) & (array >= 0)
     valid = whole & (array < size) if whole.all() else whole
     if valid.all():
