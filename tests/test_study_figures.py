@@ -265,13 +265,21 @@ def test_what_was_measured_here_is_seen_however_far_off_it_is():
             assert axes.get_ylim() == same.get_ylim()
 
 
+def tell_where_they_are(name, result, figures):
+    """Captions name the size of a local measurement where it is drawn, and only there."""
+    for figure, caption in STUDIES[name].captions(result).items():
+        assert caption.local == any(diamonds(axes) for axes in figures[figure].axes)
+
+
 def test_a_local_measurement_is_drawn_over_recorded_curves():
     result = recorded("regret-by-index")
     local = result.assign(
         difference=result["difference"] + 1e-4, difference_error=6 * result["difference_error"]
     )
     name = "regret-by-index-difference"
-    panels, alone = (plot("regret-by-index", result, each)[name].axes for each in (local, None))
+    drawn, alone = (plot("regret-by-index", result, each) for each in (local, None))
+    tell_where_they_are("regret-by-index", result, drawn)
+    panels, alone = drawn[name].axes, alone[name].axes
     for axes, bare, network in zip(panels, alone, labels_of(result["architecture"]), strict=True):
         assert contains(heights(axes, network), result["difference"].sel(architecture=network))
         some = local.sel(architecture=network).isel(time=slice(32, None, 32))
@@ -297,7 +305,9 @@ def test_on_another_source_a_local_measurement_stands_above_the_exact_predictor_
         beyond_exact=0.1 + 0 * result["excess"].isel(seed=[0]),
         beyond_exact_error=0.02 + 0 * result["excess"].isel(seed=[0]),
     )
-    axes = plot("off-distribution", result, local)["off-distribution"].axes[0]
+    drawn = plot("off-distribution", result, local)
+    tell_where_they_are("off-distribution", result, drawn)
+    axes = drawn["off-distribution"].axes[0]
     assert title(axes) == "PTW₈ → Random Uniform(256)"
     exact = float(result["exact_regret"].sel(test_source="uniform", exact="ptw"))
     np.testing.assert_allclose(diamonds(axes), exact + 0.1)

@@ -142,5 +142,6 @@ def panels(count: int, columns: int, height: float, extra: float, **share: Any) 
 def name_panel(axes: Axes, predictor: str) -> None:
     """The name of the predictor that a panel shows, in its colour, at the top right."""
     place: Any = {"ha": "right", "va": "top", "transform": axes.transAxes, "fontweight": "bold"}
+    sheet = {"facecolor": "white", "linewidth": 0, "pad": 1}  # over what is drawn there
     colour = darker(colour_of(predictor))
-    axes.text(0.995, 0.95, display_name(predictor), color=colour, **place)
+    axes.text(0.995, 0.95, display_name(predictor), color=colour, bbox=sheet, zorder=6, **place)

@@ -114,6 +114,8 @@ class Caption:
     """What the paper reports."""
     size: str = ""
     """The seeds and sequences that it shows, where they are not those of the whole study."""
+    local: bool = True
+    """Whether a local measurement is drawn over a record."""
 
 
 @dataclass(frozen=True)

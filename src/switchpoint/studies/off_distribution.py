@@ -148,6 +148,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
             "The panel of the exact optimum predicts each column with the true posterior of the "
             "row's source.",
             paper="Six of these pairs are in the paper (Figure 4 and appendix C).",
+            local=False,
         ),
     }
 

@@ -213,6 +213,7 @@ def _position_captions(result: xr.Dataset) -> dict[str, Caption]:
             observed=f"The exact optimum pays {bits(float(optimum[0]))} bits for the first symbol, "
             f"{bits(float(optimum[-1]))} for the last. It pays most where switches are likely.",
             paper="The networks match PTW almost perfectly at every position.",
+            local=False,
         ),
         "regret-by-index-difference": Caption(
             alt="A panel for each network: its mean regret minus the optimum's at every position.",
