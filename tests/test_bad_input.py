@@ -28,9 +28,9 @@ class Bad(sp.Prior):
         return jnp.where(jnp.asarray(run) + jnp.asarray(start) == 104, self.hazard, 0.5)
 
 
-class Scalar(sp.Prior):
+class Misshapen(sp.Prior):
     def hazard_after(self, start, run):  # noqa: ARG002
-        return 0.5
+        return np.full(3, 0.5)
 
 
 BAD = {
@@ -86,7 +86,7 @@ BAD = {
     "alpha must be from 1e-15 to 1e+15, got 1e-30": lambda: sp.Bernoulli(1e-30, 1e30),
     "Bad.hazard_after must return probabilities from 0 to 1, got 1.5": lambda: sp.Source(Bad(1.5)),
     "probabilities from 0 to 1, got nan": lambda: sp.Source(Bad(float("nan"))),
-    "must work elementwise": lambda: sp.Source(Scalar()),
+    "must work elementwise": lambda: sp.Source(Misshapen()),
     "begin and end must be from 0 to 1 and in order, got 1 and 0": lambda: (
         sp.bayes_optimal(sp.Source(sp.PTW(2))).posterior([0, 1]).switch_within(1, 0)
     ),

@@ -144,6 +144,7 @@ def lengths_result(growth, error):
     return xr.Dataset(
         {"excess_mean": (both, excess), "excess_mean_error": (both, np.full((2, 2), error))},
         coords={"length": length, "architecture": architecture},
+        attrs={"length": 32},
     )
 
 
@@ -151,7 +152,7 @@ def lengths_result(growth, error):
     ("growth", "error", "holds"), [(1.0, 0.1, True), (1.0, 0.3, False), (-0.2, 0.01, False)]
 )
 def test_a_finding_holds_only_beyond_its_error(growth, error, holds):
-    (longer,) = STUDIES["longer-lengths"].judge(lengths_result(growth, error))
+    longer, _ = STUDIES["longer-lengths"].judge(lengths_result(growth, error))
     assert longer.holds is holds
     assert "64" in longer.evidence
     for study in STUDIES.values():

@@ -175,11 +175,15 @@ def measure(
 
 def _checked(name: str, predictor: Any, draw: Draw) -> Float[Array, "batch time *alphabet"]:
     """The predictions for a draw, of a shape that fits it."""
-    if draw.symbol_probs is not None and (cores := _useful_cores(predictor, draw.symbols)) > 1:
-        found = _log_probs_on_cores(cores, predictor, draw.symbols)
+    if draw.symbol_probs is None:
+        found, expected = predictor.log_density(draw.values), draw.switches.shape
     else:
-        found = predictions(predictor, draw)
-    expected = draw.switches.shape if draw.symbol_probs is None else draw.probs.shape
+        cores = _useful_cores(predictor, draw.symbols)
+        if cores > 1:
+            found = _log_probs_on_cores(cores, predictor, draw.symbols)
+        else:
+            found = predictor.log_probs(draw.symbols)
+        expected = draw.probs.shape
     _check_shape(name, found, expected)
     return found
 
