@@ -224,10 +224,6 @@ class Hypotheses(Engine):
         spreads[list(self.spreads)] = list(self.spreads.values())
         return spreads
 
-    def _whole(self, starts: Slots, runs: Slots) -> tuple[Slots, Slots]:
-        """Starts and run lengths as the prior takes them: those of merged starts rounded."""
-        return (np.ceil(starts), np.floor(runs)) if self.spreads else (starts, runs)
-
     def check_length(self, length: int) -> None:
         self.prior.check_length(length)
 
@@ -369,7 +365,10 @@ class SymbolHypotheses(Hypotheses, SymbolEngine):
             self.weights = joint
             enter(norm * self.odds)  # instead of all others times `stays`
             return log_prob
-        ends, stays = self.law(*self._whole(self.starts, self._runs()))
+        starts, runs = self.starts, self._runs()
+        if self.spreads:
+            starts, runs = np.ceil(starts), np.floor(runs)
+        ends, stays = self.law(starts, runs)
         self.weights = _multiply(joint, stays)
         enter(float(_sum_of_products(joint, ends)))
         return log_prob
@@ -530,7 +529,10 @@ class ValueHypotheses(Hypotheses, ValueEngine):
             dropped = enter(evidence + self.log_odds)
             norm = evidence - self.log_stays
         else:
-            ends, stays = self.law(*self._whole(self.starts, self.position - self.starts))
+            starts, runs = self.starts, self.position - self.starts
+            if self.spreads:
+                starts, runs = np.ceil(starts), np.floor(runs)
+            ends, stays = self.law(starts, runs)
             with np.errstate(divide="ignore"):
                 weights += np.log(stays)
             dropped = enter(_log(float(_sum_of_products(joint, ends))) + top)

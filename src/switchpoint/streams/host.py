@@ -104,9 +104,14 @@ class HostFamily:
 class CompiledFamily(HostFamily):
     """A segment model whose formulas are compiled."""
 
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment)
+        self._on_device = _on_device(segment)
+
     def absorb(self, table: Table, x: Any) -> Any:
         with jax.enable_x64(True):
-            logs, after = _absorb(self.segment, self.statistics(table), np.asarray(x, np.float64))
+            x = np.asarray(x, np.float64)
+            logs, after = _absorb(self._on_device, self.statistics(table), x)
             table[:] = [np.array(leaf) for leaf in jax.tree.leaves(after)]
             return np.array(logs)
 
@@ -115,7 +120,13 @@ class CompiledFamily(HostFamily):
 
     def probs(self, table: Table) -> Any:
         with jax.enable_x64(True):
-            return np.asarray(_probs(self.segment, self.statistics(table)), np.float64)
+            return np.asarray(_probs(self._on_device, self.statistics(table)), np.float64)
+
+
+def _on_device(module: Any) -> Any:
+    """A module whose hyperparameters need not be sent to the device at every call."""
+    with jax.enable_x64(True):
+        return jax.tree.map(jnp.asarray, module)
 
 
 @jax.jit
@@ -195,6 +206,8 @@ def _compiled_law(prior: Prior) -> Law:
             prior.survival_after(starts, runs),
         )
     )
+
+    prior = _on_device(prior)
 
     def law(starts: Floats, runs: Floats) -> tuple[Any, Any]:
         with jax.enable_x64(True):
