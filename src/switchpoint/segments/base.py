@@ -60,8 +60,8 @@ class Segment(Parametric):
     Whole sequences, streams, posteriors, sampling, saved states and fitting follow, under every
     prior. Methods are written for one observation and one segment; compiled programs vectorise
     them. A family whose formulas also work on NumPy arrays with further leading axes (use
-    `switchpoint.segments.namespace` in place of `jnp`) is not compiled in a `Stream`, and several
-    times as fast there. Fields are hyperparameters: their numbers become NumPy scalars, which are
+    `switchpoint.segments.namespace` in place of `jnp`) is not compiled in a `Stream`, and faster
+    there. Fields are hyperparameters: their numbers become NumPy scalars, which are
     traced, so another value does not recompile. Sizes must be static
     (`equinox.field(static=True)`).
 
