@@ -17,9 +17,9 @@ from pathlib import Path
 
 from switchpoint._work import Listener, Task, WorkQueue
 from switchpoint.executors import EXECUTORS, Executor, open_executor
-from switchpoint.studies.networks import divide
-from switchpoint.studies.scale import SCALES
-from switchpoint.studies.shards import Shard, all_runs, measurements_by_run
+from switchpoint.paper.networks import divide
+from switchpoint.paper.scale import SCALES
+from switchpoint.paper.shards import Shard, all_runs, measurements_by_run
 
 
 def work(listener: Listener) -> None:

@@ -11,12 +11,14 @@ import switchpoint
 
 ROOT = Path(switchpoint.__file__).parent
 BASE = ""  # the modules beside the subpackages, such as _checks and predictor
+PLACED = {"switchpoint.spec": "spec"}  # modules that are layers of their own
 LAYERS = [
     BASE,
     "priors",
     "segments",
     "sources",
     "exact",
+    "spec",
     "neural",
     "checking",
     "evaluation",
@@ -26,8 +28,7 @@ LAYERS = [
     "figures",
     "detection",
     "adapters",
-    "studies",
-    "report",
+    "paper",
     "cli",
 ]
 ENTRY_POINTS = {"switchpoint", "switchpoint.__main__"}  # which may import everything
@@ -42,6 +43,8 @@ MODULES = {module_of(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
 def layer_of(module):
+    if module in PLACED:
+        return PLACED[module]
     first = module.removeprefix("switchpoint").lstrip(".").split(".")[0]
     return first if (ROOT / first).is_dir() else BASE
 
@@ -112,7 +115,7 @@ from switchpoint import zoo, __version__
 from switchpoint.exact import KT, ptw
 from typing import TYPE_CHECKING
 if TYPE_CHECKING:
-    from switchpoint.report import write
+    from switchpoint.paper.report import write
 else:
     from switchpoint.figures import style
 def late():

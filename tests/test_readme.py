@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from switchpoint import evaluation
-from switchpoint.figures.labels import display_name
-from switchpoint.report import write_markdown
-from switchpoint.studies.scale import RECORDED
+from switchpoint.paper.figures.labels import display_name
+from switchpoint.paper.report import write_markdown
+from switchpoint.paper.scale import RECORDED
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -23,11 +23,11 @@ from switchpoint.cli.executor_options import (
     executor_arguments,
 )
 from switchpoint.cli.study_progress import reporter_for
-from switchpoint.report import write_markdown, write_report
-from switchpoint.studies import SCALES, STUDIES, Outcome, Scale, Study, draw, load_result
-from switchpoint.studies import reproduce as run_studies
-from switchpoint.studies.pipeline import networks_for, select_studies, state_of
-from switchpoint.studies.scale import RECORDED, SETTINGS
+from switchpoint.paper import SCALES, STUDIES, Outcome, Scale, Study, draw, load_result
+from switchpoint.paper import reproduce as run_studies
+from switchpoint.paper.pipeline import networks_for, select_studies, state_of
+from switchpoint.paper.report import write_markdown, write_report
+from switchpoint.paper.scale import RECORDED, SETTINGS
 from switchpoint.training import use_all_cores
 
 _OUT = Path("report")

@@ -15,15 +15,15 @@ from switchpoint._work import Task, WorkQueue
 from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, executor_arguments
 from switchpoint.cli.study_progress import reporter_for
 from switchpoint.executors import open_executor
-from switchpoint.studies import SCALES, STUDIES, reproduce
-from switchpoint.studies.base import Run
-from switchpoint.studies.networks import ShardNetworks
-from switchpoint.studies.networks import shard as shard_of
-from switchpoint.studies.pipeline import can_compute, forget_partial
-from switchpoint.studies.recording import record, recorded_result, unrecorded_runs
-from switchpoint.studies.results import load_result, result_path
-from switchpoint.studies.scale import RECORDED, Scale
-from switchpoint.studies.shards import all_runs, train_shard
+from switchpoint.paper import SCALES, STUDIES, reproduce
+from switchpoint.paper.base import Run
+from switchpoint.paper.networks import ShardNetworks
+from switchpoint.paper.networks import shard as shard_of
+from switchpoint.paper.pipeline import can_compute, forget_partial
+from switchpoint.paper.recording import record, recorded_result, unrecorded_runs
+from switchpoint.paper.results import load_result, result_path
+from switchpoint.paper.scale import RECORDED, Scale
+from switchpoint.paper.shards import all_runs, train_shard
 from switchpoint.zoo import Zoo, build
 from switchpoint.zoo.building import TEST_SEQUENCES
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from switchpoint._numbers import duration
-from switchpoint.studies import ProgressReporter
+from switchpoint.paper import ProgressReporter
 from switchpoint.training.progress import TextStream
 
 _PATIENCE = 10.0  # seconds between plain lines about the same task

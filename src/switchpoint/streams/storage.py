@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from switchpoint import spec
 from switchpoint._formats import FORMAT, Step, upgrade
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
-from switchpoint.exact import KT, ExactPredictor, KTOracle, spec
+from switchpoint.exact import KT, ExactPredictor, KTOracle
 from switchpoint.neural import Network
 from switchpoint.neural.registry import describe_network
 from switchpoint.neural.storage import named_leaves, networks_from, shapes_of

@@ -1,0 +1,28 @@
+"""The paper's studies, one file each, and what runs them."""
+
+from switchpoint.paper.base import Caption, Finding, Grid, Measurement, Run, Study, Table
+from switchpoint.paper.pipeline import Outcome, draw, reproduce
+from switchpoint.paper.progress import ProgressReporter
+from switchpoint.paper.registry import STUDIES
+from switchpoint.paper.results import Result, load_result
+from switchpoint.paper.scale import SCALES, Scale, TestSet
+
+__all__ = [
+    "SCALES",
+    "STUDIES",
+    "Caption",
+    "Finding",
+    "Grid",
+    "Measurement",
+    "Outcome",
+    "ProgressReporter",
+    "Result",
+    "Run",
+    "Scale",
+    "Study",
+    "Table",
+    "TestSet",
+    "draw",
+    "load_result",
+    "reproduce",
+]

@@ -1,0 +1,276 @@
+"""What a study is: the measurements it needs, and functions from those to everything shown."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from switchpoint.paper.scale import Scale, TestSet
+from switchpoint.priors import PARAMETER_OWNERS
+from switchpoint.training import TrainConfig
+from switchpoint.zoo.manifest import SOURCES
+
+if TYPE_CHECKING:  # it imports this module
+    from switchpoint.paper.context import StudyContext
+
+EXACT = "exact"
+"""The run of exact predictors in the measurement store; they are named as training sources are."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run; its name is that of its directory."""
+
+    name: str
+    config: TrainConfig
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of each training source."""
+        return range(self.config.first_seed, self.config.first_seed + self.config.seeds)
+
+    def plan(self, trained_on: str) -> dict[str, Any]:
+        """Every setting that decides the weights of a network with a given seed."""
+        return plan_of(self.config.to_dict(), trained_on)
+
+
+def plan_of(config: Mapping[str, Any], trained_on: str) -> dict[str, Any]:
+    """The plan of one network of a configuration, which may have been written long ago.
+
+    Settings that the configuration does not have, since they came later, take their defaults;
+    those of other training sources, and those that only decide how a run is watched, are dropped.
+    """
+    others = {name for name, owner in PARAMETER_OWNERS.items() if owner != trained_on}
+    own = {name: value for name, value in config.items() if name not in others | _WATCHING}
+    whole = TrainConfig.from_dict({**own, "prior": [trained_on], "seeds": 1, "first_seed": 0})
+    return {name: value for name, value in whole.to_dict().items() if name not in _WATCHING}
+
+
+_WATCHING = {"validation", "report_every"}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a study asks of the store: the regret of networks, or of one exact predictor."""
+
+    run: Run | None
+    """None for an exact predictor."""
+    trained_on: str
+    """The training source, or the name of the exact predictor."""
+    test: TestSet
+    seeds: int | None = None
+    """Only the first seeds of the run."""
+
+    @property
+    def run_name(self) -> str:
+        """The name of the run in the store."""
+        return EXACT if self.run is None else self.run.name
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """The seeds that should be there."""
+        return (0,) if self.run is None else tuple(self.run.seeds[: self.seeds])
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Measurements with labels along named dimensions; some combinations may be missing."""
+
+    dimensions: tuple[str, ...]
+    cells: Mapping[tuple[Any, ...], Measurement]
+
+    @property
+    def labels(self) -> dict[str, list[Any]]:
+        """The labels along each dimension, in their order."""
+        axes = zip(*self.cells, strict=True)
+        return {
+            dimension: list(dict.fromkeys(axis))
+            for dimension, axis in zip(self.dimensions, axes, strict=True)
+        }
+
+
+def grid(cell: Callable[..., Measurement | None], **labels: Iterable[Any]) -> Grid:
+    """The measurement `cell(**labels)` for every combination of the labels; None leaves one out."""
+    every = {
+        key: cell(**dict(zip(labels, key, strict=True)))
+        for key in itertools.product(*map(list, labels.values()))
+    }
+    return Grid(tuple(labels), {key: each for key, each in every.items() if each is not None})
+
+
+@dataclass(frozen=True)
+class Caption:
+    """The text beside a figure."""
+
+    alt: str
+    """A description of the picture for those who cannot see it."""
+    observed: str
+    """What it shows, in numbers of this result."""
+    paper: str
+    """What the paper reports."""
+    size: str = ""
+    """The seeds and sequences that it shows, where they are not those of the whole study."""
+    local: bool = True
+    """Whether a local measurement is drawn over a record."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text; the first column labels the rows."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim of the paper, judged on a result."""
+
+    claim: str
+    holds: bool | None
+    """None where the result cannot tell, or there is none."""
+    evidence: str
+
+
+Verdict = tuple[bool | None, str]
+"""Whether a claim holds, and the evidence in numbers; None where a result cannot tell."""
+
+
+def _nothing(_: Any) -> Any:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A question, and everything that answers it; one file each, one line in the registry."""
+
+    name: str
+    title: str
+    paper: str
+    """The figures of the paper that it reproduces."""
+    question: str
+    scale_fields: tuple[str, ...] = ()
+    """The fields of the scale that its result depends on, beyond length, period and seed."""
+    grids: Callable[[Scale], Mapping[str, Grid]] = _nothing
+    """The measurements it needs."""
+    networks: Callable[[Scale], Iterable[Run]] = _nothing
+    """Further runs, whose networks `analyse` uses directly."""
+    analyse: Callable[["StudyContext"], xr.Dataset]
+    plot: Callable[..., Mapping[str, Figure]]
+    """Figures by name, of a result, and of what was measured locally beside a recorded one."""
+    captions: Callable[[xr.Dataset], Mapping[str, Caption]]
+    """By the names of the figures, in the order to show them."""
+    tables: Callable[[Mapping[str, xr.Dataset]], Iterable[Table]] = _nothing
+    """Tables for the report and the documents; they may draw on the results of other studies."""
+    claims: Mapping[str, Callable[[xr.Dataset], Verdict]] = field(default_factory=dict)
+    """Claims of the paper, each with what judges it and gives the evidence."""
+    needs_logs: bool = False
+    """Whether it reads the training logs, which pretrained networks do not have."""
+    allow_partial: bool = False
+    """Whether it has an answer without some of its runs."""
+    recorded: bool = True
+    """Whether its result is small enough to be shipped with the package."""
+    seconds: Mapping[str, float]
+    """The expected time by scale, including the training it is the first to need."""
+
+    def runs(self, scale: Scale) -> dict[str, Run]:
+        """The training runs whose networks it uses, by name."""
+        measured = (m.run for each in self.grids(scale).values() for m in each.cells.values())
+        every = (*self.networks(scale), *measured)
+        return {run.name: run for run in every if run is not None}
+
+    def plan(self, scale: Scale) -> dict[str, Any]:
+        """Everything that decides the numbers, in the types of JSON; it identifies a result."""
+        fields = scale.to_dict("name", "length", "period", "seed", *self.scale_fields)
+        runs = {name: run.config.to_dict() for name, run in self.runs(scale).items()}
+        return {"study": self.name, "scale": fields, "runs": runs}
+
+    def tested_sequences(self, scale: Mapping[str, Any]) -> int | None:
+        """The number of test sequences, by the fields of a scale; None for single sequences."""
+        names = [name for name in self.scale_fields if name.endswith("sequences") and name in scale]
+        return int(scale[names[-1]]) if names else None  # the last is the most specific
+
+    def judge(self, result: xr.Dataset | None) -> list[Finding]:
+        """The claims, judged on a result."""
+        if result is None:
+            missing = f"the study {self.name} has not been run"
+            return [Finding(claim, None, missing) for claim in self.claims]
+        return [Finding(claim, *judge(result)) for claim, judge in self.claims.items()]
+
+
+def main_run(scale: Scale, architecture: str, trained_on: str = "ptw") -> Run:
+    """One architecture on a source, and on all others that take as many steps.
+
+    Most studies share these networks. The run on PTW is called as its architecture is.
+    """
+    settings = {"model": architecture, **scale.architectures[architecture]}
+    steps = {source: scale.steps(architecture, source) for source in SOURCES}
+    alike = [source for source in SOURCES if steps[source] == steps[trained_on]]
+    name = architecture if "ptw" in alike else f"{architecture}-{steps[trained_on]}-steps"
+    period = {"period": scale.period} if "regular" in alike else {}
+    fewer = {"steps": steps[trained_on]} if steps[trained_on] is not None else {}
+    return Run(name, config(scale, {**settings, **fewer}, prior=alike, **period))
+
+
+def main_runs(scale: Scale, *architectures: str) -> list[Run]:
+    """These architectures, or every one, on all sources."""
+    wanted = architectures or scale.architectures
+    runs = [main_run(scale, each, source) for each in wanted for source in SOURCES]
+    return list({run.name: run for run in runs}.values())
+
+
+def config(scale: Scale, settings: Mapping[str, Any], **more: Any) -> TrainConfig:
+    """A training configuration with the length and the seeds of the scale, unless others given."""
+    own = {"length": scale.length, "seeds": scale.seeds, "first_seed": scale.first_seed, **more}
+    return TrainConfig(**{**settings, **own})
+
+
+_BITS = {"units": "bits"}
+
+
+def with_error(values: xr.DataArray, name: str) -> dict[str, xr.DataArray]:
+    """The mean over sequences as `name`, and its standard error as `name_error`."""
+    count = values.sizes["sequence"]
+    error = values.std("sequence", ddof=min(1, count - 1), skipna=False) / count**0.5
+    return {
+        name: values.mean("sequence", skipna=False).assign_attrs(_BITS),
+        f"{name}_error": (error if count > 1 else error * np.nan).assign_attrs(_BITS),
+    }
+
+
+def over_seeds(values: xr.DataArray, name: str) -> dict[str, xr.DataArray]:
+    """Of (..., seed, sequence): each seed with its error, and statistics over the seeds.
+
+    `name_mean` is the mean over the seeds that have a value, `name_mean_error` its standard error
+    over sequences, `name_deviation` the standard deviation between seeds.
+    """
+    each = with_error(values, name)
+    seeds = each[name]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        statistics = {
+            **with_error(values.mean("seed"), f"{name}_mean"),
+            f"{name}_deviation": seeds.std("seed", ddof=1).where(seeds.count("seed") > 1),
+            f"{name}_minimum": seeds.min("seed"),
+            f"{name}_median": seeds.median("seed"),
+        }
+    return {**each, **{key: value.assign_attrs(_BITS) for key, value in statistics.items()}}
+
+
+def regret_and_excess(regret: xr.DataArray, optimum: xr.DataArray) -> dict[str, xr.DataArray]:
+    """Both for (..., seed, sequence); the excess is over the optimum on the same sequences."""
+    return {**over_seeds(regret, "regret"), **over_seeds(regret - optimum, "excess")}
+
+
+def exact_regrets(regret: xr.DataArray, optimum: xr.DataArray) -> dict[str, xr.DataArray]:
+    """Regret and excess of exact predictors (..., exact, sequence)."""
+    return {**with_error(regret, "exact_regret"), **with_error(regret - optimum, "exact_excess")}
+
+
+def names(coordinate: xr.DataArray) -> list[str]:
+    """The labels of a coordinate as strings."""
+    return [str(name) for name in coordinate.values]

@@ -1,0 +1,112 @@
+"""What a study works with: its scale, its measurements, and trained networks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from switchpoint import evaluation
+from switchpoint._work import Listener
+from switchpoint.evaluation import regrets
+from switchpoint.evaluation.evaluate import Entry
+from switchpoint.evaluation.measure import Member
+from switchpoint.exact import KT, KTOracle, bayes_optimal
+from switchpoint.neural import Network
+from switchpoint.paper.base import Measurement, Study, main_run
+from switchpoint.paper.networks import Networks
+from switchpoint.paper.scale import Scale
+from switchpoint.paper.store import MeasurementStore
+from switchpoint.segments.dirichlet import as_dirichlet
+from switchpoint.sources import Source
+
+
+class StudyContext:
+    """The measurements of one study, taken where the store does not have them."""
+
+    def __init__(
+        self,
+        scale: Scale,
+        networks: Networks,
+        store: MeasurementStore,
+        reporter: Listener,
+    ) -> None:
+        self.scale = scale
+        self.networks = networks
+        self.store = store
+        self.reporter = reporter
+        self.regret: dict[str, xr.DataArray] = {}
+        """The regret (labels..., seed, sequence) of each grid of the study."""
+        self.missing_runs: dict[str, dict[str, list[int]]] = {}
+        """The seeds that have no network, by run and training source."""
+
+    def measure(self, study: Study) -> None:
+        """Take every measurement that a study declares, and put them together."""
+        for name, grid in study.grids(self.scale).items():
+            for measurement in grid.cells.values():
+                self.take(measurement)
+            self.regret[name] = self.store.array(grid, self.scale.seed, study.allow_partial)
+
+    def take(self, measurement: Measurement) -> None:
+        """Measure the networks whose regret the store does not have yet."""
+        scale, test, run = self.scale, measurement.test, measurement.run
+        known = self.store.find(measurement, scale.seed)
+        wanted = [seed for seed in measurement.all_seeds if seed not in known]
+        if not wanted:
+            return
+        members: Mapping[int, Member | None]
+        source = scale.source(test.source, test.length)
+        if run is None:
+            members = {0: exact_predictor(measurement.trained_on, scale, source, test.length)}
+        else:
+            members = self.networks.members(run, measurement.trained_on)
+        ready = {seed: members[seed] for seed in wanted if seed in members}
+        if run is not None and len(ready) < len(wanted):
+            missing = [seed for seed in wanted if seed not in ready]
+            self.missing_runs.setdefault(run.name, {})[measurement.trained_on] = missing
+        if ready:
+            text = f"{measurement.run_name} ({measurement.trained_on}) on {test.source}"
+            bits = regrets(
+                list(ready.values()),
+                source,
+                test.length,
+                test.sequences,
+                scale.seed,
+                progress=lambda done, total: self.reporter.update(
+                    f"evaluating {text}, length {test.length}", done / total
+                ),
+            )
+            self.store.add(measurement, scale.seed, dict(zip(ready, bits, strict=True)))
+
+    def best(self, architecture: str, trained_on: str) -> Network:
+        """The best network of the main run of an architecture."""
+        return self.networks.best(main_run(self.scale, architecture, trained_on), trained_on)
+
+    def evaluate(
+        self, predictors: Mapping[str, Entry], source: Source, length: int, sequences: int
+    ) -> xr.DataArray:
+        """The regret (predictor, sequence, time) of every symbol."""
+        found = evaluation.evaluate(
+            predictors,
+            source,
+            length,
+            sequences,
+            seed=self.scale.seed,
+            keep="all",
+            progress=lambda done, total: self.reporter.update("evaluating", done / total),
+        )
+        bits = found["regret_by_symbol"].isel(member=0, drop=True).astype(np.float64)
+        return bits.drop_vars(["members"], errors="ignore")
+
+    def exact(self, name: str, source: Source, length: int) -> Any:
+        """The exact predictor called `name`, for sequences of `source`."""
+        return exact_predictor(name, self.scale, source, length)
+
+
+def exact_predictor(name: str, scale: Scale, source: Source, length: int) -> Member:
+    """The exact predictor called `name`, as `switchpoint evaluate` names it."""
+    if name == "oracle":
+        return KTOracle
+    if name == "kt":
+        return KT(as_dirichlet(source.segment))
+    return bayes_optimal(source if name == "optimum" else scale.source(name, length))

@@ -1,0 +1,37 @@
+"""All studies, in the order they run and are shown in; a new one is a file and a line here."""
+
+from collections.abc import Mapping
+
+from switchpoint.paper.base import Study
+from switchpoint.paper.studies import (
+    ablations,
+    longer_lengths,
+    memory,
+    off_distribution,
+    on_distribution,
+    other_lengths,
+    prior_statistics,
+    regret_by_position,
+    training_curves,
+    trajectories,
+    twice_the_length,
+)
+
+STUDIES: Mapping[str, Study] = {
+    study.name: study
+    for study in (
+        trajectories.STUDY,
+        regret_by_position.MEAN_REGRET,
+        on_distribution.STUDY,
+        off_distribution.STUDY,
+        longer_lengths.STUDY,
+        other_lengths.STUDY,
+        ablations.STUDY,
+        prior_statistics.STUDY,
+        regret_by_position.REGRET_BY_INDEX,
+        twice_the_length.STUDY,
+        memory.STUDY,
+        training_curves.STUDY,
+    )
+}
+"""The studies by name."""

@@ -1,0 +1,350 @@
+"""Which size and kind of network does how well on PTW."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+from switchpoint._numbers import bits, join_and
+from switchpoint.figures.style import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    WIDTH,
+    colour_of,
+    line_of,
+    marker_of,
+    new_figure,
+    styled,
+)
+from switchpoint.paper.base import (
+    Caption,
+    Grid,
+    Measurement,
+    Run,
+    Study,
+    Table,
+    config,
+    grid,
+    main_run,
+    names,
+    regret_and_excess,
+    with_error,
+)
+from switchpoint.paper.context import StudyContext
+from switchpoint.paper.figures.annotations import Label, labels_right, plain_numbers, powers_axis
+from switchpoint.paper.figures.heatmap import log_norm, squares
+from switchpoint.paper.figures.labels import display_name
+from switchpoint.paper.scale import Ablation, Scale
+
+_NUMBERS = ("hidden", "readout", "stack_depth", "stack_width", "layers", "context")
+_NONE = -1  # where a model has no such option
+_POSITIONS = {"sincos": (ORANGE, "o"), "alibi": (BLUE, "s"), "relative": (GREEN, "P")}
+
+
+def _run(scale: Scale, ablation: Ablation) -> Run:
+    """One configuration, trained on PTW; the main run, where its networks are the same."""
+    own = config(scale, ablation.settings, seeds=scale.ablation_seeds, prior="ptw")
+    run = Run("ablation-" + ablation.name.replace(" ", "-"), own)
+    if own.model in scale.architectures and scale.ablation_seeds <= scale.seeds:
+        main = main_run(scale, own.model)
+        if main.plan("ptw") == run.plan("ptw"):
+            return main
+    return run
+
+
+def _grids(scale: Scale) -> dict[str, Grid]:
+    ablations = {each.name: each for each in scale.ablations}
+    test = scale.test_set("ptw")
+    return {
+        "networks": grid(
+            lambda configuration: Measurement(
+                _run(scale, ablations[configuration]), "ptw", test, scale.ablation_seeds
+            ),
+            configuration=ablations,
+        ),
+        "optimum": grid(lambda: Measurement(None, "optimum", test)),
+    }
+
+
+def _analyse(context: StudyContext) -> xr.Dataset:
+    scale, regret = context.scale, context.regret["networks"]
+    optimum = context.regret["optimum"]
+    ablations = {each.name: each for each in scale.ablations}
+    known = [ablations[name] for name in names(regret["configuration"])]
+    configs = [_run(scale, each).config for each in known]
+    options = [each.options() for each in configs]
+    shapes = [jax.eval_shape(each.network, jax.random.key(0)) for each in configs]
+    columns: dict[str, Any] = {
+        "part": [each.part for each in known],
+        "model": [each.model for each in configs],
+        "positions": [each.get("positions", "-") for each in options],
+        "parameters": [sum(leaf.size for leaf in jax.tree.leaves(shape)) for shape in shapes],
+    }
+    for name in _NUMBERS:
+        values = [_NONE if each.get(name) is None else each[name] for each in options]
+        columns[name] = np.array(values, np.int32)
+    return xr.Dataset(
+        {
+            **{name: ("configuration", values) for name, values in columns.items()},
+            **regret_and_excess(regret, optimum),
+            **with_error(optimum, "optimum_regret"),
+        }
+    )
+
+
+def _compared(result: xr.Dataset) -> set[str]:
+    """The parts with at least two configurations of one network to compare."""
+    found = set()
+    for part in set(names(result["part"])):
+        models = result["model"].values[_part(result, part)]
+        if np.unique(models.astype(str), return_counts=True)[1].max() > 1:
+            found.add(part)
+    return found
+
+
+def _part(result: xr.Dataset, *parts: str) -> np.ndarray:
+    """The indices of the configurations that belong to these parts of the study."""
+    return np.flatnonzero(np.isin(result["part"].values.astype(str), parts))
+
+
+def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+    del local
+    compared = _compared(result)
+    figures = {"ablations-parameters": _parameters(result, "positions" in compared)}
+    if "stack" in compared:
+        figures["ablations-stack"] = _stacks(result)
+    shown = [panel for part, panel in _PANELS.items() if part in compared]
+    if shown:
+        figures["ablations-transformer"] = _transformer(result, shown)
+    return figures
+
+
+def _parameters(result: xr.Dataset, attention: bool) -> Figure:
+    """Regret against the number of parameters, of Transformers too if `attention`."""
+    with styled():
+        figure = new_figure(WIDTH, 4.0)
+        row = figure.subplots(1, 1 + attention, squeeze=False, sharey=True)[0]
+        row[0].set_title("recurrent networks")
+        recurrent = result.isel(configuration=_part(result, "core", "stack"))
+        for model in dict.fromkeys(names(recurrent["model"])):
+            one = recurrent.isel(configuration=recurrent["model"].values == model)
+            _dots(row[0], one, display_name(model), colour_of(model), marker_of(model))
+        if attention:
+            row[1].set_title("Transformers")
+            others = result.isel(configuration=_part(result, "positions"))
+            for positions in dict.fromkeys(names(others["positions"])):
+                one = others.isel(configuration=others["positions"].values == positions)
+                _dots(row[1], one, positions, *_POSITIONS.get(positions, (GREEN, "P")))
+        optimum = float(result["optimum_regret"])
+        for axes, side in zip(row, ("left", "right"), strict=False):
+            axes.axhline(optimum, label="exact optimum", linewidth=1.3, **line_of("optimum"))
+            axes.set_xscale("log")
+            low, high = axes.get_xlim()
+            # Numbers between whole decades would touch each other where there are many decades.
+            steps = [1, 2, 5] if high < 30 * low else [1]
+            axes.xaxis.set_major_locator(LogLocator(base=10, subs=steps))
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.set_xlabel("number of parameters")
+            columns = 3 if attention else 5
+            handles, labels = axes.get_legend_handles_labels()
+            where: Any = {"loc": f"outside lower {side}", "columnspacing": 1.2}
+            figure.legend(handles, labels, ncols=columns, **where)
+        row[0].set_ylabel("regret (bits)")
+        low, high = optimum, float(np.nanmax(result["regret"].values))
+        row[0].set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+    return figure
+
+
+def _dots(axes: Axes, one: xr.Dataset, label: str, colour: str, marker: str) -> None:
+    """A small dot for each seed, and a large one at the mean of each configuration."""
+    parameters = one["parameters"].values
+    for row in one["regret"].transpose("seed", "configuration").values:
+        axes.plot(parameters, row, ".", color=colour, markersize=3.5, alpha=0.45)
+    edge: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "markeredgewidth": 0.4}
+    axes.plot(parameters, one["regret_mean"].values, marker, color=colour, label=label, **edge)
+
+
+def _stacks(result: xr.Dataset) -> Figure:
+    stacks = result.isel(configuration=_part(result, "stack"))
+    models = list(dict.fromkeys(names(stacks["model"])))
+    norm = log_norm(stacks["excess_mean"].values)
+    with styled():
+        figure = new_figure(WIDTH, 3.2)
+        row = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
+        for axes, model in zip(row, models, strict=True):
+            one = stacks.isel(configuration=stacks["model"].values == model)
+            depths, widths = np.unique(one["stack_depth"]), np.unique(one["stack_width"])
+            table = np.full((len(depths), len(widths)), np.nan)
+            rows = np.searchsorted(depths, one["stack_depth"].values)
+            columns = np.searchsorted(widths, one["stack_width"].values)
+            table[rows, columns] = one["excess_mean"].values
+            image = squares(axes, table, norm)
+            axes.set_title(display_name(model))
+            axes.set_xticks(range(len(widths)), [str(width) for width in widths])
+            axes.set_yticks(range(len(depths)), [str(depth) for depth in depths])
+            axes.set_xlabel("width of a stack cell")
+        row[0].set_ylabel("depth of the stack")
+        bar = figure.colorbar(image, ax=list(row), label="excess regret (bits)", pad=0.02)
+        bar.ax.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
+        plain_numbers(bar.ax.yaxis)
+    return figure
+
+
+_Panel = Callable[[Axes, xr.Dataset], list[Label]]
+
+
+def _transformer(result: xr.Dataset, shown: Sequence[_Panel]) -> Figure:
+    with styled():
+        figure = new_figure(WIDTH, 3.6)
+        row = figure.subplots(1, len(shown), squeeze=False)[0]
+        labels = [panel(axes, result) for panel, axes in zip(shown, row, strict=True)]
+        row[0].set_ylabel("excess regret (bits)")
+        for axes in row:
+            low, high = axes.get_ylim()
+            axes.set_ylim(min(0.0, low), 1.06 * high)
+            if axes.get_legend_handles_labels()[0]:
+                figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=3)
+        figure.draw_without_rendering()
+        for axes, beside in zip(row, labels, strict=True):
+            labels_right(axes, beside)
+    return figure
+
+
+def _positions(axes: Axes, result: xr.Dataset) -> list[Label]:
+    """Excess against the number of layers, for each position encoding."""
+    axes.set_title("positions and layers")
+    axes.set_xlabel("layers")
+    attention = result.isel(configuration=_part(result, "positions"))
+    for place, positions in enumerate(dict.fromkeys(names(attention["positions"]))):
+        one = attention.isel(configuration=attention["positions"].values == positions)
+        # Moved a little, so that bars stand beside each other.
+        at = one["layers"].values * 1.04 ** (place - 1)
+        _errors(axes, one, at, positions, *_POSITIONS.get(positions, (GREEN, "P")))
+    _powers_with_margin(axes, np.unique(attention["layers"].values))
+    return []
+
+
+def _contexts(axes: Axes, result: xr.Dataset) -> list[Label]:
+    """Excess against the context window; returns the label of the full context."""
+    axes.set_title("context window")
+    axes.set_xlabel("symbols seen")
+    context = result.isel(configuration=_part(result, "context"))
+    bounded = context.isel(configuration=context["context"].values >= 0).sortby("context")
+    whole = context.isel(configuration=context["context"].values < 0)
+    _powers_with_margin(axes, bounded["context"].values)
+    _errors(axes, bounded, bounded["context"].values, "_window", GREEN, "P")
+    values = [float(value) for value in whole["excess_mean"].values]
+    for value in values:
+        axes.axhline(value, color=GREEN, linestyle=(0, (4, 2)), linewidth=1.2)
+    return [(value, "full context", GREEN) for value in values]
+
+
+_PANELS: Mapping[str, _Panel] = {"positions": _positions, "context": _contexts}
+
+
+def _powers_with_margin(axes: Axes, at: np.ndarray) -> None:
+    """An axis in powers of two around points, of which there may be only one."""
+    powers_axis(axes, at)
+    axes.set_xlim(at[0] / 1.5, at[-1] * 1.5)
+
+
+def _errors(
+    axes: Axes, one: xr.Dataset, at: np.ndarray, label: str, colour: str, marker: str
+) -> None:
+    """The mean over seeds with bars of their standard deviation, where there are several."""
+    order = np.argsort(at)
+    axes.errorbar(
+        at[order],
+        one["excess_mean"].values[order],
+        yerr=np.nan_to_num(one["excess_deviation"].values[order]),
+        color=colour,
+        marker=marker,
+        markersize=5,
+        capsize=2.5,
+        linewidth=1.3,
+        label=label,
+    )
+
+
+def _captions(result: xr.Dataset) -> dict[str, Caption]:
+    """Captions of the figures; parts with nothing to compare have none."""
+    optimum = bits(float(result["optimum_regret"]))
+    compared = _compared(result)
+    needs = {"ablations-stack": {"stack"}, "ablations-transformer": {"positions", "context"}}
+    titles = {"positions": "positions and layers", "context": "context window"}
+    shown = [title for part, title in titles.items() if part in compared]
+    best = [f"best {titles[part]}: {_best(result, part)}" for part in titles if part in compared]
+    captions = {
+        "ablations-parameters": Caption(
+            alt="Regret against the number of parameters: recurrent networks"
+            f"{' on the left, Transformers on the right' * ('positions' in compared)}.",
+            observed="Small dots are seeds, large ones their means; the exact optimum pays "
+            f"{optimum} bits. Best of the recurrent networks: {_best(result, 'core', 'stack')}; of "
+            f"the Transformers: {_best(result, 'positions')}.",
+            paper="The more parameters, the lower the regret; the best recurrent networks have "
+            "256 units and 2 readout layers, the best Transformer 16 layers.",
+        ),
+        "ablations-stack": Caption(
+            alt="Excess regret for each depth of the stack (row) and width of its cells (column).",
+            observed=f"Mean excess over seeds. Best: {_best(result, 'stack')}.",
+            paper="A stack of depth 8 with cells of width 8 is best: larger than small, and "
+            "smaller than the whole sequence.",
+        ),
+        "ablations-transformer": Caption(
+            alt=f"Excess regret of Transformers, one panel each: {join_and(shown)}.",
+            observed=f"Mean and standard deviation over seeds; {'; '.join(best)}.",
+            paper="All position encodings train well, relative ones with 16 layers best; the full "
+            "context is better than any window.",
+        ),
+    }
+    return {
+        name: caption
+        for name, caption in captions.items()
+        if name not in needs or needs[name] & compared
+    }
+
+
+def _best(result: xr.Dataset, *parts: str) -> str:
+    """The configuration of least mean regret in some parts of the study, with its excess."""
+    chosen = np.isin(result["part"].values.astype(str), parts)
+    means = np.where(chosen, result["excess_mean"].values, np.nan)
+    if not np.isfinite(means).any():
+        return "none was run"
+    best = int(np.nanargmin(means))
+    return f"{names(result['configuration'])[best]} ({bits(float(means[best]))} bits of excess)"
+
+
+def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    result = results["ablations"]
+    rows = []
+    for index in _part(result, *_compared(result)):
+        one = result.isel(configuration=index)
+        seeds = one["excess"]
+        spread = f"{float(seeds.min()):.3f} to {float(seeds.max()):.3f}"
+        name, count = str(one["configuration"].values), f"{int(one['parameters']):,}"
+        rows.append([name, count, f"{float(one['excess_mean']):.3f}", spread])
+    head = ["", "parameters", "mean", "lowest to highest"]
+    return [Table("Excess by configuration, bits", head, rows)]
+
+
+STUDY = Study(
+    name="ablations",
+    title="Sizes and kinds of networks",
+    paper="appendix A",
+    question="Which size, stack, position encoding and context does a network need on PTW?",
+    scale_fields=("sequences", "ablations", "ablation_seeds"),
+    grids=_grids,
+    analyse=_analyse,
+    plot=_plot,
+    captions=_captions,
+    tables=_tables,
+    allow_partial=True,
+    seconds={"quick": 120, "full": 20_000, "zoo": 0},
+)

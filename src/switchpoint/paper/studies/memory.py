@@ -1,0 +1,188 @@
+"""Networks with too little memory, against the exact lower bound of their memory."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from switchpoint._numbers import bits
+from switchpoint.exact.markov_bound import markov_bound
+from switchpoint.figures.style import BLUE, ORANGE, line_of, styled
+from switchpoint.paper.base import (
+    Caption,
+    Grid,
+    Measurement,
+    Run,
+    Study,
+    Table,
+    Verdict,
+    config,
+    grid,
+    names,
+    regret_and_excess,
+    with_error,
+)
+from switchpoint.paper.context import StudyContext
+from switchpoint.paper.figures.annotations import panels, plain_numbers
+from switchpoint.paper.figures.labels import source_label
+from switchpoint.paper.scale import Scale
+from switchpoint.zoo.manifest import SOURCES
+
+_ERRORS = 3.0  # standard errors that a difference must exceed to count
+
+
+def _run(scale: Scale, order: int) -> Run:
+    """Networks that see the last `order` symbols, on all sources."""
+    model: dict[str, Any] = (
+        {"model": "markov", "order": order} if order else {"model": "memoryless"}
+    )
+    settings = {**model, **scale.memoryless_settings}
+    own = config(scale, settings, prior=SOURCES, period=scale.period)
+    return Run(f"markov-{order}" if order else "memoryless", own)
+
+
+def _grids(scale: Scale) -> dict[str, Grid]:
+    tests = {source: scale.test_set(source) for source in SOURCES}
+    return {
+        "networks": grid(
+            lambda source, order: Measurement(_run(scale, order), source, tests[source]),
+            source=SOURCES,
+            order=scale.orders,
+        ),
+        "optimum": grid(lambda source: Measurement(None, "optimum", tests[source]), source=SOURCES),
+    }
+
+
+def _analyse(context: StudyContext) -> xr.Dataset:
+    scale, optimum = context.scale, context.regret["optimum"]
+    orders = range(scale.bound_order + 1)
+    bounds = [
+        [markov_bound(scale.source(name), scale.length, order).sum() for order in orders]
+        for name in SOURCES
+    ]
+    return xr.Dataset(
+        {
+            **regret_and_excess(context.regret["networks"], optimum),
+            **with_error(optimum, "optimum_regret"),
+            "bound": (("source", "bound_order"), np.array(bounds), {"units": "bits"}),
+        },
+        coords={"bound_order": list(orders)},
+    )
+
+
+def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+    """Theorem 4.2 in numbers, a panel for each source."""
+    del local
+    sources = names(result["source"])
+    with styled():
+        figure, used = panels(len(sources), 2, 2.9, 0.4)
+        for axes, source in zip(used, sources, strict=True):
+            _panel(axes, result.sel(source=source))
+            axes.set_title(source_label(result, source))
+        handles, labels = used[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=3)
+    return {"memory": figure}
+
+
+def _panel(axes: Axes, one: xr.Dataset) -> None:
+    orders, bounds = one["order"].values, one["bound_order"].values
+    seeds, errors = (one[name].transpose("seed", "order") for name in ("regret", "regret_error"))
+    for column, error in zip(seeds.values, errors.values, strict=True):
+        bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "alpha": 0.6}
+        axes.errorbar(orders, column, 2 * error, fmt=".", color=BLUE, **bars)
+    axes.plot(orders, one["regret_mean"], "s-", color=BLUE, markersize=4.5, label="trained")
+    dashes: dict[str, Any] = {"marker": "_", "markersize": 8, "linestyle": (0, (2, 1.5))}
+    axes.plot(bounds, one["bound"], color=ORANGE, label="exact lower bound", **dashes)
+    optimum, label = float(one["optimum_regret"]), "exact optimum, full memory"
+    axes.axhline(optimum, linewidth=1.3, label=label, **line_of("optimum"))
+    # Even steps for 0, 1, 2, 4, 8: logarithmic, and linear below 1.
+    axes.set_xscale("symlog", base=2, linthresh=1)
+    shown = np.unique(np.concatenate([orders, bounds[bounds <= 1]]))
+    axes.xaxis.set_major_locator(FixedLocator([float(order) for order in shown]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    plain_numbers(axes.xaxis)
+    axes.set_xlim(-0.3, 1.3 * max(int(orders[-1]), int(bounds[-1]), 1))
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("symbols seen, k")
+    axes.set_ylabel("regret (bits)")
+
+
+def _captions(result: xr.Dataset) -> dict[str, Caption]:
+    order = int(result["order"].values[-1])
+    parts = []
+    for source in names(result["source"]):
+        one = result.sel(source=source)
+        first, last = (float(one["regret_mean"][index]) for index in (0, -1))
+        parts.append(
+            f"{source_label(result, source)} {bits(first)} (bound {bits(float(one['bound'][0]))}) "
+            f"→ {bits(last)}, optimum {bits(float(one['optimum_regret']))}"
+        )
+    return {
+        "memory": Caption(
+            alt="A panel for each source: regret against the number of last symbols that a "
+            "predictor sees, trained and exact lower bound, with the optimum of full memory.",
+            observed="Small dots are seeds with two standard errors of the sample, squares their "
+            "means; the bound is exact, for a predictor that also knows the position. "
+            f"Trained without memory → with the last {order} symbols, and the optimum, "
+            f"in bits: {'; '.join(parts)}.",
+            paper="Theorem 4.2: a memoryless predictor cannot approach the Bayes mixture, however "
+            "large it is. The paper proves it and shows no numbers.",
+        )
+    }
+
+
+def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    result = results["memory"]
+    sources = names(result["source"])
+    rows = []
+    for order in map(int, result["order"].values):
+        one = result.sel(order=order)
+        cells = []
+        for source in sources:
+            mean, error = (
+                float(one[name].sel(source=source)) for name in ("regret_mean", "regret_mean_error")
+            )
+            cells.append(f"{mean:.2f} ± {error:.2f}")
+            if order in result["bound_order"].values:
+                bound = float(result["bound"].sel(bound_order=order, source=source))
+                cells[-1] += f" (bound {bound:.2f})"
+        rows.append([str(order), *cells])
+    rows.append(["all", *(f"{float(value):.2f}" for value in result["optimum_regret"].values)])
+    head = ["last symbols", *(result.attrs["labels"][source] for source in sources)]
+    return [Table("Mean regret by memory, bits", head, rows)]
+
+
+def _memory_is_needed(result: xr.Dataset) -> Verdict:
+    """Memoryless prediction is far from the optimum, and no network beats its exact bound."""
+    orders = [n for n in result["order"].values if n in result["bound_order"].values]
+    bound = result["bound"].sel(bound_order=orders).rename(bound_order="order")
+    measured = result.sel(order=orders)
+    # The bound is an expectation, from which sampled regrets deviate by their errors.
+    above = measured["regret"] + _ERRORS * measured["regret_error"] > bound
+    none = result.sel(order=0)
+    far = none["excess_mean"] > _ERRORS * none["excess_mean_error"]
+    lines = [
+        f"{result.attrs['labels'][name]} {float(none['excess_mean'].sel(source=name)):.1f}"
+        for name in names(result["source"])
+    ]
+    text = "bits above the optimum without memory: " + ", ".join(lines)
+    return bool(above.all()) and bool(far.all()), text
+
+
+STUDY = Study(
+    name="memory",
+    title="Too little memory",
+    paper="Theorem 4.2",
+    question="What does it cost to remember nothing, or only the last few symbols?",
+    scale_fields=("sequences", "orders", "bound_order"),
+    grids=_grids,
+    analyse=_analyse,
+    plot=_plot,
+    captions=_captions,
+    tables=_tables,
+    claims={"Without memory the optimum is out of reach.": _memory_is_needed},
+    seconds={"quick": 40, "full": 300, "zoo": 0},
+)

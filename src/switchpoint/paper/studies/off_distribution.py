@@ -1,0 +1,255 @@
+"""Networks on sources they were not trained on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from switchpoint._numbers import bits
+from switchpoint.figures.style import styled
+from switchpoint.paper.base import (
+    Caption,
+    Grid,
+    Measurement,
+    Study,
+    Table,
+    Verdict,
+    exact_regrets,
+    grid,
+    main_run,
+    names,
+    regret_and_excess,
+    with_error,
+)
+from switchpoint.paper.context import StudyContext
+from switchpoint.paper.figures.annotations import panels, plain_numbers
+from switchpoint.paper.figures.heatmap import log_norm, squares
+from switchpoint.paper.figures.labels import display_name, source_label
+from switchpoint.paper.figures.seeds import above_record, regret_panels
+from switchpoint.paper.scale import Scale
+from switchpoint.paper.studies.on_distribution import range_of
+from switchpoint.zoo.manifest import SOURCES
+
+_EXACT = ("kt", "oracle", "ptw", "lin", "regular", "uniform", "optimum")
+_PAPER_PAIRS = (
+    ("ptw", "uniform"),
+    ("lin", "uniform"),
+    ("ptw", "regular"),
+    ("lin", "regular"),
+    ("uniform", "ptw"),
+    ("uniform", "lin"),
+)
+_ERRORS = 3.0  # standard errors that a difference must exceed to count
+
+
+def _grids(scale: Scale) -> dict[str, Grid]:
+    tests = {source: scale.transfer_test(source) for source in SOURCES}
+    return {
+        "networks": grid(
+            lambda train_source, test_source, architecture: Measurement(
+                main_run(scale, architecture, train_source), train_source, tests[test_source]
+            ),
+            train_source=SOURCES,
+            test_source=SOURCES,
+            architecture=scale.architectures,
+        ),
+        "exact": grid(
+            lambda test_source, exact: Measurement(None, exact, tests[test_source]),
+            test_source=SOURCES,
+            exact=_EXACT,
+        ),
+    }
+
+
+def _analyse(context: StudyContext) -> xr.Dataset:
+    regret, exact = context.regret["networks"], context.regret["exact"]
+    optimum = exact.sel(exact="optimum", drop=True)
+    own = xr.concat(
+        [regret.sel(train_source=s, test_source=s, drop=True) for s in SOURCES],
+        xr.Variable("test_source", list(SOURCES)),
+    )
+    trained = exact.sel(exact=list(SOURCES)).rename(exact="train_source")
+    penalty = regret.mean("seed") - own.mean("seed")
+    networks = {**regret_and_excess(regret, optimum), **with_error(penalty, "penalty")}
+    networks |= with_error(regret - trained, "beyond_exact")
+    return xr.Dataset({**networks, **exact_regrets(exact, optimum)})
+
+
+def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+    shown = []
+    for train, test in _PAPER_PAIRS:
+        if train in result["train_source"] and test in result["test_source"]:
+            pair = {"train_source": train, "test_source": test}
+            one, own = result.sel(pair), None if local is None else local.sel(pair)
+            own = above_record(one, own, "beyond_exact", train)
+            shown.append((one, own, f"{source_label(one, train)} → {source_label(one, test)}"))
+    return {"off-distribution": regret_panels(shown), "off-distribution-matrix": _matrix(result)}
+
+
+def _matrix(result: xr.Dataset) -> Figure:
+    """Excess regret for each pair of training and test source, a panel for each predictor."""
+    trains, tests = names(result["train_source"]), names(result["test_source"])
+    tables = {
+        display_name(architecture): result["excess_mean"]
+        .sel(architecture=architecture)
+        .transpose("train_source", "test_source")
+        .values
+        for architecture in names(result["architecture"])
+    }
+    exact = result["exact_excess"].sel(exact=trains).transpose("exact", "test_source")
+    tables["exact optimum"] = exact.values
+    norm = log_norm(np.concatenate([table.ravel() for table in tables.values()]))
+    rows, columns = (
+        [_two_lines(source_label(result, n)) for n in each] for each in (trains, tests)
+    )
+    with styled():
+        figure, used = panels(len(tables), 3, 2.75, 0.9, sharex=True, sharey=True)
+        for axes, (title, table) in zip(used, tables.items(), strict=True):
+            image = squares(axes, table, norm)
+            axes.set_title(title)
+            slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+            axes.set_xticks(range(len(tests)), columns, **slanted)
+            axes.set_yticks(range(len(trains)), rows)
+        figure.supylabel("trained on", fontsize=10)
+        figure.supxlabel("tested on", fontsize=10)
+        bar = figure.colorbar(image, ax=used, label="excess regret (bits)", shrink=0.7, pad=0.02)
+        plain_numbers(bar.ax.yaxis)
+    return figure
+
+
+def _two_lines(name: str) -> str:
+    return name.replace(" ", "\n", 1)
+
+
+def _captions(result: xr.Dataset) -> dict[str, Caption]:
+    medians = [
+        _transfer(result.sel(test_source=test), train, test)
+        for train, test in (("ptw", "uniform"), ("lin", "uniform"))
+    ]
+    same = result["train_source"].values[:, None] == result["test_source"].values[None, :]
+    excess = result["excess_mean"].transpose("train_source", "test_source", "architecture").values
+    return {
+        "off-distribution": Caption(
+            alt="A panel for each pair of sources: the regret of every seed trained on one, tested "
+            "on the other, with dashed lines for the exact predictors.",
+            observed="Trained on the source before the arrow, tested on the one after it. Median "
+            f"regret over seeds in bits: {'; '.join(medians)}.",
+            paper="On Random Uniform, networks trained on PTW are slightly more robust than PTW, "
+            "the less so the better they had learned it; networks trained on LIN are all close "
+            "to LIN.",
+        ),
+        "off-distribution-matrix": Caption(
+            alt="A matrix for each network: excess regret for each training source (row) and test "
+            "source (column).",
+            observed="Mean excess over the optimum of the test source. On their training source "
+            f"networks are {_ends(excess[same])} bits above it, on others {_ends(excess[~same])}. "
+            "The panel of the exact optimum predicts each column with the true posterior of the "
+            "row's source.",
+            paper="Six of these pairs are in the paper (Figure 4 and appendix C).",
+            local=False,
+        ),
+    }
+
+
+def _transfer(one: xr.Dataset, train: str, test: str) -> str:
+    """The networks' regret on a source, beside that of the exact predictor of their own source."""
+    label, regret = source_label(one, train), one["exact_regret"]
+    medians = range_of(one["regret_median"].sel(train_source=train))
+    return (
+        f"{label} → {source_label(one, test)} {medians}, while exact {label} pays "
+        f"{bits(float(regret.sel(exact=train)))} and the optimum "
+        f"{bits(float(regret.sel(exact='optimum')))}"
+    )
+
+
+def _ends(values: np.ndarray) -> str:
+    return f"{bits(float(np.nanmin(values)))} to {bits(float(np.nanmax(values)))}"
+
+
+def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    result = results["off-distribution"]
+    labels, architectures = result.attrs["labels"], names(result["architecture"])
+    rows = []
+    for train in names(result["train_source"]):
+        for test in names(result["test_source"]):
+            if test != train:
+                one = result.sel(train_source=train, test_source=test)
+                beyond = one["regret_mean"] - one["exact_regret"].sel(exact=train)
+                cells = [f"{float(beyond.sel(architecture=name)):+.3f}" for name in architectures]
+                rows.append([f"{labels[train]}, {labels[test]}", *cells])
+    title = "Mean regret beyond the exact predictor of the training source, bits"
+    bias = Table(title, ["trained on, tested on", *architectures], rows)
+    correlations = _fit_and_robustness(result, "seed")
+    rows = []
+    for name in architectures:
+        regret = result["regret"].sel(architecture=name, train_source="ptw", test_source="uniform")
+        spread = f"{float(regret.min()):.2f} to {float(regret.max()):.2f}"
+        rows.append([name, spread, f"{float(correlations.sel(architecture=name)):.2f}"])
+    head = ["", "regret on Random Uniform", "correlation with the excess on PTW"]
+    return [bias, Table("Robustness and fit of networks trained on PTW", head, rows)]
+
+
+def _fit_and_robustness(result: xr.Dataset, over: str | None = None) -> xr.DataArray:
+    """The correlation of excess on PTW and regret on Random Uniform, of networks trained on PTW."""
+    trained = result.sel(train_source="ptw")
+    fit, regret = trained["excess"].sel(test_source="ptw"), trained["regret"]
+    return xr.corr(fit, regret.sel(test_source="uniform"), over)
+
+
+def _better_fit_is_less_robust(result: xr.Dataset) -> Verdict:
+    """Fisher's z of the correlations, of which the mean over networks has a known error."""
+    fit = result["excess"].sel(train_source="ptw", test_source="ptw")
+    seeds = int(fit.count("seed").min())
+    if seeds < 4:
+        return None, f"a correlation takes at least 4 seeds, and there are {seeds}"
+    correlations = _fit_and_robustness(result, "seed")
+    z = float(np.arctanh(correlations).mean())
+    error = 1 / (correlations.size * (seeds - 3)) ** 0.5
+    lines = [
+        f"{display_name(name)} {float(correlations.sel(architecture=name)):+.2f}"
+        for name in names(correlations["architecture"])
+    ]
+    text = (
+        f"correlation over {seeds} seeds of the excess on PTW with the regret on Random Uniform: "
+        f"{', '.join(lines)}, and over all networks {float(_fit_and_robustness(result)):+.2f}; "
+        f"Fisher's z is {z:+.2f} ± {error:.2f} on average"
+    )
+    return z < -_ERRORS * error, text
+
+
+def _elsewhere_is_worse(result: xr.Dataset) -> Verdict:
+    """On each source, networks trained on it beat those trained on any other."""
+    holds, lines = True, []
+    sources = names(result["test_source"])
+    for tested in sources:
+        others = [name for name in sources if name != tested]
+        away = result.sel(test_source=tested, train_source=others)
+        holds &= bool((away["penalty"] > _ERRORS * away["penalty_error"]).all())
+        least = int(away["penalty"].values.argmin())
+        gap, error = (away[name].values.flat[least] for name in ("penalty", "penalty_error"))
+        label = result.attrs["labels"][tested]
+        lines.append(f"on {label} by at least {gap:.2f} ± {error:.2f} bits")
+    return holds, "; ".join(lines)
+
+
+STUDY = Study(
+    name="off-distribution",
+    title="Tested on other sources",
+    paper="Figure 4 and appendix C",
+    question="What do networks lose on sources they were not trained on?",
+    scale_fields=("sequences", "off_sequences"),
+    grids=_grids,
+    analyse=_analyse,
+    plot=_plot,
+    captions=_captions,
+    tables=_tables,
+    claims={
+        "Networks do worse on a source they were not trained on.": _elsewhere_is_worse,
+        "The better a network fits PTW, the less robust it is on Random Uniform.": (
+            _better_fit_is_less_robust
+        ),
+    },
+    seconds={"quick": 18, "full": 600, "zoo": 25},
+)

@@ -1,0 +1,242 @@
+"""Networks on the source they were trained on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from switchpoint._numbers import bits, join_and, percent, plus_minus
+from switchpoint.paper.base import (
+    Caption,
+    Grid,
+    Measurement,
+    Study,
+    Table,
+    Verdict,
+    exact_regrets,
+    grid,
+    main_run,
+    names,
+    regret_and_excess,
+)
+from switchpoint.paper.context import StudyContext
+from switchpoint.paper.figures.labels import display_name, source_label
+from switchpoint.paper.figures.seeds import above_record, excess_panels, regret_panels
+from switchpoint.paper.scale import Scale
+from switchpoint.zoo.manifest import SOURCES
+
+_EXACT = ("kt", "oracle", "ptw", "lin", "optimum")
+_ERRORS = 3.0  # standard errors that a difference must exceed to count
+
+
+def _grids(scale: Scale) -> dict[str, Grid]:
+    tests = {source: scale.test_set(source) for source in SOURCES}
+    return {
+        "networks": grid(
+            lambda source, architecture: Measurement(
+                main_run(scale, architecture, source), source, tests[source]
+            ),
+            source=SOURCES,
+            architecture=scale.architectures,
+        ),
+        "exact": grid(
+            lambda source, exact: Measurement(None, exact, tests[source]),
+            source=SOURCES,
+            exact=_EXACT,
+        ),
+    }
+
+
+def _analyse(context: StudyContext) -> xr.Dataset:
+    exact = context.regret["exact"]
+    optimum = exact.sel(exact="optimum", drop=True)
+    networks = regret_and_excess(context.regret["networks"], optimum)
+    return xr.Dataset({**networks, **exact_regrets(exact, optimum)})
+
+
+def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+    shown = []
+    for source in names(result["source"]):
+        one, own = result.sel(source=source), None if local is None else local.sel(source=source)
+        own = above_record(one, own, "excess", "optimum")
+        shown.append((one, own, source_label(result, source)))
+    return {
+        "on-distribution": regret_panels(shown, close=True),
+        "on-distribution-excess": excess_panels(shown),
+    }
+
+
+def _captions(result: xr.Dataset) -> dict[str, Caption]:
+    medians = [
+        f"{source_label(result, source)} {range_of(result['excess_median'].sel(source=source))}"
+        for source in names(result["source"])
+    ]
+    return {
+        "on-distribution": Caption(
+            alt="A panel for each source: the regret of every seed of every network trained on "
+            "it, with dashed lines for the exact predictors.",
+            observed="Every network on its training source. An arrow marks exact predictors "
+            "outside the panel.",
+            paper="The best seed of every network is near the optimum, the RNN's a little less so "
+            "on PTW; on LIN every seed matches LIN; on Regular all reach the KT Oracle. For Random "
+            "Uniform, where the paper has no optimum, networks beat LIN.",
+        ),
+        "on-distribution-excess": Caption(
+            alt="A panel for each source: regret above the exact optimum, on a logarithmic scale.",
+            observed=f"The same above the optimum. Median over seeds in bits: {join_and(medians)}.",
+            paper="Not shown in the paper, which lacks the optimum of Random Uniform.",
+        ),
+    }
+
+
+def range_of(values: xr.DataArray) -> str:
+    """The lowest and the highest value over architectures, with their names."""
+    if not np.isfinite(values.values).any():
+        return "unknown"
+    ends = (int(np.nanargmin(values.values)), int(np.nanargmax(values.values)))
+    labels = names(values["architecture"])
+    return " to ".join(f"{bits(float(values[i]))} ({display_name(labels[i])})" for i in ends)
+
+
+def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    result = results["on-distribution"]
+    sources = names(result["source"])
+    optimum = result.sel(exact="optimum")
+    pairs = zip(optimum["exact_regret"].values, optimum["exact_regret_error"].values, strict=True)
+    rows = [["the optimum's regret", *(f"{bits:.2f} ± {error:.2f}" for bits, error in pairs)]]
+    for architecture in names(result["architecture"]):
+        one = result.sel(architecture=architecture)
+        rows.append([architecture, *(_cell(one.sel(source=source)) for source in sources)])
+    labels = [result.attrs["labels"][source] for source in sources]
+    tables = [Table("Excess over the exact optimum, bits", ["", *labels], rows)]
+    shards: Mapping[str, Any] = result.attrs["provenance"].get("networks", {})
+    if all("measuring_seconds" in each for each in shards.values()) and shards:
+        tables.append(_cost_table(shards))
+        tables += _further_cost(results, set(shards))
+    return tables
+
+
+def _cell(one: xr.Dataset) -> str:
+    """The seeds of one architecture on one source, with their number where some are missing."""
+    seeds, median = one["excess"], float(one["excess_median"])
+    share = median / float(one["exact_regret"].sel(exact="optimum"))
+    text = f"{median:.3f} ({share:.2%}), {float(seeds.min()):.3f} to {float(seeds.max()):.3f}"
+    count = int(seeds.notnull().sum())
+    return text if count == seeds.size else f"{text}, {count} seed{'s' if count > 1 else ''}"
+
+
+def _cost_table(shards: Mapping[str, Any]) -> Table:
+    rows = [
+        [name, str(each["members"]), str(each["device"]), *_minutes([each])]
+        for name, each in shards.items()
+    ]
+    head = ["shard", "members", "on", "training, min", "measuring, min"]
+    return Table("Wall time of the shards of the main study", head, rows)
+
+
+def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[Table]:
+    """Members and minutes on each device of what other studies than the main ones trained."""
+    rows = []
+    for study in ("other-lengths", "memory", "ablations"):
+        by_device: dict[str, list[Any]] = {}
+        if study in results:
+            for name, about in results[study].attrs["provenance"].get("networks", {}).items():
+                if name not in known:
+                    by_device.setdefault(str(about["device"]), []).append(about)
+        for device, own in by_device.items():
+            rows.append([study, str(sum(each["members"] for each in own)), device, *_minutes(own)])
+    head = ["study", "members", "on", "training, min", "measuring, min"]
+    title = "Wall time of the shards of studies that train further networks, added up"
+    return [Table(title, head, rows)] if rows else []
+
+
+def _minutes(shards: Any) -> list[str]:
+    every = list(shards)
+    return [
+        f"{sum(each[f'{what}_seconds'] for each in every) / 60:.1f}"
+        for what in ("training", "measuring")
+    ]
+
+
+def _optimum_is_lowest(result: xr.Dataset) -> Verdict:
+    """No exact predictor that is not told the switching points, and no network, does better."""
+    holds, lines = True, []
+    for source in names(result["source"]):
+        exact = result.sel(source=source)
+        rivals = [n for n in names(exact["exact"]) if n not in ("oracle", "optimum", source)]
+        gaps = exact["exact_excess"].sel(exact=rivals)
+        holds &= bool((gaps > _ERRORS * exact["exact_excess_error"].sel(exact=rivals)).all())
+        networks = exact["excess"] + _ERRORS * exact["excess_error"]
+        holds &= bool((networks.min(skipna=True) > 0).item())
+        nearest = rivals[int(np.argmin(gaps.values))]
+        lines.append(
+            f"{result.attrs['labels'][source]}: {display_name(nearest)} loses "
+            f"{bits(float(gaps.min()))} bits, the best network {bits(float(exact['excess'].min()))}"
+        )
+    return holds, "; ".join(lines)
+
+
+def _lstm_is_near(result: xr.Dataset) -> Verdict:
+    holds, lines = True, []
+    for source in ("ptw", "lin"):
+        one = result.sel(source=source, architecture="lstm")
+        optimum = float(one["exact_regret"].sel(exact="optimum"))
+        share, error = (float(one[name]) / optimum for name in ("excess_mean", "excess_mean_error"))
+        holds &= share + _ERRORS * error < 0.1
+        label = result.attrs["labels"][source]
+        lines.append(f"{label}: {share:.3%} ± {error:.3%} above the optimum")
+    return holds, "; ".join(lines)
+
+
+def _regular_is_learned(result: xr.Dataset) -> Verdict:
+    """All networks are within a tenth of the oracle's regret, where KT needs much more."""
+    one = result.sel(source="regular")
+    oracle = float(one["exact_regret"].sel(exact="oracle"))
+    shares = (one["excess_mean"] + _ERRORS * one["excess_mean_error"]) / oracle
+    lines = [
+        f"{display_name(name)} {percent(float(one['excess_mean'].sel(architecture=name)) / oracle)}"
+        for name in names(one["architecture"])
+    ]
+    return bool((shares < 0.1).all()), "above KT Oracle: " + ", ".join(lines)
+
+
+def _rnn_is_behind(result: xr.Dataset) -> Verdict:
+    """The RNN's mean excess on PTW against that of every other network."""
+    architectures = names(result["architecture"])
+    if "rnn" not in architectures or len(architectures) == 1:
+        return None, "there is no RNN to compare with other networks"
+    one = result.sel(source="ptw")
+    rnn, others = one.sel(architecture="rnn"), one.drop_sel(architecture="rnn")
+    gap = rnn["excess_mean"] - others["excess_mean"]
+    error = np.hypot(rnn["excess_mean_error"], others["excess_mean_error"])
+    kinds = ("excess_mean", "excess_mean_error", "excess_minimum")
+    lines = []
+    for name in architectures:
+        mean, deviation, least = (float(one[kind].sel(architecture=name)) for kind in kinds)
+        lines.append(f"{display_name(name)} {plus_minus(mean, deviation)} ({bits(least)})")
+    text = "bits above the optimum, the mean over seeds and the best seed in brackets: "
+    return bool((gap > _ERRORS * error).all()), text + ", ".join(lines)
+
+
+STUDY = Study(
+    name="on-distribution",
+    title="Tested on the training source",
+    paper="Figure 3, and Random Uniform in appendix C",
+    question="Do networks reach the exact optimum of the source they were trained on?",
+    scale_fields=("sequences",),
+    grids=_grids,
+    analyse=_analyse,
+    plot=_plot,
+    captions=_captions,
+    tables=_tables,
+    claims={
+        "The exact optimum of a source has the lowest regret there.": _optimum_is_lowest,
+        "The LSTM comes within 10% of the optimum's regret on PTW and LIN.": _lstm_is_near,
+        "Every network learns where regular switches are, and comes near the KT Oracle.": (
+            _regular_is_learned
+        ),
+        "On PTW the RNN has a slightly larger error than the other networks.": _rnn_is_behind,
+    },
+    seconds={"quick": 180, "full": 4000, "zoo": 25},
+)

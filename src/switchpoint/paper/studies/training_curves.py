@@ -1,0 +1,154 @@
+"""Excess on the validation sequences while the networks of the main studies were trained."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from switchpoint._numbers import bits, join_and
+from switchpoint.figures.style import colour_of, styled
+from switchpoint.paper.base import Caption, Study, Table, main_runs, names
+from switchpoint.paper.context import StudyContext
+from switchpoint.paper.figures.annotations import panels, plain_numbers
+from switchpoint.paper.figures.labels import display_name, source_label
+from switchpoint.paper.networks import TrainingLog
+from switchpoint.zoo.manifest import SOURCES
+
+_SPIKE = 0.5  # bits by which the excess must rise between two records to be called a spike
+_FLOOR = 1e-3  # the least excess that is drawn, in bits
+
+
+def _analyse(context: StudyContext) -> xr.Dataset:
+    scale = context.scale
+    logs = {
+        name: [log for run in main_runs(scale, name) for log in context.networks.logs(run)]
+        for name in scale.architectures
+    }
+    return training_curves(logs, range(scale.first_seed, scale.first_seed + scale.seeds))
+
+
+def training_curves(logs: Mapping[str, list[TrainingLog]], seeds: range) -> xr.Dataset:
+    """The excess of every member at every record; the steps differ between them."""
+    count = max(len(log.records) for every in logs.values() for log in every)
+    steps = np.full((len(logs), len(SOURCES), count), np.nan)
+    excess = np.full((len(logs), len(SOURCES), len(seeds), count), np.nan)
+    for index, every in enumerate(logs.values()):
+        for log in every:
+            found = np.array([record.excess for record in log.records])
+            for member in log.config.members():
+                place = index, SOURCES.index(member.prior), seeds.index(member.seed)
+                steps[place[:2]][: len(found)] = [record.step for record in log.records]
+                excess[place][: len(found)] = found[:, member.index]
+    return xr.Dataset(
+        {
+            "step": (("architecture", "source", "record"), steps),
+            "excess": (("architecture", "source", "seed", "record"), excess, {"units": "bits"}),
+        },
+        coords={"architecture": list(logs), "source": list(SOURCES), "seed": list(seeds)},
+    )
+
+
+def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+    """A row of panels for each architecture, one for each source, with a line for each seed."""
+    del local
+    architectures, sources = names(result["architecture"]), names(result["source"])
+    with styled():
+        count = len(architectures) * len(sources)
+        figure, used = panels(count, len(sources), 1.5, 0.5, sharey="col")
+        for axes, (architecture, source) in zip(
+            used, itertools.product(architectures, sources), strict=True
+        ):
+            one = result.sel(architecture=architecture, source=source)
+            # Some estimates near the optimum are negative, and have no place on this axis.
+            excess = one["excess"].clip(min=_FLOOR).transpose("record", "seed")
+            style = {"color": colour_of(architecture), "linewidth": 0.8, "alpha": 0.8}
+            axes.plot(one["step"], excess, **style)
+            axes.set_yscale("log")
+            plain_numbers(axes.yaxis)
+            axes.set_xlim(left=0)
+            axes.xaxis.set_major_locator(MaxNLocator(3))
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+            if source == sources[0]:
+                axes.set_ylabel(display_name(architecture))
+            if architecture == architectures[0]:
+                axes.set_title(source_label(result, source), fontsize="small")
+        figure.supxlabel("step", fontsize="medium")
+        figure.supylabel("excess regret (bits)", fontsize="medium")
+    return {"training-curves": figure}
+
+
+def _rises(excess: xr.DataArray) -> xr.DataArray:
+    """The largest rise of each member between two records."""
+    before = excess.shift(record=1)
+    return (excess - before).max("record")
+
+
+def _validation(result: xr.Dataset) -> str:
+    """The number of validation sequences of the runs."""
+    counts = {run["validation"] for run in result.attrs["plan"]["runs"].values()}
+    return " or ".join(str(count) for count in sorted(counts))
+
+
+def _captions(result: xr.Dataset) -> dict[str, Caption]:
+    rises = _rises(result["excess"].sel(source="ptw"))
+    parts = []
+    for name in names(result["architecture"]):
+        own = rises.sel(architecture=name)
+        curves = result["excess"].sel(architecture=name, source="ptw").dropna("record", how="all")
+        median = float(curves.isel(record=-1).median())
+        parts.append(f"{display_name(name)} {int((own > _SPIKE).sum())} (median {bits(median)})")
+    return {
+        "training-curves": Caption(
+            alt="A panel for each architecture and source: excess regret against the training "
+            "step, one line for each seed, on a logarithmic scale.",
+            observed="Excess on validation sequences; estimates below "
+            f"{_FLOOR} bits are drawn there. Seeds with a spike of over {_SPIKE} bits on "
+            f"{source_label(result, 'ptw')}, and the final excess: {join_and(parts)}.",
+            paper="Not shown in the paper.",
+            size=f"{result.sizes['seed']} seeds, {_validation(result)} validation sequences each",
+        )
+    }
+
+
+def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    """The loss spikes of each architecture and source."""
+    result = results["training-curves"]
+    rows = []
+    for architecture in names(result["architecture"]):
+        for source in names(result["source"]):
+            curves = result["excess"].sel(architecture=architecture, source=source)
+            curves = curves.dropna("record", how="all")
+            rises = _rises(curves)
+            spiked = int((rises > _SPIKE).sum())
+            if spiked:
+                seed = int(np.nanargmax(rises.values))
+                end = curves.isel(record=-1)
+                rows.append(
+                    [
+                        f"{architecture}, {result.attrs['labels'][source]}",
+                        f"{spiked} of {rises.sizes['seed']}",
+                        f"{float(rises[seed]):+.2f} (ends at {bits(float(end[seed]))})",
+                        bits(float(end.median())),
+                        bits(float(end.max())),
+                    ]
+                )
+    head = ["", "seeds with spikes", "largest rise", "median at the end", "highest at the end"]
+    return [Table(f"Loss spikes: rises of more than {_SPIKE} bits, validation", head, rows)]
+
+
+STUDY = Study(
+    name="training-curves",
+    title="Excess while training",
+    paper="nothing like it",
+    question="How do networks approach the optimum while they are trained?",
+    networks=main_runs,
+    needs_logs=True,
+    analyse=_analyse,
+    plot=_plot,
+    captions=_captions,
+    tables=_tables,
+    seconds={"quick": 1, "full": 1, "zoo": 0},
+)

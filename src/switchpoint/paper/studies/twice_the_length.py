@@ -1,0 +1,310 @@
+"""Networks on sequences twice as long as those they were trained on: whether they keep time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from switchpoint._random import key_for
+from switchpoint.exact import bayes_optimal
+from switchpoint.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    WIDTH,
+    colour_of,
+    darker,
+    line_of,
+    new_figure,
+    styled,
+)
+from switchpoint.paper.base import Caption, Study, Table, main_runs, names
+from switchpoint.paper.context import StudyContext
+from switchpoint.paper.figures.annotations import (
+    draw_symbols,
+    name_panel,
+    panels,
+    plain_numbers,
+    position_axis,
+)
+from switchpoint.paper.figures.labels import display_name
+from switchpoint.paper.studies.trajectories import CANDIDATES, ends, follow
+from switchpoint.predictor import Predictor
+from switchpoint.sources import Draw
+
+_BETTER_WORSE = LinearSegmentedColormap.from_list("better worse", [BLUE, "#FFFFFF", ORANGE])
+_PERCENT_INSIDE = 99.5  # of the values that the colour scale of the heat map covers
+
+
+def _twice_the_length(context: StudyContext) -> xr.Dataset:
+    """Networks on sequences twice as long as those they were trained on.
+
+    One sequence without a switch, and for many the difference to the optimum, ordered by the
+    number of switches. And the probability of a one after zeros alone, which shows where a
+    predictor expects a switch: PTW does so at multiples of powers of two.
+    """
+    scale = context.scale
+    length = 2 * scale.length
+    source = scale.source("ptw", length)
+    optimum = bayes_optimal(source)
+    networks = {name: context.best(name, "ptw") for name in scale.architectures}
+    draw = source.sample(key_for(0, "example"), CANDIDATES, length)
+    row = _without_switch(draw)
+    only = jax.tree.map(lambda leaf: leaf[row : row + 1], draw)
+    predictors = {"optimum": optimum, **networks}
+    one = follow(only, 0, predictors).drop_vars("switches")
+    # One after another: the memory that one predictor takes is free again for the next.
+    losses = {
+        name: context.evaluate({name: each}, source, length, scale.heatmap_sequences)[0]
+        for name, each in predictors.items()
+    }
+    zeros = np.zeros((1, length), np.int32)
+    exact = _of_one(bayes_optimal(scale.source("ptw")), zeros[:, : scale.length])
+    exact = np.concatenate([exact, _of_one(optimum, zeros)[scale.length :]])
+    counts = losses["optimum"]["switches"].values
+    order = np.argsort(counts, kind="stable")
+    differences = [losses[name] - losses["optimum"] for name in networks]
+    result = one.assign(
+        difference=(
+            ("architecture", "sequence", "time"),
+            np.stack([each.values[order].astype(np.float32) for each in differences]),
+            {"units": "bits"},
+        ),
+        switch_count=("sequence", counts[order]),
+        after_zeros=(
+            ("architecture", "time"),
+            np.stack([_of_one(each, zeros) for each in networks.values()]),
+            {"units": "1"},
+        ),
+        exact_after_zeros=("time", exact, {"units": "1"}),
+    )
+    result = result.assign_coords(architecture=list(networks), sequence=np.arange(len(order)))
+    return result.assign_attrs(test_length=length)
+
+
+def _of_one(predictor: Predictor, zeros: np.ndarray) -> np.ndarray:
+    """The probability of a one after each number of zeros."""
+    return np.exp(np.asarray(predictor.log_probs(zeros), np.float64)[0, :, 1])
+
+
+def _without_switch(draw: Draw) -> int:
+    """A sequence with no switch, whose symbols are neither all alike nor evenly mixed."""
+    switches = np.asarray(draw.switches).sum(-1)
+    bias = np.asarray(draw.probs)[:, 0, 1]
+    return int(np.argmin(np.abs(bias - 0.25) + switches))
+
+
+def _plot_longer(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+    """Two figures of appendix C, and where switches are expected."""
+    del local
+    figures = {"length-512-sequence": _sequence(result), "length-512-map": _map(result)}
+    if "after_zeros" in result:  # results of earlier versions do not have it
+        figures["length-512-clock"] = _clock(result)
+    return figures
+
+
+def _sequence(result: xr.Dataset) -> Figure:
+    networks = [name for name in names(result["predictor"]) if name != "optimum"]
+    times = result["time"].values
+    with styled():
+        figure = new_figure(WIDTH, 1.3 * len(networks) + 2.6)
+        heights = [1.3] * len(networks) + [2.2]
+        *rows, last = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+        for axes, network in zip(rows, networks, strict=True):
+            draw_symbols(axes, result["symbols"].values, result["probability"].values)
+            for predictor, width in (("optimum", 1.5), (network, 1.0)):
+                style = {**line_of(predictor), "linewidth": width}
+                axes.step(
+                    times, result["prediction"].sel(predictor=predictor), where="mid", **style
+                )
+            title = display_name(network)
+            axes.set_title(title, color=darker(colour_of(network)), fontsize=10, pad=2)
+        for predictor in (*networks, "optimum"):
+            losses = result["cumulative_regret"].sel(predictor=predictor)
+            last.plot(times, losses, label=display_name(predictor), **line_of(predictor))
+        for axes in (*rows, last):
+            _mark_end(axes, result)
+        rows[len(rows) // 2].set_ylabel("P(symbol is 1)")
+        last.set_ylabel("cumulative\nregret (bits)")
+        last.set_ylim(bottom=0)
+        position_axis(last, len(times))
+        handles, labels = last.get_legend_handles_labels()
+        style = {"ncols": 6, "columnspacing": 1.2, "handlelength": 1.6}
+        figure.legend(handles, labels, loc="outside upper right", **style)
+    return figure
+
+
+def _mark_end(axes: Axes, result: xr.Dataset) -> None:
+    """A dotted line where the training sequences ended."""
+    end = result.attrs["length"] - 0.5
+    axes.axvline(end, color=GREY, linestyle=(0, (1, 1.5)), linewidth=1.2)
+
+
+def _clock(result: xr.Dataset) -> Figure:
+    """A panel for each network, with the exact predictor behind it."""
+    networks = names(result["architecture"])
+    times = result["time"]
+    exact: Any = {**line_of("ptw"), "linewidth": 1.1, "label": "PTW"}
+    with styled():
+        figure = new_figure(WIDTH, 1.25 * len(networks) + 1.0)
+        column = figure.subplots(len(networks), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+        for axes, network in zip(column, networks, strict=True):
+            axes.step(times, result["exact_after_zeros"], where="mid", **exact)
+            drawn = result["after_zeros"].sel(architecture=network)
+            axes.step(times, drawn, where="mid", **{**line_of(network), "linewidth": 1.3})
+            _mark_end(axes, result)
+            name_panel(axes, network)
+        column[0].set_yscale("log")
+        column[0].yaxis.set_major_locator(LogLocator(base=10))
+        plain_numbers(column[0].yaxis)
+        figure.supylabel("P(symbol is 1) after zeros alone", fontsize=10)
+        position_axis(column[-1], len(times))
+        handles, labels = column[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", handlelength=2.4)
+    return figure
+
+
+def _timekeeping(result: xr.Dataset, network: str) -> tuple[float, float]:
+    """The correlation of log probabilities after zeros with the exact ones, before and after.
+
+    In the second half of the training length, and beyond it.
+    """
+    own = np.log(result["after_zeros"].sel(architecture=network).values)
+    exact = np.log(result["exact_after_zeros"].values)
+    end = result.attrs["length"]
+    both = np.stack([own, exact])
+    before, after = both[:, end // 2 : end], both[:, end:]
+    return float(np.corrcoef(before)[0, 1]), float(np.corrcoef(after)[0, 1])
+
+
+def _map(result: xr.Dataset) -> Figure:
+    architectures = names(result["architecture"])
+    limit = float(np.nanpercentile(np.abs(result["difference"].values), _PERCENT_INSIDE)) or 1.0
+    counts, length = result["switch_count"].values, result.sizes["time"]
+    with styled():
+        figure, used = panels(len(architectures), 2, 2.9, 0.3, sharex=True, sharey=True)
+        for axes, architecture in zip(used, architectures, strict=True):
+            image = axes.imshow(
+                result["difference"].sel(architecture=architecture).values,
+                cmap=_BETTER_WORSE,
+                norm=Normalize(-limit, limit),
+                aspect="auto",
+                extent=(-0.5, length - 0.5, len(counts), 0),
+            )
+            axes.set_title(display_name(architecture))
+            _count_ticks(axes, counts)
+            # Above the map: a line in it would hide what happens there.
+            axes.plot([result.attrs["length"]], [0], "v", color=INK, markersize=5, clip_on=False)
+            axes.grid(False)
+            position_axis(axes, length)
+            axes.xaxis.set_tick_params(labelbottom=True)
+        figure.supylabel("sequences, by number of switches", fontsize=10)
+        style = {"extend": "both", "shrink": 0.6, "aspect": 35, "pad": 0.02}
+        figure.colorbar(image, ax=used, label="regret above PTW (bits)", **style)
+    return figure
+
+
+def _count_ticks(axes: Axes, counts: np.ndarray) -> None:
+    """A tick where each number of switches begins, unless it would touch the one before."""
+    numbers, starts = np.unique(counts, return_index=True)
+    ticks: list[tuple[int, str]] = []
+    for number, start in zip(numbers, starts, strict=True):
+        if not ticks or start - ticks[-1][0] > 0.07 * len(counts):
+            ticks.append((int(start), str(number)))
+        axes.axhline(start, color=INK, linewidth=0.3, alpha=0.5)
+    axes.set_yticks([start for start, _ in ticks], [text for _, text in ticks])
+
+
+def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
+    trained, tested = result.attrs["length"], result.attrs["test_length"]
+    counts = result["switch_count"].values
+    captions = {
+        "length-512-sequence": Caption(
+            alt=f"One sequence of {tested} symbols without switches: predictions of every network "
+            "against the exact optimum, and cumulative regret below.",
+            observed=f"Networks trained on {trained} symbols predict {tested}; the dotted line is "
+            f"the training length. Cumulative regret at the end, in bits: {ends(result)}.",
+            paper="The LSTM stays close, paying most where switches were likely in training (at "
+            "128 and 384 of 512); the Transformer has trouble from 256 on.",
+            size="one sequence",
+        ),
+        "length-512-map": Caption(
+            alt=f"Heat maps, one for each network: {len(counts)} sequences by {tested} positions, "
+            "coloured by regret above PTW of matching depth.",
+            observed="Each row is a sequence, ordered by number of switches; "
+            f"{int((counts == 0).sum())} have none. Orange: the network is worse than PTW; blue: "
+            f"better. The mark on top is position {trained}, the first beyond the training length.",
+            paper="Without a switch, all networks but the Transformer do better than PTW at 256, "
+            "since they expect a switch there less; with one, they do worse.",
+        ),
+    }
+    if "after_zeros" in result:
+        captions["length-512-clock"] = _clock_caption(result)
+    return captions
+
+
+def _clock_caption(result: xr.Dataset) -> Caption:
+    end = result.attrs["length"]
+    after = {name: _timekeeping(result, name)[1] for name in names(result["architecture"])}
+    order = [f"the {display_name(name)}" for name in sorted(after, key=lambda name: -after[name])]
+    agreement = f" Beyond {end - 1}, {order[0]} agrees with it best, {order[-1]} least."
+    exact = float(result["exact_after_zeros"].sel(time=end))
+    return Caption(
+        alt="A panel for each network: the probability that it gives to a one after zeros alone, "
+        f"against the position, up to {result.attrs['test_length']}; behind it that of PTW.",
+        observed="Where a one is probable after zeros alone, a switch is expected: for PTW, at "
+        f"multiples of powers of two. PTW is that of the training length up to {end - 1}, and of "
+        f"twice the length from there on; at {end} it gives a one the probability {exact:.2g}."
+        f"{agreement * (len(order) > 1)}",
+        paper="Not in the paper.",
+        size="one sequence, of zeros",
+    )
+
+
+def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    """What networks expect at the end of the training length, and what that costs."""
+    result = results["length-512"]
+    if "after_zeros" not in result:
+        return []
+    end = result.attrs["length"]
+    soon = slice(end, end + end // 8)
+    lost = result["difference"].mean("sequence")
+    rows = []
+    for network in names(result["architecture"]):
+        one = lost.sel(architecture=network)
+        probability = float(result["after_zeros"].sel(architecture=network, time=end))
+        correlations = [f"{each:.2f}" for each in _timekeeping(result, network)]
+        costs = [f"{float(each.sum()):.2f}" for each in (one, one.isel(time=soon))]
+        rows.append([display_name(network), f"{probability:.2g}", *correlations, *costs])
+    head = [
+        "",
+        f"P(1) at {end}, after zeros",
+        f"correlation with PTW, {end // 2} to {end - 1}",
+        f"from {end} on",
+        "mean regret above PTW, bits",
+        f"of it at {soon.start} to {soon.stop - 1}",
+    ]
+    return [Table("Expected switches beyond the training length, and what they cost", head, rows)]
+
+
+STUDY = Study(
+    name="length-512",
+    title="Sequences of twice the length",
+    paper="sequences of length 512 in appendix C",
+    question="What do networks expect at the position where their training sequences ended?",
+    scale_fields=("heatmap_sequences",),
+    networks=main_runs,
+    analyse=_twice_the_length,
+    plot=_plot_longer,
+    captions=_longer_captions,
+    tables=_tables,
+    recorded=False,  # it has numbers of every sequence
+    seconds={"quick": 6, "full": 60, "zoo": 30},
+)

@@ -1,0 +1,347 @@
+"""`sp.check` passes what is right, and names what is wrong."""
+
+import re
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_families import documented_family
+
+import switchpoint as sp
+from switchpoint.checking.families import check_family
+from switchpoint.checking.findings import _draws
+from switchpoint.checking.laws import check_law
+from switchpoint.checking.predictors import check_predictor
+from switchpoint.checking.report import Collector
+from switchpoint.segments import Discrete, Normal, StudentT
+
+ROOT = Path(__file__).parents[2]
+
+
+def documented(path, name):
+    """The class of this name in the first block of Python that defines it."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(), re.DOTALL)
+    block = next(block for block in blocks if f"class {name}(" in block)
+    names = {"__name__": "documented"}
+    exec(block.split("\n\n\ndef ")[0], names)
+    return names[name]
+
+
+# --- what is right --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make",
+    [
+        documented_family,
+        lambda: documented("CONTRIBUTING.md", "Fatigue")(0.01),
+        lambda: documented("docs/training.md", "GRU")(2, 4, key=jax.random.key(0)),
+    ],
+    ids=["segment", "prior", "network"],
+)
+def test_the_documented_parts_pass(make):
+    report = sp.check(make(), length=30).raise_if_failed()
+    assert report.ok
+    assert len(report.findings) >= 8
+    assert not report.failed
+
+
+COUNTS = sp.Independent(sp.Poisson(), sp.Exponential(2.0, 3.0))
+LINES = sp.Independent(sp.NormalGamma(1.0, 2.0, 3.0, 0.5), sp.Trend())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("segment", [sp.MarkovChain(3, 2), COUNTS, LINES], ids=["1", "2", "3"])
+def test_families_of_the_package_pass(segment):
+    findings = Collector()
+    values = sp.Source(sp.LIN(), segment).sample(jax.random.key(1), 1, 12).values[0]
+    check_family(findings, segment, np.asarray(values), seed=2)
+    assert all(each.ok for each in findings.findings), findings.findings
+    named = {each.name for each in findings.findings}
+    assert {"normalised", "merge is associative", "zeros are neutral", "sampler"} <= named
+    assert ({"run_log_density", "translate"} <= named) == (segment is LINES)
+
+
+@pytest.mark.parametrize("prior", [sp.PTW(5, 0.3), sp.LIN(), sp.Renewal([0.1, 0, 0.5, 0.4])])
+def test_priors_of_the_package_pass(prior):
+    findings = Collector()
+    check_law(findings, prior, seed=0)
+    assert all(each.ok for each in findings.findings), findings.findings
+
+
+# --- what is wrong --------------------------------------------------------------------------
+
+
+class Noise(sp.Segment):
+    """Gaussian noise with variance 1 around an unknown mean, as counts and sums."""
+
+    fault: str = eqx.field(static=True, default="")
+
+    def statistic(self, x):
+        return jnp.ones_like(x), x
+
+    def predictive(self, statistics):
+        count, total = statistics
+        mean, variance = total / (count + 1), 1 + 1 / (count + 1)
+        return (Loud if self.fault == "normalised" else Normal)(mean, variance)
+
+    def merge(self, before, after):
+        if self.fault == "merge is associative":
+            return before[0] + after[0], before[1] + after[1] * (1 + before[0] * after[0])
+        count, total = super().merge(before, after)
+        return count + (self.fault == "zeros are neutral"), total
+
+    @property
+    def shiftable(self):
+        return np.asarray(self.fault == "translate")
+
+    def run_log_density(self, before, run):
+        if self.fault == "run_log_density":
+            return jnp.zeros(()), self.predictive(before).log_density(run[1])
+        return None
+
+    def emission(self, parameters, statistics):
+        del parameters
+        if self.fault == "sampler":  # every observation has a mean of its own
+            return self.predictive(self.initial())
+        return self.predictive(statistics)
+
+
+class Loud(Normal):
+    """A density that is 2% too high."""
+
+    def log_density(self, x):
+        return super().log_density(x) + 0.02
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "",
+        "normalised",
+        "merge is associative",
+        "zeros are neutral",
+        "run_log_density",
+        "translate",
+        "sampler",
+    ],
+)
+def test_the_fault_of_a_family_is_named(fault):
+    findings = Collector()
+    values = np.random.default_rng(0).normal(size=12)
+    check_family(findings, Noise(fault), values, seed=0)
+    failed = {each.name for each in findings.findings if not each.ok}
+    others = {"sampler"} if fault == "merge is associative" else set()  # a consequence
+    assert failed - others == ({fault} if fault else set()), findings.findings
+
+
+class Coin(sp.Prior):
+    """A constant hazard of 0.2."""
+
+    fault: str = eqx.field(static=True, default="")
+
+    def hazard_after(self, start, run):
+        start, run = jnp.broadcast_arrays(start, run)
+        return jnp.where(run == 7, 1.2 if self.fault == "hazards" else 0.2, 0.2)
+
+    def survival_after(self, start, run):
+        survival = 1 - self.hazard_after(start, run)
+        return survival - 0.01 if self.fault == "survival" else survival
+
+    def log_survival(self, start, run):
+        _, run = jnp.broadcast_arrays(start, run)
+        return run * jnp.log(0.8) * (0.5 if self.fault == "lengths" else 1)
+
+    @property
+    def max_length(self):
+        return 9 if self.fault == "max_length" else None
+
+    def sample_starts(self, key, batch, length):
+        if self.fault != "switches drawn":
+            return super().sample_starts(key, batch, length)
+        return jnp.broadcast_to(jnp.arange(length) // 5 * 5, (batch, length))
+
+
+@pytest.mark.parametrize(
+    ("fault", "others"),  # and what may follow from it
+    [
+        ("", set()),
+        ("hazards", set()),
+        ("survival", {"lengths", "switches drawn"}),
+        ("lengths", {"switches drawn"}),
+        ("max_length", set()),
+        ("switches drawn", set()),
+    ],
+)
+def test_the_fault_of_a_prior_is_named(fault, others):
+    findings = Collector()
+    check_law(findings, Coin(fault), seed=0)
+    failed = {each.name for each in findings.findings if not each.ok}
+    assert failed - others == ({fault} if fault else set()), findings.findings
+
+
+class Tally(sp.neural.Network):
+    """Logits are a decayed tally of the symbols."""
+
+    decay: jax.Array
+    fault: str = eqx.field(static=True, default="")
+    alphabet_size: int = eqx.field(static=True, default=2)
+
+    def memory(self, batch, capacity):
+        del capacity
+        return jnp.zeros((batch, 2))
+
+    def read(self, memory, tokens):
+        if self.fault == "stream":  # it forgets what it read before
+            memory = 0 * memory
+        decay = self.decay
+        if self.fault == "gradients":
+            decay = jax.lax.stop_gradient(decay)
+
+        def step(memory, token):
+            memory = decay * memory + jax.nn.one_hot(token, 2)
+            return memory, memory
+
+        memory, logits = jax.lax.scan(step, memory, tokens.T)
+        logits = jnp.swapaxes(logits, 0, 1)
+        if self.fault == "causal":
+            logits = logits + 0.1 * jnp.flip(logits, 1)
+        if self.fault == "jit and vmap":  # sequences of a batch see each other
+            logits = logits + 0.1 * logits.mean(0)
+        if self.fault == "predictions":
+            logits = logits[..., :1]
+        return memory, logits
+
+
+@pytest.mark.parametrize(
+    ("fault", "others"),
+    [
+        ("", set()),
+        ("predictions", set()),
+        ("leaves", set()),
+        ("causal", {"stream", "chunks", "jit and vmap"}),
+        ("stream", {"chunks", "jit and vmap"}),
+        ("jit and vmap", {"stream", "chunks"}),
+        ("gradients", set()),
+    ],
+)
+def test_the_fault_of_a_network_is_named(fault, others):
+    findings = Collector()
+    symbols = np.random.default_rng(0).integers(0, 2, (2, 20))
+    decay = np.arange(1, 2) if fault == "leaves" else jnp.asarray(0.7)
+    check_predictor(findings, Tally(decay, fault), symbols)
+    failed = {each.name for each in findings.findings if not each.ok}
+    assert failed - others == ({fault} if fault else set()), findings.findings
+
+
+class Gaps(Noise):
+    """Missing values leave no number behind."""
+
+    def missing(self):
+        return (jnp.asarray(jnp.nan), jnp.asarray(0.0))
+
+
+class Rough(Noise):
+    """The prior's scale has a wrong gradient."""
+
+    scale: float = 1.0
+
+    def predictive(self, statistics):
+        count, total = statistics
+        return StudentT(
+            5.0, total / (count + 1), self.scale - jax.lax.stop_gradient(self.scale) + 2.0
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("segment", "fault"),
+    [(Gaps(), "missing values"), (Rough(), "gradients")],
+    ids=["gaps", "rough"],
+)
+def test_the_fault_of_a_predictor_is_named(segment, fault):
+    findings = Collector()
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), segment))
+    check_predictor(findings, predictor, np.random.default_rng(0).normal(size=(1, 20)))
+    failed = [each for each in findings.findings if not each.ok]
+    assert [each.name for each in failed] == [fault], findings.findings
+    if fault == "gradients":  # the log likelihood does not depend on the value of `scale`
+        assert "segment.scale" in failed[0].detail
+        assert " 0 by finite differences" in failed[0].detail
+
+
+class Biased(sp.Source):
+    """Symbols that do not follow the probabilities they are said to have."""
+
+    def sample(self, key, batch, length):
+        draw = super().sample(key, batch, length)
+        return eqx.tree_at(lambda draw: draw.values, draw, jnp.zeros_like(draw.values))
+
+
+def test_draws_follow_their_true_probabilities():
+    assert _draws(sp.Source(sp.LIN()), 20, 0)[0]
+    ok, detail = _draws(Biased(sp.LIN()), 20, 0)
+    assert not ok
+    assert "symbols against their true probabilities: at time " in detail
+
+
+# --- symbols that are not normalised --------------------------------------------------------
+
+
+class Symbols(sp.Segment):
+    """Three symbols, with probabilities that sum to `total`."""
+
+    total: float = 1.0
+
+    finite = True
+    alphabet = 3
+
+    def statistic(self, x):
+        return jax.nn.one_hot(x.astype(jnp.int32), 3)
+
+    def predictive(self, statistics):
+        return Discrete(self.total * (statistics + 1) / (statistics.sum() + 3))
+
+
+def test_symbols_whose_probabilities_do_not_sum_to_one_are_refused():
+    sp.Source(sp.LIN(), Symbols())
+    jax.jit(lambda total: sp.Source(sp.LIN(), Symbols(total)).segment.total)(0.5)  # not known here
+    with pytest.raises(ValueError, match=r"Symbols\.predictive must .* sum to one, .* sum 0\.5 "):
+        sp.Source(sp.LIN(), Symbols(0.5))
+
+
+# --- the report -----------------------------------------------------------------------------
+
+
+def test_a_report_is_a_table_and_raises(capsys):
+    report = sp.check(Symbols(0.5))
+    assert not report.ok
+    print(report)
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading == f"Symbols(total=0.5): {len(rows)} checks, {len(report.failed)} failed"
+    assert re.fullmatch(
+        r"  FAILED  normalised +the predictive .* probability is 0\.5, not 1", rows[0]
+    )
+    assert any(row.startswith("  ok      merge is associative  ") for row in rows)
+    with pytest.raises(ValueError, match=r"Symbols\(total=0.5\) fails 2 checks: normalised: the"):
+        report.raise_if_failed()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((5,), "thing must be a Prior, a Segment, a Source, a Network .* got 5"),
+        ((sp.Prior,), "thing must be a Prior"),
+        ((sp.LIN(), None, 3), "length must be at least 10, got 3"),
+        ((sp.LIN(), [0, 1, 2] * 5), "values must be whole numbers from 0 to 1, got 2"),
+        ((sp.LIN(), [0, 1]), r"at least 10 observations, got shape \(1, 2\)"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(arguments, message):
+    thing, values, length = (*arguments, *(None, 20)[len(arguments) - 1 :])
+    with pytest.raises(ValueError, match=message):
+        sp.check(thing, values, length=length)

@@ -1,0 +1,398 @@
+"""Damaged files: each is read as what was written, or refused by its name."""
+
+import dataclasses
+import json
+import math
+import os
+import random
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+from switchpoint import evaluation
+from switchpoint._files import read_json, write_json
+from switchpoint._tensors import write_tensors
+from switchpoint.neural import load_members, read_card, save_networks
+from switchpoint.neural.registry import network_from_name
+from switchpoint.paper import STUDIES, ProgressReporter, draw
+from switchpoint.paper.base import Measurement
+from switchpoint.paper.progress import Stopwatch
+from switchpoint.paper.recording import record, recorded_result
+from switchpoint.paper.results import result_path
+from switchpoint.paper.scale import RECORDED, TestSet
+from switchpoint.paper.store import MeasurementStore
+from switchpoint.training import Sweep, TrainConfig, sweep, train
+from switchpoint.training.checkpoints import Checkpoints
+from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
+from switchpoint.zoo import Zoo
+
+DATASET = xr.Dataset(
+    {
+        "regret": (("predictor", "sequence"), np.linspace(8, 9, 22).reshape(2, 11), {"units": "b"}),
+        "count": ("sequence", np.arange(11, dtype=np.int32)),
+    },
+    {"predictor": ["lstm", "optimum"]},
+    {"study": "memory", "description": {"scale": {"length": 8}}},
+)
+CARD = {"model": "memoryless", "alphabet": 2, "length": 8, "options": {}}
+
+
+def result(directory):
+    path = directory / "result.nc"
+    evaluation.save(DATASET, path)
+    return path, lambda: evaluation.load(path)
+
+
+def measurements(directory):
+    asked = Measurement(None, "lin", TestSet("ptw", 8, 11))
+    MeasurementStore(directory).add(asked, 0, {0: np.linspace(8, 9, 11)})
+    (path,) = directory.glob("*.nc")
+
+    def read():
+        notes = []
+        found = MeasurementStore(directory, notes.append).find(asked, 0)
+        if notes:
+            raise ValueError(notes[0])
+        return {seed: row.tolist() for seed, row in found.items()}
+
+    return path, read
+
+
+def recorded(directory):
+    record(RECORDED / "longer-lengths.nc", directory)
+    path = directory / "longer-lengths.nc"
+    return path, lambda: evaluation.load(recorded_result(directory, "longer-lengths"))
+
+
+def recorded_manifest(directory):
+    _, read = recorded(directory)
+    return directory / "manifest.json", read
+
+
+def network(directory):
+    path = directory / "model.safetensors"
+    one = network_from_name("memoryless", 2, 8, jax.random.key(0))
+    save_networks(path, [one], {**CARD, "members": [{"prior": "ptw", "excess": 0.5}]})
+
+    def read():
+        leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(load_members(path))]
+        return read_card(path), leaves
+
+    return path, read
+
+
+def checkpoint(directory):
+    checkpoints = Checkpoints(directory, {"hidden": 4})
+    checkpoints.save(7, {"0000": np.arange(6.0), "0001": np.ones((2, 3), np.float32)})
+    checkpoints.close()
+
+    def read():
+        found = Checkpoints(directory, {"hidden": 4}).restore()
+        if found.checkpoint is None:
+            raise ValueError(" ".join(found.notes))
+        return {name: array.tolist() for name, array in found.checkpoint.arrays.items()}
+
+    return directory / "step-000000007.safetensors", read
+
+
+def zoo_manifest(directory):
+    zoo = Zoo(directory)
+    for name in ("lstm-ptw", "lstm-lin"):
+        zoo.file(name).write_bytes(name.encode())
+        zoo.add(name)
+    return directory / "manifest.json", lambda: Zoo(directory).entries
+
+
+def json_file(directory):
+    path = directory / "some.json"
+    write_json(path, {"findings": [{"claim": "Short.", "holds": True, "evidence": "0.5 ± 0.1"}]})
+    return path, lambda: read_json(path, findings=list)
+
+
+def drawn(directory, monkeypatch):
+    """The note of what was drawn: a damaged one means that the figure is drawn again."""
+    result_path(directory, "memory").parent.mkdir()
+    about = {**DATASET.attrs, "provenance": {"wall_seconds": 1, "training_seconds": 1}}
+    evaluation.save(DATASET.assign_attrs(about), result_path(directory, "memory"))
+    plots = []
+
+    def plot(*_):
+        plots.append("memory")
+        return {"memory": None}
+
+    def write(_, figures, name):
+        picture = figures / f"{name}.png"
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_bytes(b"a picture")
+        return [picture]
+
+    monkeypatch.setattr("switchpoint.paper.pipeline.write_figure", write)
+    study = dataclasses.replace(STUDIES["memory"], plot=plot)
+    draw(study, directory)
+    path = directory / "figures" / "figures.json"
+
+    def read():
+        plots.clear()
+        draw(study, directory)
+        if plots:
+            raise ValueError(f"{path}: the figure is drawn again")
+
+    return path, read
+
+
+def stopwatch(directory):
+    path, reporter = directory / "seconds.json", ProgressReporter()
+    first = Stopwatch(path, reporter, "a study")
+    first.begin()
+    first.save()
+
+    def refuse(text):
+        raise ValueError(text)
+
+    reporter.note = refuse
+    return path, lambda: Stopwatch(path, reporter, "a study").seconds
+
+
+def metrics(directory):
+    path = directory / "metrics.jsonl"
+    file = MetricsLog(path)
+    for step in (100, 200, 300):
+        numbers = (math.pi, math.e / 7, math.nan)
+        file.append(EvalRecord(step, numbers, numbers, numbers, (2,)))
+    every = list(map(repr, read_reports(path)))
+
+    def read():
+        found = list(map(repr, read_reports(path)))
+        return every if found == every[: len(found)] else found  # the last may not be there yet
+
+    return path, read
+
+
+KINDS = [
+    metrics,
+    result,
+    measurements,
+    recorded,
+    recorded_manifest,
+    network,
+    checkpoint,
+    zoo_manifest,
+    json_file,
+    drawn,
+    stopwatch,
+]
+
+
+def damaged(data, chance):
+    """The bytes with one fault of a kind that disks and transfers have."""
+    changed = bytearray(data)
+    size = min(chance.choice([1, 4, 16, 64]), len(data) // 2)
+    first, second = sorted(chance.sample(range(len(data) - size + 1), 2))
+    match chance.choice(["flip", "flip", "cut", "zeros", "more", "swap"]):
+        case "flip":
+            changed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        case "cut":
+            del changed[first:]
+        case "zeros":
+            changed[first : first + size] = bytes(size)
+        case "more":
+            changed += data[first : first + size]
+        case "swap" if second >= first + size:
+            blocks = data[first : first + size], data[second : second + size]
+            changed[second : second + size], changed[first : first + size] = blocks
+    return bytes(changed)
+
+
+def outcome(read):
+    """What was read, and in what words it was refused: one of them is None."""
+    try:
+        return read(), None
+    except ValueError as error:
+        return None, str(error)
+
+
+def same(found, expected):
+    return found.identical(expected) if isinstance(found, xr.Dataset) else found == expected
+
+
+def check(path, read, count):
+    """Read damaged versions of a file, each from the seed of its number; how many were refused."""
+    whole, expected = path.read_bytes(), read()
+    refused = 0
+    for number in range(count):
+        path.write_bytes(damaged(whole, random.Random(number)))
+        found, words = outcome(read)
+        if words is None:
+            assert same(found, expected), number
+        else:
+            assert path.name in words, number
+            refused += 1
+        path.write_bytes(whole)
+    return refused
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("count", [40, pytest.param(4000, marks=pytest.mark.fuzz)])
+def test_a_damaged_file_is_never_taken_for_another(kind, count, tmp_path, monkeypatch):
+    arguments = (tmp_path, monkeypatch) if kind is drawn else (tmp_path,)
+    path, read = kind(*arguments)
+    assert check(path, read, count) > count / 4
+
+
+@pytest.mark.parametrize("study", ["memory", "priors"])
+@pytest.mark.parametrize("count", [40, pytest.param(4000, marks=pytest.mark.fuzz)])
+def test_a_damaged_file_without_a_checksum_has_no_other_error(study, count, tmp_path):
+    path = tmp_path / "old.nc"
+    whole = (RECORDED / f"{study}.nc").read_bytes()
+    for number in range(count):
+        path.write_bytes(damaged(whole[:4096], random.Random(number)) + whole[4096:])
+        _, words = outcome(lambda: evaluation.load(path))
+        assert words is None or path.name in words
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        {"members": 3},
+        {"members": []},
+        {"members": "ab"},
+        {"members": [1]},
+        {"members": [{"excess": "low"}]},
+        {"members": [{"excess": math.nan}]},
+        {"members": [{"diverged": "no"}]},
+        {"members": [{"prior": 7}]},
+        {"options": "many"},
+        {"options": {"hidden": 4}},
+        {"model": "transformer", "options": {"layers": 10**9}},
+        {"model": "rnn", "options": {"readout": 10**9}},
+        {"alphabet": "two"},
+        {"alphabet": 10**12},
+        {"alphabet": True},
+        {"length": -5},
+        {"length": math.nan},
+        {"length": 10**30},
+        {"model": ["memoryless"]},
+        {"model": "oracle"},
+        {"sources": {"ptw": 3}},
+        {"config": [1]},
+        {"test": {"excess_of_blocks": "x"}},
+    ],
+    ids=str,
+)
+def test_a_whole_file_with_an_impossible_card_is_refused(card, tmp_path):
+    path, _ = network(tmp_path)
+    one = network_from_name("memoryless", 2, 8, jax.random.key(0))
+    save_networks(path, [one], {**CARD, "members": [{}], **card})
+    with pytest.raises(
+        ValueError, match=r"model\.safetensors is not a switchpoint network: .* card"
+    ):
+        load_members(path)
+    found, _ = outcome(lambda: read_card(path))  # which need not know the architecture
+    assert found is None or found["members"] == [{}]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "complex64", "bool"])
+def test_weights_that_are_no_real_numbers_are_refused(dtype, tmp_path):
+    path, _ = network(tmp_path)
+    one = network_from_name("memoryless", 2, 8, jax.random.key(0))
+    other = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, dtype), one)
+    save_networks(path, [other], {**CARD, "members": [{}]})
+    with pytest.raises(
+        ValueError, match=f"model.safetensors is not a switchpoint network: .* {dtype}"
+    ):
+        load_members(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["missing", "extra", "shape", "type", "config"])
+def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path):
+    config = TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)
+    train(config, tmp_path)
+    (path,) = (tmp_path / "checkpoints").iterdir()
+    arrays = Checkpoints(path.parent, config.to_dict()).restore().checkpoint.arrays
+    about = {"kind": "checkpoint", "step": 2, "config": config.to_dict()}
+    name = sorted(arrays)[1]
+    match fault:
+        case "missing":
+            del arrays[name]
+        case "extra":
+            arrays["9999"] = np.zeros(2)
+        case "shape":
+            arrays[name] = arrays[name].reshape(-1)
+        case "type":
+            arrays[name] = arrays[name].astype(np.int32)
+        case "config":
+            about["config"] = "none"
+    write_tensors(path, about, arrays, "checkpoint")
+    if fault == "config":  # passed over like any that is damaged
+        (note,) = Checkpoints(path.parent, config.to_dict()).restore().notes
+        assert str(path) in note
+    else:
+        with pytest.raises(ValueError, match=r"newest checkpoint in .*checkpoints .* array"):
+            train(config, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.fuzz)])
+def test_a_damaged_run_is_repaired_from_its_checkpoint(count, tmp_path):
+    """Whichever of its other files are damaged, a sweep ends as if nothing had happened."""
+    settings = {"model": "memoryless", "length": 4, "steps": 25, "batch": 2, "validation": 2}
+    plan = Sweep({**settings, "warmup": 0, "report_every": 10}, {"learning_rate": [0.01, 0.03]})
+    expected = sweep(plan, tmp_path)
+    (run,) = (tmp_path / "programs").iterdir()
+    files = [run / name for name in ("config.json", "metrics.jsonl", "model.safetensors")]
+    whole, reports = {path: path.read_bytes() for path in files}, read_reports(files[1])
+    for number in range(count):
+        chance = random.Random(number)
+        for path in chance.sample(files, chance.choice([1, 2, 3])):
+            path.write_bytes(damaged(whole[path], chance) if chance.random() < 0.8 else b"")
+        assert sweep(plan, tmp_path).identical(expected), number
+        assert json.loads(files[0].read_bytes()) == json.loads(whole[files[0]]), number
+        assert read_reports(files[1]) == reports, number
+        files[2].write_bytes(whole[files[2]])  # damaged weights are found when they are loaded
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["null", "3", "[]", '{"networks": 3}', '{"networks": {"lstm-ptw": 3}}', "{" * 10**5]
+    + ["[" * 10**5, "\x00", '{"networks": {}, "nothing": 0}']
+    + [
+        json.dumps({"networks": {"lstm-ptw": {"file": file, "size": size, "sha256": "0" * 64}}})
+        for file, size in (("../secret", 3), (3, 3), ("lstm-ptw.safetensors", "3"))
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(content, tmp_path):
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(ValueError, match=r"manifest\.json is"):
+        Zoo(tmp_path)
+
+
+def test_manifests_of_earlier_versions_have_no_checksum_and_are_read(tmp_path):
+    path, read = zoo_manifest(tmp_path)
+    expected = read()
+    content = json.loads(path.read_text())
+    del content["sha256"]
+    path.write_text(json.dumps(content))
+    assert read() == expected
+
+
+def test_a_replaced_file_is_on_disk_with_its_directory(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    path, _ = result(tmp_path)
+    assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
+
+
+def test_a_damaged_picture_is_drawn_again(tmp_path, monkeypatch):
+    _, read = drawn(tmp_path, monkeypatch)
+    read()
+    (tmp_path / "figures" / "memory.png").write_bytes(b"another")
+    with pytest.raises(ValueError, match="drawn again"):
+        read()
+    shutil.rmtree(tmp_path / "figures")
+    with pytest.raises(ValueError, match="drawn again"):
+        read()

@@ -1,0 +1,438 @@
+"""The report opens in a real browser, shows every figure, and says what is missing."""
+
+import io
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from switchpoint import evaluation
+from switchpoint._numbers import bits, duration, join_and, percent, plus_minus
+from switchpoint.paper import SCALES, STUDIES, load_result
+from switchpoint.paper.figures.labels import display_name, source_label, with_subscripts
+from switchpoint.paper.report import write_markdown, write_report
+
+PHONE, DESK = 360, 1200
+QUICK = Path(__file__).parents[1] / "quick"
+"""Results of `switchpoint reproduce --scale quick`."""
+ZOO = Path(__file__).parents[1] / "format0" / "zoo"
+"""Results of `--scale zoo`: recorded ones, and what was measured beside them."""
+
+WRAPPER = """<!DOCTYPE html><body><iframe id="page" src="{address}"
+style="width:{width}px;height:800px;border:0"></iframe><pre id="found"></pre><script>
+document.getElementById("page").onload = (event) => {{
+  const page = event.target.contentDocument;
+  for (const fold of page.querySelectorAll("details")) fold.open = true;
+  const images = [...page.images].map((image) => image.naturalWidth > 0 && image.alt.length > 20);
+  const root = page.documentElement;
+  document.getElementById("found").textContent =
+    `images ${{images.length}} good ${{images.filter(Boolean).length}} ` +
+    `wide ${{root.scrollWidth}} of ${{root.clientWidth}}`;
+}};
+</script></body>"""
+
+
+class Page(HTMLParser):
+    """The words, images, links and identifiers of a page; its tags must be balanced."""
+
+    VOID = ("meta", "link", "img", "br")
+
+    def __init__(self, path):
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.words, self.plain, self.images, self.links, self.names = [], [], [], [], []
+        self.open = []
+        self.feed(self.source)
+        assert self.open == []
+        self.text, self.unfolded = (
+            re.sub(r"\s+", " ", " ".join(words)) for words in (self.words, self.plain)
+        )
+        """All words, and those that are seen before any fold is opened."""
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "img":
+            self.images.append(attributes)
+        if tag == "a":
+            self.links.append(attributes["href"])
+        if "id" in attributes:
+            self.names.append(attributes["id"])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+            if "details" not in self.open or "summary" in self.open:
+                self.plain.append(data)
+
+
+@pytest.fixture(scope="module")
+def results():
+    files = [QUICK / "results" / f"{name}.nc" for name in STUDIES]
+    return {path.stem: load_result(QUICK, path.stem).shown for path in files if path.exists()}
+
+
+@pytest.fixture(scope="module")
+def report(results, tmp_path_factory):
+    """A report of all studies; one picture stands for all of them, to be quick."""
+    directory = tmp_path_factory.mktemp("report")
+    shutil.copytree(QUICK / "results", directory / "results")
+    (figure,) = STUDIES["mean-regret"].plot(results["mean-regret"]).values()
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=20)
+    (directory / "figures").mkdir()
+    for name in figure_names(results):
+        (directory / "figures" / f"{name}.png").write_bytes(picture.getvalue())
+    return write_report(directory)
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return Page(report)
+
+
+def figure_names(results):
+    return [figure for name in results for figure in STUDIES[name].captions(results[name])]
+
+
+def written(directory, **results):
+    """The page of a directory to which these results were saved."""
+    (directory / "results").mkdir(exist_ok=True)
+    for name, result in results.items():
+        evaluation.save(result, directory / "results" / f"{name.replace('_', '-')}.nc")
+    return Page(write_report(directory))
+
+
+def browse(address, profile, *options):
+    """What the browser makes of a page, and what it logs."""
+    browser = shutil.which("chromium")
+    assert browser, "this test needs Debian's package chromium"
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--allow-file-access-from-files",
+        "--enable-logging=stderr",
+        "--v=0",
+        f"--user-data-dir={profile}",
+        "--virtual-time-budget=10000",
+        "--dump-dom",
+        *options,
+        address,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_a_browser_shows_every_figure_without_an_error(results, report, tmp_path, width):
+    wrapper = tmp_path / "wrapper.html"
+    wrapper.write_text(WRAPPER.format(address=report.as_uri(), width=width))
+    dom, errors = browse(wrapper.as_uri(), tmp_path / "profile")
+    count = len(figure_names(results))
+    assert errors == []
+    # Every image has pixels and words, and the page itself does not scroll sideways, even with
+    # all folds open.
+    found = re.search(r'id="found">(.*?)<', dom).group(1)
+    assert found == f"images {count} good {count} wide {width} of {width}"
+    assert count >= 20
+
+
+@pytest.mark.browser
+def test_errors_would_be_seen(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("<!DOCTYPE html><script>missing();</script>")
+    _, errors = browse(page.as_uri(), tmp_path / "profile")
+    assert len(errors) == 1
+
+
+def test_everything_is_in_the_file(results, page):
+    assert set(results) <= set(page.names)
+    assert {f"figure-{name}" for name in figure_names(results)} <= set(page.names)
+    assert len(page.images) == len(figure_names(results))
+    assert all(image["src"].startswith("data:image/png;base64,") for image in page.images)
+    assert "<script" not in page.source
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page.source)
+    assert "@import" not in page.source
+    assert "url(" not in page.source
+    assert {link.removeprefix("#") for link in page.links} <= set(page.names)
+    assert len(set(page.names)) == len(page.names)
+
+
+def test_every_figure_has_its_caption_and_every_study_its_tables(results, page):
+    for name, result in results.items():
+        for caption in STUDIES[name].captions(result).values():
+            assert caption.alt in [image["alt"] for image in page.images]
+            for words in (caption.observed, caption.paper):
+                assert re.sub(r"\s+", " ", words.strip()) in page.text
+        for table in STUDIES[name].tables(results):
+            assert table.title in page.unfolded
+            for row in (table.head, *table.rows):
+                assert with_subscripts(" ".join(cell for cell in row if cell)) in page.text
+
+
+def test_every_caption_tells_its_size(results, page):
+    scale = SCALES["quick"]
+    sizes = {
+        "trajectory": "one sequence",
+        "priors": f"{scale.prior_sequences:,} sequences",
+        "mean-regret": f"{scale.sequences:,} sequences",
+        "regret-by-index": f"{scale.sequences:,} sequences",
+        "ablations": f"1 seed, {scale.sequences:,} sequences each",
+        "longer-lengths": f"2 seeds, {scale.longer_sequences} sequences each",
+    }
+    for name, result in results.items():
+        usual = sizes.get(name, f"2 seeds, {scale.sequences:,} sequences each")
+        for caption in STUDIES[name].captions(result).values():
+            size = f"{scale.heatmap_sequences} sequences" if name == "length-512" else usual
+            told = f"{caption.observed} Size: {caption.size or size}. The paper: {caption.paper}"
+            assert re.sub(r"\s+", " ", told) in page.text
+    told = STUDIES["length-512"].captions(results["length-512"])
+    assert told["length-512-sequence"].size == "one sequence"
+
+
+def test_it_leads_with_the_answer(results, page):
+    result = results["on-distribution"]
+    for source in result["source"].values:
+        one = result.sel(source=source)
+        optimum = one.sel(exact="optimum")
+        regret, error = (float(optimum[n]) for n in ("exact_regret", "exact_regret_error"))
+        assert f"optimum pays {plus_minus(regret, error)}" in page.text
+        for network in one["architecture"].values:
+            cell = one.sel(architecture=network)
+            mean = float(cell["excess_mean"])
+            told = " ".join(
+                [
+                    plus_minus(mean, float(cell["excess_mean_error"])),
+                    f"min {bits(float(cell['excess_minimum']))} ·",
+                    f"median {bits(float(cell['excess_median']))}",
+                    f"{percent(mean / regret)} above",
+                ]
+            ).replace("\xa0", " ")
+            question = page.text.index(STUDIES["trajectory"].question)
+            assert 0 < page.text.index(told) < page.text.index("Claims of the paper") < question
+    lowest = {
+        source_label(result, str(source)): str(
+            result["excess_mean"].sel(source=source).idxmin("architecture").values
+        )
+        for source in result["source"].values
+    }
+    first = page.text[: page.text.index("bits above the exact optimum")]
+    for source, network in lowest.items():
+        assert f"{display_name(network)} on {source} (" in first
+
+
+def test_findings_are_judged(results, page, tmp_path):
+    findings = [f for name in results for f in STUDIES[name].judge(results[name])]
+    assert len(findings) >= 6
+    words = {True: "✓ confirmed", False: "✗ not confirmed", None: "? open"}
+    assert {finding.holds for finding in findings} == set(words)
+    for finding in findings:
+        told = f"{finding.claim} {finding.evidence}".replace("\xa0", " ")
+        assert f"{words[finding.holds]} {with_subscripts(told)}" in page.text
+    order = re.findall("|".join(map(re.escape, words.values())), page.text)
+    assert order == sorted(order, key=list(words.values()).index)
+    lengths = results["longer-lengths"]
+    shorter = lengths.assign(excess_mean=-lengths["excess_mean"])
+    claim, _ = STUDIES["longer-lengths"].claims
+    text = written(tmp_path, longer_lengths=shorter).text
+    assert f"✗ not confirmed {claim}" in text
+    assert text.count("? open") == len(findings) - 2
+
+
+def test_it_ends_with_how_it_was_made(results, page):
+    end = page.text[page.text.index("How this was made", page.text.index("The paper:")) :]
+    made = [result.attrs["provenance"] for result in results.values()]
+    seconds = sum(each["wall_seconds"] + each["training_seconds"] for each in made)
+    assert f"{len(results)} studies took {duration(seconds)}" in end
+    assert "switchpoint reproduce --scale quick" in end
+    folded = [made[0][name] for name in ("jax", "python", "platform", "device")]
+    folded += [f"Plan of {name}" for name in results]
+    assert all(str(words) in end for words in folded)
+    assert all(f"jax {each['jax']}" not in page.unfolded for each in made)
+    assert '"runs"' not in page.unfolded
+
+
+def test_recorded_and_local_results_are_told_apart(page, tmp_path):
+    assert "recorded" not in page.unfolded.lower().replace("results/ and recorded/", "")
+    shutil.copytree(ZOO / "results", tmp_path / "results")
+    found = Page(write_report(tmp_path))
+    both = load_result(tmp_path, "on-distribution")
+    local = both.beside.isel(seed=0)
+    for source in local["source"].values:
+        for network in local["architecture"].values:
+            one = local.sel(source=source, architecture=network)
+            value = plus_minus(float(one["excess"]), float(one["excess_error"]))
+            assert f"zoo, here: {value}" in found.text
+    assert "Recorded at scale full" in found.text
+    start = found.text.index(STUDIES["memory"].question)
+    assert found.text.index("not computed on this machine", start) > start
+    # What the machine of the record was is in a fold, what was done here at the end.
+    device = both.recorded.attrs["provenance"]["device"]
+    assert device in found.text
+    assert device not in found.unfolded
+    assert "on-distribution, recorded" in found.text
+    assert "no results of it are recorded" in found.text  # of what the zoo cannot do
+
+
+def test_what_is_missing_is_named(results, tmp_path):
+    page = written(tmp_path)
+    claims = sum(len(study.claims) for study in STUDIES.values())
+    assert "on-distribution, which answers this, was not run" in page.text
+    assert page.text.count("? open") == claims
+    assert page.text.count("Not run:") == len(STUDIES)
+    assert {link.removeprefix("#") for link in page.links} <= set(page.names)
+    text = written(tmp_path, memory=results["memory"]).text
+    assert text.count("Not run:") == len(STUDIES) - 1
+    assert "memory is not drawn: switchpoint figure memory" in text
+
+
+def test_many_networks_that_were_not_run_are_counted_and_each_is_named(results, tmp_path):
+    lacking = [f"stack-rnn-length-{length}" for length in (8, 16, 32, 64, 128)]
+    missing = {name: {"ptw": [0, 1, 2]} for name in lacking} | {"lstm": {"lin": [1]}}
+    lengths = results["other-lengths"].assign_attrs(missing_runs=missing)
+    page = written(tmp_path, other_lengths=lengths)
+    assert "Not run: LSTM on LIN, seed 1." in page.unfolded
+    assert "Not run: 5 training runs on PTW, seeds 0 to 2" in page.unfolded
+    assert ", ".join(lacking) in page.text
+
+
+def test_a_damaged_result_is_named_and_not_shown(results, tmp_path):
+    kept = {"memory": results["memory"], "on_distribution": results["on-distribution"]}
+    written(tmp_path, **kept)
+    path = tmp_path / "results" / "on-distribution.nc"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    text = Page(write_report(tmp_path)).text
+    assert "on-distribution, which answers this, was not run" in text
+    assert f"Not shown: {path} is damaged" in text
+    assert STUDIES["memory"].question in text
+    assert STUDIES["on-distribution"].question not in text
+    with pytest.raises(ValueError, match="damaged") as error:
+        write_markdown(tmp_path)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda result: result.assign_attrs(study="priors"),
+        lambda result: result.assign_attrs(format=99),
+        lambda result: result.drop_vars("regret_mean"),
+        lambda result: result.assign_attrs(provenance=None),
+        lambda result: result.assign_attrs(labels=3),
+    ],
+)
+def test_a_result_that_is_not_what_it_should_be_is_named_and_not_shown(results, tmp_path, changed):
+    text = written(tmp_path, memory=changed(results["memory"])).text
+    assert f"Not shown: {tmp_path / 'results' / 'memory.nc'}" in text
+    assert STUDIES["memory"].question not in text
+
+
+def test_what_a_file_says_is_text_on_the_page(results, tmp_path):
+    labels = results["memory"].attrs["labels"] | {"lin": "<img src=x>"}
+    made = results["memory"].attrs["provenance"] | {"command": "switchpoint </pre><script>"}
+    changed = results["memory"].assign_attrs(labels=labels, provenance=made)
+    page = written(tmp_path, memory=changed)
+    assert "<script" not in page.source
+    assert page.images == []
+    assert "<img src=x>" in page.text
+    assert "switchpoint </pre><script>" in page.text
+
+
+def test_saved_findings_are_not_trusted(results, tmp_path):
+    before = written(tmp_path, memory=results["memory"]).source
+    for text in ("null", '[{"claim": 1}]', "[" * 10**5, '[{"claim": "a lie", "holds": true}]'):
+        (tmp_path / "results" / "findings.json").write_text(text)
+        assert written(tmp_path).source == before
+
+
+def test_a_link_in_place_of_a_picture_is_not_followed(results, tmp_path):
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"not for this page")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "memory.png").symlink_to(secret)
+    page = written(tmp_path, memory=results["memory"])
+    assert page.images == []
+    assert "memory is not drawn: switchpoint figure memory , once the link" in page.text
+    assert secret.read_bytes() == b"not for this page"
+
+
+def rows_of(markdown, title):
+    """The table below a title, as lists of cells by the first of each row."""
+    lines = markdown.split(f"**{title}**")[1].strip().split("\n\n")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert set(rows[1]) == {"---"}
+    assert len({len(row) for row in rows}) == 1
+    return {row[0]: row[1:] for row in (rows[0], *rows[2:])}
+
+
+def test_markdown_tables_have_the_numbers_of_the_results(results):
+    text = write_markdown(QUICK)
+    for name, study in ((name, STUDIES[name]) for name in results):
+        assert (f"## {study.title}" in text) == bool(study.tables(results)), name
+        for table in study.tables(results):
+            assert len(rows_of(text, table.title)) == len(
+                {row[0] for row in (table.head, *table.rows)}
+            )
+    result = results["on-distribution"]
+    rows = rows_of(text, "Excess over the exact optimum, bits")
+    assert rows[""] == [result.attrs["labels"][str(name)] for name in result["source"].values]
+    for network in map(str, result["architecture"].values):
+        seeds = result["excess"].sel(architecture=network)
+        optimum = result["exact_regret"].sel(exact="optimum").values
+        for cell, own, least in zip(rows[network], seeds.values, optimum, strict=True):
+            told = [float(number) for number in re.findall(r"-?[\d.]+", cell)]
+            median = float(sum(own) / 2)  # of two seeds
+            expected = [median, 100 * median / least, min(own), max(own)]
+            assert told == pytest.approx(expected, abs=0.006)
+    result = results["memory"]
+    rows = rows_of(text, "Mean regret by memory, bits")
+    for order in result["order"].values:
+        told = [float(cell.split(" ± ")[0]) for cell in rows[str(order)]]
+        assert told == pytest.approx(result["regret_mean"].sel(order=order).values, abs=0.006)
+    result = results["longer-lengths"]
+    rows = rows_of(text, "Mean excess over PTW of matching depth, bits")
+    for network in map(str, result["architecture"].values):
+        told = [float(cell.split(" ± ")[0]) for cell in rows[network]]
+        means = result["excess_mean"].sel(architecture=network).values
+        assert told == pytest.approx(means, abs=0.006)
+
+
+def test_markdown_without_results_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="switchpoint reproduce") as error:
+        write_markdown(tmp_path)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_numbers():
+    assert [bits(x) for x in (123.4, 28.31, 12.163, 0.0421, -2.3, 0.0, -0.0001)] == [
+        "123", "28.3", "12.16", "0.042", "−2.30", "0.000", "0.000",
+    ]  # fmt: skip
+    assert plus_minus(12.1634, 0.081) == "12.16 ± 0.08"
+    assert plus_minus(12.1634, 0.0123) == "12.163 ± 0.012"
+    assert plus_minus(-123.4, 20.0) == "−123 ± 20"
+    assert plus_minus(3.0, float("nan")) == "3.00"
+    assert plus_minus(1e-9, 1e-8) == "0.000"
+    shares = {0.00042: "0.04 %", 0.0099: "0.99 %", 0.042: "4.2 %", 0.123: "12 %", 1.95: "195 %"}
+    assert {share: percent(share).replace("\xa0", " ") for share in shares} == shares
+    assert join_and(["a"]) == "a"
+    assert join_and(["a", "b", "c"]) == "a, b and c"
+    assert [duration(x) for x in (1.234, 42.4, 600, 7500)] == [
+        "1.2 s",
+        "42 s",
+        "10 min",
+        "2 h 05 min",
+    ]

@@ -1,0 +1,693 @@
+"""All studies at a tiny scale: complete, resumable, and in agreement with `evaluate`."""
+
+import inspect
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+import typer
+import xarray as xr
+from matplotlib.figure import Figure
+
+import switchpoint as sp
+from switchpoint import evaluation
+from switchpoint.cli import reproduce as commands
+from switchpoint.neural import save_networks
+from switchpoint.paper import STUDIES, ProgressReporter, Scale, load_result, reproduce
+from switchpoint.paper.base import (
+    Caption,
+    Measurement,
+    Run,
+    Study,
+    Table,
+    grid,
+    main_run,
+    main_runs,
+    over_seeds,
+    with_error,
+)
+from switchpoint.paper.networks import Networks
+from switchpoint.paper.pipeline import networks_for, state_of
+from switchpoint.paper.results import result_path
+from switchpoint.paper.scale import SCALES, Ablation, TestSet
+from switchpoint.paper.shards import shard_times
+from switchpoint.paper.store import MeasurementStore
+from switchpoint.zoo.manifest import SOURCES
+
+SMALL = {"batch": 4, "steps": 4, "validation": 8}
+CELL = {**SMALL, "hidden": 4, "readout": 0}
+TINY = Scale(
+    name="tiny",
+    length=8,
+    period=2,
+    seeds=2,
+    sequences=30,
+    architectures={"lstm": CELL},
+    longer_lengths=(8, 16),
+    longer_sequences=20,
+    base_length=4,
+    other_lengths=(4, 8),
+    other_architectures=("lstm",),
+    other_sequences=20,
+    ablations=(Ablation("core", {"model": "lstm", **CELL}),),
+    ablation_seeds=1,
+    prior_sequences=200,
+    max_depth=3,
+    max_switches=8,
+    heatmap_sequences=10,
+    orders=(0,),
+    memoryless_settings=SMALL,
+    bound_order=3,
+)
+
+
+class Log(ProgressReporter):
+    """Remembers which studies were begun and which runs were trained."""
+
+    def __init__(self):
+        self.begun, self.trained, self.notes = [], set(), []
+
+    def begin(self, study):
+        self.begun.append(study)
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def update(self, text, done):
+        if text.startswith("training ") and done < 1:
+            self.trained.add(text.removeprefix("training "))
+
+
+DIFFERENCES = (
+    "On PTW the RNN has a slightly larger error than the other networks.",
+    "The better a network fits PTW, the less robust it is on Random Uniform.",
+    "On longer sequences the LSTM and the Stack-LSTM lose least.",
+)
+"""Claims of the paper that our results do not confirm."""
+
+
+def run_studies(out, only=None, scale=TINY):
+    log = Log()
+    reproduce(scale, out, only, log)
+    return log
+
+
+def load(out, study):
+    """The result of a study that was computed locally."""
+    return load_result(out, study).local
+
+
+def state(study, out, scale=TINY):
+    return state_of(STUDIES[study], scale, out, networks_for(scale, out))
+
+
+def same(first, second):
+    """Whether two results are the same to the last bit, whatever time they took."""
+    return first.drop_attrs().identical(second.drop_attrs())
+
+
+def compute_tiny_studies(out):
+    log = run_studies(out)
+    assert log.begun == list(STUDIES)
+    assert log.trained == {"lstm", "lstm-length-4", "memoryless"}  # the ablation is no other
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_studies, tmp_path_factory):
+    """The directory of all studies, never interrupted."""
+    return shutil.copytree(tiny_studies, tmp_path_factory.mktemp("whole") / "out")
+
+
+def test_sources_may_have_steps_of_their_own(whole, tmp_path):
+    fewer = replace(TINY, fewer_steps={"lstm": {"lin": 2, "regular": 2}})
+    assert [run.name for run in main_runs(fewer)] == ["lstm", "lstm-2-steps"]
+    assert main_run(fewer, "lstm", "lin").config.prior == ("lin", "regular")
+    only = ["on-distribution", "training-curves", "trajectory"]
+    assert run_studies(tmp_path, only, fewer).trained == {"lstm", "lstm-2-steps"}
+    excess, usual = (load(out, only[0])["excess"] for out in (tmp_path, whole))
+    changed = (excess != usual).any(["architecture", "seed"])
+    assert changed.sel(source=["lin", "regular"]).all()
+    np.testing.assert_allclose(
+        excess.sel(source=["ptw", "uniform"]), usual.sel(source=["ptw", "uniform"]), atol=1e-4
+    )
+    steps = load(tmp_path, "training-curves")["step"].max("record").sel(architecture="lstm")
+    assert dict(zip(SOURCES, steps.values, strict=True)) == {
+        "ptw": 4,
+        "lin": 2,
+        "regular": 2,
+        "uniform": 4,
+    }
+    for wrong in ({"gru": {}}, {"lstm": {"poisson": 2}}, {"lstm": {"lin": 0}}, {"lstm": 2}):
+        with pytest.raises(ValueError, match="fewer_steps"):
+            TINY.changed({"fewer_steps": wrong})
+
+
+@pytest.mark.slow
+def test_every_study_has_a_whole_result(whole):
+    for name, study in STUDIES.items():
+        result = load(whole, name)
+        assert result.attrs["question"] == study.question
+        assert result.attrs["plan"] == study.plan(TINY)
+        provenance = result.attrs["provenance"]
+        assert provenance["seed"] == 0
+        assert provenance["wall_seconds"] > 0
+        for key, variable in result.data_vars.items():
+            if variable.dtype.kind == "f" and not key.endswith("deviation"):
+                assert np.isfinite(variable.values).all(), (name, key)
+        for finding in study.judge(result):  # the others compare the LSTM with other networks
+            assert (finding.holds is None) == (finding.claim in DIFFERENCES)
+            assert finding.evidence
+    assert not list((whole / "measurements").glob("*.json"))
+
+
+@pytest.mark.slow
+def test_exact_values_are_those_of_evaluate(whole):
+    result = load(whole, "on-distribution")
+    source = sp.Source(sp.PTW(3))
+    predictors = {"lin": sp.bayes_optimal(sp.Source(sp.LIN())), "oracle": sp.KTOracle}
+    predictors["optimum"] = sp.bayes_optimal(source)
+    summary = sp.summarise(sp.evaluate(predictors, source, 8, 30), "optimum").isel(member=0)
+    for name in predictors:
+        ours, theirs = result.sel(source="ptw", exact=name), summary.sel(predictor=name)
+        assert float(ours["exact_regret"]) == float(theirs["regret"])
+        assert float(ours["exact_excess"]) == pytest.approx(float(theirs["excess"]), abs=1e-12)
+        assert float(ours["exact_regret_error"]) == pytest.approx(float(theirs["regret_error"]))
+
+
+@pytest.mark.slow
+def test_results_say_on_how_many_sequences_networks_were_tested(whole):
+    for name, count in (
+        ("on-distribution", TINY.sequences),
+        ("longer-lengths", TINY.longer_sequences),
+        ("other-lengths", TINY.other_sequences),
+        ("length-512", TINY.heatmap_sequences),
+    ):
+        assert load(whole, name).attrs["sequences"] == count
+    assert "sequences" not in load(whole, "trajectory").attrs
+
+
+@pytest.mark.slow
+def test_networks_are_those_of_the_runs(whole):
+    networks = sp.load_members(whole / "runs" / "lstm")
+    index = SOURCES.index("lin") * TINY.seeds + 1
+    source = sp.Source(sp.PTW(3))
+    found = sp.evaluate({"lstm": networks[index]}, source, 8, 30)["regret"].mean()
+    result = load(whole, "off-distribution")
+    cell = result.sel(train_source="lin", test_source="ptw", architecture="lstm", seed=1)
+    assert float(cell["regret"]) == pytest.approx(float(found), abs=1e-12)
+    own = load(whole, "on-distribution")
+    for source in SOURCES:
+        diagonal = result.sel(train_source=source, test_source=source)
+        np.testing.assert_array_equal(diagonal["excess"], own["excess"].sel(source=source))
+    ablation = load(whole, "ablations").isel(configuration=0)
+    assert ablation.sizes["seed"] == TINY.ablation_seeds == 1
+    first = own["excess"].sel(source="ptw", architecture="lstm", seed=[0])
+    np.testing.assert_array_equal(ablation["excess"], first)
+    assert int(ablation["parameters"]) == sum(leaf.size for leaf in jax.tree.leaves(networks[0]))
+    lengths = load(whole, "longer-lengths").sel(length=8)
+    assert lengths["optimum_regret"] > 0
+    other = load(whole, "other-lengths").sel(length=4)
+    np.testing.assert_array_equal(other["own"], other["transferred"])
+
+
+@pytest.mark.slow
+def test_trajectories_lose_what_their_predictions_say(whole):
+    result = load(whole, "trajectory")
+    true, said = result["probability"], result["prediction"]
+    bits = true * np.log2(true / said) + (1 - true) * np.log2((1 - true) / (1 - said))
+    np.testing.assert_allclose(bits.transpose(*result["regret"].dims), result["regret"], atol=1e-4)
+    np.testing.assert_allclose(result["regret"].cumsum("time"), result["cumulative_regret"])
+    moves = result["probability"].diff("time") != 0
+    assert not (moves & (result["switches"].isel(time=slice(1, None)) == 0)).any()
+
+
+@pytest.mark.slow
+def test_sampled_switches_agree_with_their_law(whole):
+    result = load(whole, "priors")
+    for exact, sampled in (
+        ("switch_probability", "switch_frequency"),
+        ("count_law", "count_frequency"),
+    ):
+        margin = 5 * np.sqrt(result[exact] * (1 - result[exact]) / TINY.prior_sequences) + 1e-12
+        assert (abs(result[exact] - result[sampled]) <= margin).all()
+    np.testing.assert_allclose(
+        result["ptw_count_law"].sel(depth=2)[:4], [1 / 2, 1 / 8, 1 / 4, 1 / 8]
+    )
+    assert float(result["ptw_count_sampled"].sel(depth=0, switches=0)) == 1
+
+
+@pytest.mark.slow
+def test_heat_map_is_ordered_by_switches(whole):
+    result = load(whole, "length-512")
+    assert (np.diff(result["switch_count"]) >= 0).all()
+    assert result["difference"].dims == ("architecture", "sequence", "time")
+    assert result.sizes["time"] == result.attrs["test_length"] == 16
+    assert (result["probability"] == result["probability"][0]).all()
+    # After zeros alone: the PTW of the training length, then that of twice the length.
+    zeros = np.zeros(16, int)
+    short, long = (sp.bayes_optimal(sp.Source(sp.PTW(depth))) for depth in (3, 4))
+    expected = np.exp([*short.log_probs(zeros[:8])[:, 1], *long.log_probs(zeros)[8:, 1]])
+    np.testing.assert_allclose(result["exact_after_zeros"], expected, rtol=1e-5)
+    networks = sp.load_members(whole / "runs" / "lstm")[: TINY.seeds]  # trained on PTW
+    own = [np.exp(each.log_probs(zeros))[:, 1] for each in networks]
+    found = result["after_zeros"].sel(architecture="lstm").values
+    assert min(np.abs(found - each).max() for each in own) < 1e-6
+
+
+@pytest.mark.slow
+def test_nothing_is_done_twice(whole):
+    before = {path: path.stat().st_mtime_ns for path in (whole / "results").glob("*.nc")}
+    log = run_studies(whole)
+    assert (log.begun, log.trained) == ([], set())
+    assert before == {path: path.stat().st_mtime_ns for path in (whole / "results").glob("*.nc")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["deleted", "cut", "one bit", "other plan"])
+def test_one_missing_result_is_one_study_to_do(whole, damage):
+    path = result_path(whole, "longer-lengths")
+    before = evaluation.load(path)
+    if damage == "deleted":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    elif damage == "one bit":
+        path.write_bytes(flipped(path.read_bytes(), -20))
+    else:
+        evaluation.save(before.assign_attrs(plan={"study": "longer-lengths"}), path)
+    assert state("longer-lengths", whole) == "partly"  # its networks are there
+    log = run_studies(whole)
+    assert (log.begun, log.trained) == (["longer-lengths"], set())
+    assert len(log.notes) == (damage in ("cut", "one bit"))
+    assert all(str(path) in note and "computed again" in note for note in log.notes)
+    assert same(evaluation.load(path), before)
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """The commands at the tiny scale, as the command line calls them."""
+    monkeypatch.setitem(SCALES, "tiny", TINY)
+    monkeypatch.setattr(commands, "_compile_fast", lambda: None)
+    app = typer.Typer()
+    app.command()(commands.reproduce)
+    app.command()(commands.figure)
+    app.command()(commands.report)
+
+    def run(*arguments):
+        return app(args=[str(each) for each in arguments], standalone_mode=False)
+
+    return run
+
+
+def flipped(data, place):
+    """A file's bytes with one bit the other way."""
+    changed = bytearray(data)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+@pytest.mark.slow
+def test_figure_refuses_a_damaged_result(command, whole):
+    path = result_path(whole, "memory")
+    before = path.read_bytes()
+    for damaged in (flipped(before, len(before) // 2), b"", before[:100]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"memory\.nc is"):
+            command("figure", "memory", "--out", whole)
+    path.write_bytes(before)
+    evaluation.save(evaluation.load(path).drop_vars("bound"), path)
+    with pytest.raises(ValueError, match=r"memory\.nc lacks .*bound"):
+        command("figure", "memory", "--out", whole)
+    path.write_bytes(before)
+
+
+_KILLED = """
+import os, signal, sys
+sys.path[:0] = {paths!r}
+from pathlib import Path
+import conftest
+import test_studies
+from switchpoint.paper import ProgressReporter, reproduce
+
+class Killer(ProgressReporter):
+    def update(self, text, done):
+        if text.startswith("evaluating memoryless (lin)"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+reproduce(test_studies.TINY, Path({out!r}), {only!r}, Killer())
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_study_resumes_to_the_same_result(whole, tmp_path):
+    only = ["priors", "memory"]
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), str(Path(sp.__file__).parents[1])]
+    script = _KILLED.format(paths=paths, out=str(tmp_path), only=only)
+    environment = {**os.environ, "PYTEST_XDIST_WORKER": "killed"}  # shares the compilations
+    status = subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode
+    assert status == -signal.SIGKILL
+    assert [state(name, tmp_path) for name in only] == ["done", "partly"]
+    (measured,) = (tmp_path / "measurements" / "trained").glob("*.nc")  # on ptw, before lin
+    measured.write_bytes(flipped(measured.read_bytes(), -5))
+    before = shard_times(tmp_path / "runs", STUDIES["memory"].runs(TINY)["memoryless"])
+    log = run_studies(tmp_path, only)
+    assert (log.begun, log.trained) == (["memory"], set())
+    (note,) = log.notes
+    assert str(measured) in note
+    for name in only:
+        assert same(load(tmp_path, name), load(whole, name))
+    # The time of the killed process is counted.
+    provenance = load(tmp_path, "memory").attrs["provenance"]
+    assert before.training > 0
+    assert provenance["training_seconds"] == round(before.training, 3)
+    assert provenance["wall_seconds"] > before.measuring
+
+
+def test_an_unknown_study_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="study must be one of"):
+        reproduce(TINY, tmp_path, ["figure-3"])
+
+
+@pytest.mark.slow
+def test_list_shows_cost_and_state(command, whole, tmp_path, capsys):
+    command("reproduce", "--scale", "tiny", "--out", whole, "--list")
+    rows = capsys.readouterr().out
+    assert all(name in rows for name in STUDIES)
+    assert rows.count("done") == len(STUDIES)
+    command("reproduce", "--scale", "tiny", "--out", tmp_path / "new", "--list")
+    assert capsys.readouterr().out.count("to do") == len(STUDIES)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_reproduce_draws_and_figure_draws_again(command, whole, capsys):
+    command("reproduce", "--scale", "tiny", "--out", whole, "--only", "memory")
+    printed = capsys.readouterr()
+    assert "all studies are done" in printed.out
+    assert printed.out.splitlines()[-1].startswith(str(whole / "index.html"))
+    pictures = sorted((whole / "figures").glob("*.png"))
+    assert pictures
+    before = {path: path.stat().st_mtime_ns for path in pictures}
+    command("reproduce", "--scale", "tiny", "--out", whole, "--only", "memory")
+    assert before == {path: path.stat().st_mtime_ns for path in pictures}
+    command("figure", "memory", "--out", whole)
+    drawn = [Path(line) for line in capsys.readouterr().out.splitlines() if "memory" in line]
+    assert any(path.suffix == ".png" for path in drawn)
+    assert any(
+        before.get(path) != path.stat().st_mtime_ns for path in drawn if path.suffix == ".png"
+    )
+
+
+@pytest.mark.slow
+def test_changed_settings_do_not_reuse_other_results(command, whole, capsys):
+    options = ("--set", "sequences = 20", "--set", "longer_lengths=[8]", "--list")
+    command("reproduce", "--scale", "tiny", "--out", whole, *options)
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.split()}
+    assert {name for name in STUDIES if rows[name].rstrip().endswith("done")} == {
+        "trajectory",
+        "other-lengths",
+        "priors",
+        "length-512",
+        "training-curves",
+    }
+    command("reproduce", "--scale", "tiny", "--out", whole, "--first-seed", 7, "--list")
+    assert capsys.readouterr().out.count("done") == 1  # priors, which trains nothing
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("sequences", "NAME=VALUE"),
+        ("=3", "NAME=VALUE"),
+        ("sequences=many", "TOML"),
+        ("sequences=3\nseed=4", "TOML"),
+        ("longer_lengths=" + "[" * 10**5, "TOML"),
+        ("sequenzes=30", "did you mean 'sequences'"),
+        ('period="x"', "period must be a whole number"),
+        ("architectures={lstm={steps=-1}}", "steps must be"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_bad_setting_is_refused_at_once(command, tmp_path, setting, words):
+    with pytest.raises(ValueError, match=words):
+        command("reproduce", "--scale", "tiny", "--set", setting, "--out", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_bad_arguments_are_refused_at_once(command, tmp_path):
+    with pytest.raises(ValueError, match="scale must be one of quick, full"):
+        command("reproduce", "--scale", "huge", "--out", tmp_path)
+    with pytest.raises(ValueError, match="study must be one of trajectory"):
+        command("reproduce", "--only", "figure-3", "--out", tmp_path)
+    with pytest.raises(ValueError, match="there is no result of memory"):
+        command("figure", "memory", "--out", tmp_path)
+
+
+QUICK = Path(__file__).parents[1] / "quick"
+"""Results of `switchpoint reproduce --scale quick`, in files of format 0."""
+
+
+@pytest.mark.slow
+def test_results_of_format_0_are_those_of_todays_plan_and_the_findings_hold():
+    there = [path.stem for path in (QUICK / "results").glob("*.nc")]
+    assert len(there) == 11
+    for name in there:
+        assert state(name, QUICK, SCALES["quick"]) == "done", name
+        judged = STUDIES[name].judge(load_result(QUICK, name).shown)
+        assert {finding.claim for finding in judged if not finding.holds} <= set(DIFFERENCES)
+
+
+def test_the_measurement_store_keeps_rows_by_their_key(tmp_path):
+    run = main_run(TINY, "lstm")
+    asked = Measurement(run, "ptw", TestSet("lin", 8, 5))
+    rows = {0: np.arange(5.0), 1: np.arange(5.0) + 10}
+    store = MeasurementStore(tmp_path)
+    store.add(asked, 0, rows)
+    for each in (store, MeasurementStore(tmp_path)):  # also from its files
+        found = each.find(asked, 0)
+        assert list(found) == [0, 1]
+        np.testing.assert_array_equal(found[1], rows[1])
+        fewer = each.find(Measurement(run, "ptw", TestSet("lin", 8, 3), seeds=1), 0)
+        np.testing.assert_array_equal(fewer[0], rows[0][:3])
+        assert list(fewer) == [0]
+        for other in (
+            Measurement(run, "lin", asked.test),
+            Measurement(run, "ptw", TestSet("ptw", 8, 5)),
+            Measurement(run, "ptw", TestSet("lin", 16, 5)),
+            Measurement(run, "ptw", TestSet("lin", 8, 6)),
+            Measurement(Run("other", run.config), "ptw", asked.test),
+            Measurement(None, "ptw", asked.test),
+        ):
+            assert each.find(other, 0) == {}
+        assert each.find(asked, 1) == {}  # other test sequences
+    longer = main_run(TINY.changed({"architectures": {"lstm": {**CELL, "steps": 5}}}), "lstm")
+    assert store.find(Measurement(longer, "ptw", asked.test), 0) == {}
+    watched = {**CELL, "validation": 20, "report_every": 2}  # decides nothing about the weights
+    again = main_run(TINY.changed({"architectures": {"lstm": watched}}), "lstm")
+    assert list(store.find(Measurement(again, "ptw", asked.test), 0)) == [0, 1]
+
+
+@pytest.mark.slow
+def test_what_a_newer_version_wrote_is_refused(whole, tmp_path):
+    source = result_path(whole, "memory")
+    path = result_path(tmp_path, "memory")
+    path.parent.mkdir()
+    evaluation.save(evaluation.load(source).assign_attrs(format=7), path)
+    with pytest.raises(ValueError, match=r"memory\.nc has format 7.*upgrade"):
+        load_result(tmp_path, "memory")
+    rows = next((whole / "measurements" / "trained").glob("*.nc"))
+    newer = tmp_path / rows.name
+    evaluation.save(evaluation.load(rows).assign_attrs(format=7), newer)
+    with pytest.raises(ValueError, match="has format 7"):
+        MeasurementStore(tmp_path / "none").merge(newer)
+
+
+@pytest.mark.slow
+def test_better_recipes_orphan_nothing(monkeypatch):
+    """A result is identified by the plan inside it, not by the defaults of the day."""
+    from switchpoint.training import recipes
+
+    full = {name: study.plan(SCALES["full"]) for name, study in STUDIES.items()}
+    for name, recipe in recipes.RECIPES.items():
+        better = replace(recipe, learning_rate=1.0, steps=77, warmup=3)
+        monkeypatch.setitem(recipes.RECIPES, name, better)
+    assert {name: study.plan(SCALES["full"]) for name, study in STUDIES.items()} == full
+    assert state("ablations", QUICK, SCALES["quick"]) == "done"
+
+
+@pytest.mark.slow
+def test_settings_that_came_later_orphan_nothing(whole, tmp_path):
+    """What earlier versions did not write has the default that they had."""
+    shutil.copytree(whole, tmp_path / "old")
+    path = result_path(tmp_path / "old", "memory")
+    result = evaluation.load(path)
+    for config in result.attrs["plan"]["runs"].values():
+        del config["schedule"]
+    evaluation.save(result, path)
+    assert state("memory", tmp_path / "old") == "done"
+    path.unlink()
+    for rows in (tmp_path / "old" / "measurements" / "trained").glob("memoryless*.nc"):
+        measured = evaluation.load(rows)
+        for key in measured.attrs["rows"]:
+            del key["plan"]["schedule"]
+        evaluation.save(measured, rows)
+    log = run_studies(tmp_path / "old", ["memory"])
+    assert (log.trained, log.notes) == (set(), [])
+    assert same(load(tmp_path / "old", "memory"), load(whole, "memory"))
+
+
+def test_the_best_network_is_one_that_did_not_diverge(tmp_path):
+    config = sp.TrainConfig(model="markov", order=1, length=4, seeds=2)
+    run, path = Run("run", config), tmp_path / "two.safetensors"
+    both = [config.network(jax.random.key(seed)) for seed in (0, 1)]
+    members = [
+        {"prior": "ptw", "seed": 0, "excess": 0.1, "diverged": True},
+        {"prior": "ptw", "seed": 1, "excess": 0.5, "diverged": False},
+    ]
+    card = {
+        "model": "markov",
+        "alphabet": 2,
+        "length": 4,
+        "options": {"order": 1},
+        "members": members,
+    }
+    save_networks(path, both, card)
+    networks = Networks()
+    networks.add("run", "two", path)
+    assert networks.members(run, "ptw")[0] is None
+    best = networks.best(run, "ptw")
+    for ours, theirs in zip(jax.tree.leaves(best), jax.tree.leaves(both[1]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(ValueError, match="no network of run trained on lin"):
+        networks.best(run, "lin")
+
+
+def tiny_study():
+    """A study in a few lines: how much longer test sequences cost the LSTM of PTW."""
+
+    def grids(scale):
+        tests = {length: TestSet("ptw", length, scale.sequences) for length in (4, 8)}
+        return {
+            "lstm": grid(
+                lambda length: Measurement(main_run(scale, "lstm"), "ptw", tests[length]),
+                length=tests,
+            ),
+            "optimum": grid(
+                lambda length: Measurement(None, "optimum", tests[length]), length=tests
+            ),
+        }
+
+    def analyse(context):
+        optimum = context.regret["optimum"]
+        excess = over_seeds(context.regret["lstm"] - optimum, "excess")
+        return xr.Dataset({**excess, **with_error(optimum, "optimum_regret")})
+
+    def plot(result, local=None):
+        del local
+        figure = Figure()
+        figure.subplots().plot(result["length"], result["excess_mean"])
+        return {"short-lengths": figure}
+
+    def captions(result):
+        observed = f"Lengths {int(result['length'][0])} and {int(result['length'][1])}."
+        return {"short-lengths": Caption("A line.", observed, "Not in the paper.")}
+
+    def tables(results):
+        means = results["short-lengths"]["excess_mean"].values
+        return [Table("Mean excess", ["", "4", "8"], [["lstm", *(f"{m:.3f}" for m in means)]])]
+
+    return Study(
+        name="short-lengths",
+        title="Short sequences",
+        paper="nothing of the paper",
+        question="What does an LSTM lose on short sequences?",
+        scale_fields=("sequences",),
+        grids=grids,
+        analyse=analyse,
+        plot=plot,
+        captions=captions,
+        tables=tables,
+        claims={"It loses something.": lambda result: (bool(result["excess_mean"].min() > 0), "")},
+        seconds={"tiny": 1},
+    )
+
+
+@pytest.mark.slow
+def test_a_new_study_is_one_object_and_one_line_in_the_registry(
+    command, whole, tmp_path, monkeypatch, capsys
+):
+    study = tiny_study()
+    monkeypatch.setitem(STUDIES, study.name, study)
+    shutil.copytree(whole / "runs" / "lstm", tmp_path / "runs" / "lstm")
+    command("reproduce", "--scale", "tiny", "--only", study.name, "--out", tmp_path)
+    result = load(tmp_path, study.name)
+    networks = sp.load_members(tmp_path / "runs" / "lstm")[:2]
+    source = sp.Source(sp.PTW(3))
+    expected = sp.evaluate({"lstm": networks}, source, 8, 30)["regret"].mean("sequence").values[0]
+    regret = result["excess"] + result["optimum_regret"]
+    np.testing.assert_allclose(regret.sel(length=8).values, expected, rtol=1e-6)
+    page = (tmp_path / "index.html").read_text()
+    for text in (study.title, study.question, "Lengths 4 and 8.", "Mean excess", "loses something"):
+        assert text in page
+    assert 'id="figure-short-lengths"' in page
+    assert (tmp_path / "figures" / "short-lengths.pdf").exists()
+    capsys.readouterr()
+    command("report", tmp_path, "--markdown")
+    assert f"| lstm | {float(result['excess_mean'][0]):.3f} |" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_example_of_contributing_is_a_study():
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    (block,) = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "STUDY" in b]
+    names = {}
+    exec(block, names)
+    study, lengths = names["STUDY"], list(names["LENGTHS"])
+    assert set(study.runs(TINY)) == {"lstm"}
+    random = np.random.default_rng(0)
+    networks = xr.DataArray(
+        random.normal(9, 0.1, (3, 1, 2, 20)),
+        {"length": lengths, "architecture": ["lstm"], "seed": [0, 1]},
+        ("length", "architecture", "seed", "sequence"),
+    )
+    optimum = xr.DataArray(
+        random.normal(8, 0.1, (3, 20)), {"length": lengths}, ("length", "sequence")
+    )
+    context = SimpleNamespace(regret={"networks": networks, "optimum": optimum})
+    result = study.analyse(context)
+    assert list(study.plot(result)) == list(study.captions(result)) == [study.name]
+    (table,) = study.tables({study.name: result})
+    means = (networks - optimum).mean(("seed", "sequence")).sel(architecture="lstm").values
+    assert table.rows == [["lstm", *(f"{mean:.3f}" for mean in means)]]
+    assert [finding.holds for finding in study.judge(result)] == [True]
+
+
+def test_frames_from_the_command_to_the_predictor(command, whole, tmp_path, monkeypatch):
+    """At most 14 of our frames lie between the command line and the first prediction.
+
+    Six are of the executor, which runs a shard in this process as it would in another, and one
+    checks the shape of what is predicted.
+    """
+    depths = []
+    original = sp.neural.Network.log_probs
+
+    def log_probs(self, symbols):
+        own = [f for f in inspect.stack() if "/switchpoint/" in f.filename]
+        depths.append(len(own))
+        return original(self, symbols)
+
+    monkeypatch.setattr(sp.neural.Network, "log_probs", log_probs)
+    shutil.copytree(whole / "runs", tmp_path / "runs")
+    command("reproduce", "--scale", "tiny", "--only", "on-distribution", "--out", tmp_path)
+    assert depths
+    assert max(depths) + 1 <= 14, depths  # with `main` itself

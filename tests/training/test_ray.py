@@ -1,0 +1,142 @@
+"""A study by this process, by several, and on a Ray cluster of two nodes: the same bytes."""
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_executors import Log
+
+from switchpoint import executors
+from switchpoint._claims import held_claims, read_claim
+from switchpoint.cli.main import main
+from switchpoint.executors import RayExecutor, open_executor
+from switchpoint.paper import SCALES, reproduce
+
+QUICK = SCALES["quick"]
+BRIEF = {"steps": 40, "warmup": 4, "report_every": 20, "validation": 50}
+CUT = replace(
+    QUICK,
+    sequences=100,
+    architectures={"lstm": {**QUICK.architectures["lstm"], **BRIEF}},
+    other_architectures=("lstm",),
+    orders=(0, 1),
+    memoryless_settings={**QUICK.memoryless_settings, **BRIEF},
+    bound_order=3,
+)
+"""The quick scale, cut to seconds."""
+STUDIES = ["on-distribution"]
+MEMBERS = 2  # of a shard: a run of eight makes four
+
+
+RAYLET = "sleep 1; grep PPid /proc/$PPID/status"  # the parent of the worker that runs a shell
+
+
+class Unused:
+    """An executor that must not be used."""
+
+    def submit(self, *_):
+        raise AssertionError
+
+
+def study(out, executor="local", log=None, **options):
+    """The result files of the studies; byte for byte."""
+    reproduce(CUT, out, STUDIES, log, executor=executor, shard_members=MEMBERS, **options)
+    return {path.name: path.read_bytes() for path in (out / "results").glob("*.nc")}
+
+
+@pytest.fixture
+def cluster():
+    """Two nodes on this machine, of one core each."""
+    ray = pytest.importorskip("ray")
+    utils = pytest.importorskip("ray.cluster_utils")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    made = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    made.second = made.add_node(num_cpus=1)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+# One test, so that there is one cluster, and one study to compare with.
+@pytest.mark.slow
+# The cluster has processes and threads of its own, whose sockets are closed when they end.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+# Ray starts the processes of a node by a fork, each of which runs another program at once.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+def test_local_processes_and_ray_give_the_same_bytes(cluster, tmp_path, monkeypatch, capsys):
+    local = study(tmp_path / "local")
+    assert set(local) == {f"{name}.nc" for name in STUDIES}
+    log = Log()
+    assert study(tmp_path / "processes", "processes", log, jobs=2) == local
+    assert sum("done on" in note for note in log.notes) == 4
+    # What is done is not done again.
+    assert study(tmp_path / "processes", Unused()) == local
+    check_nodes(cluster, tmp_path)
+    with monkeypatch.context() as patch:
+        check_versions(cluster, tmp_path, patch, capsys)
+    log = Log()
+    killed = kill_the_second_node(cluster, tmp_path / "ray" / "claims")
+    executor = RayExecutor(cluster.address)
+    try:
+        assert study(tmp_path / "ray", executor, log) == local
+    finally:
+        executor.close()
+    (again,) = [note for note in log.notes if "submitted again" in note]
+    assert again.startswith(killed[0])
+    assert sum("done on" in note for note in log.notes) == 4
+    assert held_claims(tmp_path / "ray" / "claims") == set()
+
+
+def check_nodes(cluster, tmp_path):
+    """Work is spread over the nodes, and errors and signals are handled as anywhere."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    handler = signal.getsignal(signal.SIGTERM)
+    with open_executor("ray", ray_address=cluster.address) as executor:
+        assert signal.signal(signal.SIGTERM, before) is handler  # not Ray's
+        futures = [executor.submit(subprocess.getoutput, RAYLET) for _ in range(4)]
+        assert len({future.result(60) for future in futures}) == 2
+        with pytest.raises(FileNotFoundError):
+            executor.submit(os.listdir, str(tmp_path / "none")).result(60)
+
+
+def check_versions(cluster, tmp_path, monkeypatch, capsys):
+    """Workers of another version are refused in one line."""
+    other = {**executors.package_version(), "switchpoint": "0.0.7"}
+    monkeypatch.setattr(executors, "package_version", lambda: other)
+    out = tmp_path / "refused"
+    options = ["--executor", "ray", "--ray-address", cluster.address, "--out", str(out)]
+    assert main(["reproduce", "--scale", "quick", "--only", "memory", *options]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "0.0.7" in error
+    assert "install" in error
+    assert not (out / "results").exists()
+
+
+def kill_the_second_node(cluster, claims):
+    """Kill it as soon as one of its workers has a shard, which is then in the list returned."""
+    killed = []
+    raylet = cluster.second.all_processes["raylet"][0].process.pid
+
+    def wait_and_kill():
+        while not killed:
+            for name in held_claims(claims):
+                state = read_claim(claims / f"{name}.claim")
+                if state.pid and parent_of(state.pid) == raylet:
+                    killed.append(name)
+                    cluster.remove_node(cluster.second, allow_graceful=False)
+                    return
+            time.sleep(0.05)
+
+    threading.Thread(target=wait_and_kill, daemon=True).start()
+    return killed
+
+
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,0 +1,73 @@
+"""The networks that come with the package: whole, as good as they say, and of the study."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import switchpoint as sp
+from switchpoint import evaluation, neural
+from switchpoint.paper.scale import RECORDED
+from switchpoint.zoo import NAMES, Zoo
+from switchpoint.zoo.building import LARGEST
+from switchpoint.zoo.manifest import MODELS, SOURCES
+
+
+def test_the_packaged_zoo_is_whole_and_small():
+    zoo = Zoo()
+    written = json.loads((zoo.directory / "manifest.json").read_text())["networks"]
+    assert list(written) == zoo.names() == list(NAMES)
+    there = {path.name for path in zoo.directory.glob("*.safetensors")}
+    assert there == {entry.file for entry in zoo.entries.values()}
+    assert sum(entry.size for entry in zoo.entries.values()) <= LARGEST
+    for name in zoo.names():
+        card = zoo.card(name)
+        assert zoo.path(name).stat().st_size == zoo.entries[name].size
+        assert (card["name"], card["length"]) == (name, 256)
+        assert name == f"{card['model']}-{card['members'][0]['prior']}"
+        assert (card["test"]["sequences"], card["test"]["seed"]) == (10_000, 0)
+        assert card["test"]["tolerance"] == 0.005
+        assert card["provenance"]["training"]["commit"]
+        # The goal of the study: within 1% of the exact optimum.
+        test = card["test"]
+        assert test["excess"] + 3 * test["excess_error"] < 0.01 * test["optimum_regret"]
+
+
+def test_a_card_says_how_its_network_was_chosen():
+    for name in Zoo().names():
+        card = Zoo().card(name)
+        assert card["chosen"]["excess"] == card["members"][0]["excess"]
+        assert card["chosen"]["candidates"] == 10
+        assert card["chosen"]["sequences"] == card["config"]["validation"] == 500
+
+
+def test_cards_measured_on_a_cpu_agree_with_what_a_gpu_recorded():
+    recorded = evaluation.load(RECORDED / "on-distribution.nc")["excess"]
+    for name in Zoo().names():
+        card = Zoo().card(name)
+        (member,) = card["members"]
+        own = {"architecture": card["model"], "source": member["prior"], "seed": member["seed"]}
+        assert card["test"]["excess"] == pytest.approx(float(recorded.sel(own)), abs=1e-4)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_packaged_network_says_the_same_of_a_sequence_and_of_a_stream(model):
+    network = sp.load(f"{model}-ptw")
+    symbols = sp.Source(sp.PTW(8)).sample(jax.random.key(3), 1, 40).symbols[0]
+    whole = network.log_probs(symbols)
+    state, said = network.init(), []
+    for symbol in symbols:
+        said.append(network.predict(state))
+        state = network.update(state, symbol)
+    np.testing.assert_allclose(np.exp(said), np.exp(whole), atol=1e-5)
+
+
+def test_all_of_the_paper_fits():
+    size = 0
+    for model in MODELS:
+        shapes = jax.eval_shape(
+            lambda key, model=model: neural.network_from_name(model, 2, 256, key), jax.random.key(0)
+        )
+        size += 4 * len(SOURCES) * sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    assert 20 * 2**20 < size < LARGEST - 2**20
