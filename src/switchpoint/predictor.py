@@ -51,7 +51,7 @@ class Predictor(eqx.Module, Generic[State]):
         """The number of symbols, which are 0..alphabet-1."""
 
     @property
-    def event(self) -> tuple[int, ...]:
+    def event_shape(self) -> tuple[int, ...]:
         """The shape of an observation: () or (columns,)."""
         return ()
 

@@ -21,7 +21,7 @@ CLOSED = [
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("segment", CLOSED, ids=name)
 def test_the_density_of_a_run_is_that_of_its_observations(segment):
-    values = jnp.asarray(np.random.default_rng(0).normal(size=(2, 9, *segment.event)))
+    values = jnp.asarray(np.random.default_rng(0).normal(size=(2, 9, *segment.event_shape)))
     values = values.at[:, 6].set(jnp.nan)
 
     def run_of(row):
@@ -53,7 +53,7 @@ def test_a_run_of_several_columns_is_closed_if_all_are():
 def test_blocks_are_one_time_after_another(segment):
     """With and without missing values, few sequences and many, which are laid out otherwise."""
     rng = np.random.default_rng(1)
-    values = rng.normal(size=(66, LENGTH, *segment.event))
+    values = rng.normal(size=(66, LENGTH, *segment.event_shape))
     values[:, 40:] += 3
     values[1, 20] = 50.0
     gaps = values.copy()

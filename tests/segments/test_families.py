@@ -75,7 +75,7 @@ def example(segment, length=LENGTH, seed=3):
     draw = sp.Source(sp.RegularPeriodic(5), segment).sample(jax.random.key(seed), 2, length)
     values = np.asarray(draw.values, np.float64)
     values[1, [0, 4, 5, 6]] = np.nan
-    if segment.event:
+    if segment.event_shape:
         values[0, 2, 0] = values[1, 2, 1] = np.nan
     return values
 

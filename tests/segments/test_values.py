@@ -84,7 +84,7 @@ def families_at(level):
 def test_a_stream_of_large_values_keeps_its_digits(prior, which):
     segment = families_at(LEVEL)[which]
     predictor = sp.bayes_optimal(sp.Source(prior, segment))
-    values = agreeing_in_seven_digits(12, segment.event)
+    values = agreeing_in_seven_digits(12, segment.event_shape)
     truth = sp.Stream(predictor).extend(values)  # in double precision
     state, logs = predictor.init(), []
     for value in values:
@@ -106,7 +106,7 @@ def test_a_stream_of_large_values_keeps_its_digits(prior, which):
 @pytest.mark.parametrize("which", range(4), ids=["gaussian", "normal-gamma", "trend", "columns"])
 def test_sequences_that_agree_in_seven_digits(prior, which):
     segment, centred = families_at(LEVEL)[which], families_at(0.0)[which]
-    values = agreeing_in_seven_digits(64, segment.event)
+    values = agreeing_in_seven_digits(64, segment.event_shape)
     predictor = sp.bayes_optimal(sp.Source(prior, segment))
     truth = sp.Stream(predictor).extend(values)  # in double precision
     both = np.stack([values - LEVEL, values])  # the first is far from what is expected
@@ -221,8 +221,8 @@ def test_draws_have_the_law_that_is_predicted(segment):
         for x in row[:-1]:
             statistics = observe(segment, statistics, x)
         law = segment.predictive(statistics)
-        columns = law.columns if segment.event else (law,)
-        last = row[-1] if segment.event else row[-1:]
+        columns = law.columns if segment.event_shape else (law,)
+        last = row[-1] if segment.event_shape else row[-1:]
         return [
             (each.cdf(last[i] - 1) if each.whole else each.cdf(last[i]), each.cdf(last[i]))
             for i, each in enumerate(columns)

@@ -341,7 +341,7 @@ class TestObservations:
             (sp.Independent(sp.NormalGamma(), sp.Poisson()), 1.0, "2 columns"),
         ):
             stream = self.stream(segment)
-            good = [0.0, 1.0] if segment.event else 1
+            good = [0.0, 1.0] if segment.event_shape else 1
             stream.update(good)
             before = stream.predict()
             with pytest.raises(ValueError, match=message):
@@ -476,9 +476,9 @@ def test_what_cannot_be_has_no_density(segment):
     row = example(segment)[0][0]
     stream.update(row)
     ours, theirs = stream.predict(), predictor.predict(predictor.update(state, row))
-    assert ours.log_density(np.full(segment.event, math.inf)) == -math.inf
+    assert ours.log_density(np.full(segment.event_shape, math.inf)) == -math.inf
     for x in (-1.0, 0.5, 2.0):
-        points = np.full(segment.event, x)
+        points = np.full(segment.event_shape, x)
         np.testing.assert_allclose(ours.log_density(points), theirs.log_density(points), atol=1e-4)
 
 
@@ -659,7 +659,7 @@ class TestSavedStates:
 
     @pytest.mark.parametrize("segment", FAMILIES, ids=name)
     def test_every_family_is_saved(self, segment, tmp_path):
-        columns = tuple("abcd") if segment.event else None
+        columns = tuple("abcd") if segment.event_shape else None
         predictor = sp.bayes_optimal(sp.Source(sp.LIN(), segment))
         values = example(segment)[1]
         expected = sp.Stream(predictor).extend(values)

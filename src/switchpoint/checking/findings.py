@@ -114,7 +114,9 @@ def _check_predictor(
         if is_finite(predictor):
             return _symbols(values, predictor.alphabet, length, seed)
         if values is not None:
-            return _batch(_checks.numbers(values, "values", len(predictor.event)), predictor.event)
+            return _batch(
+                _checks.numbers(values, "values", len(predictor.event_shape)), predictor.event_shape
+            )
         first: Any = predictor.predict(predictor.init())
         keys = jax.random.split(jax.random.key(seed), (_BATCH, length))
         return np.asarray(jax.vmap(jax.vmap(first.sample))(keys))
@@ -135,7 +137,7 @@ def _values(values: Any, prior: Prior, segment: Segment, length: int, seed: int)
     if segment.finite:
         return _symbols(values, segment.alphabet, length, seed)
     if values is not None:
-        return _batch(np.asarray(checked_values(segment, values)), segment.event)
+        return _batch(np.asarray(checked_values(segment, values)), segment.event_shape)
     draw = Source(prior, segment).sample(jax.random.key(seed), _BATCH, length)
     return np.asarray(draw.values)
 

@@ -86,7 +86,7 @@ def _predictions(predictor: Any, values: Values, whole: Any) -> tuple[bool, str]
         return False, f"log_density: shape {whole.shape}, not {values.shape[:2]}"
     if not bool(jnp.isfinite(whole).all()):
         return False, "log_density is not finite"
-    if isinstance(predictor, ExactPredictor) or predictor.event:
+    if isinstance(predictor, ExactPredictor) or predictor.event_shape:
         return True, "log_density is finite"
     state = predictor.init()
     for x in values[0, :5]:

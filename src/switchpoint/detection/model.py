@@ -48,7 +48,7 @@ class SeriesModel:
     ) -> Float[np.ndarray, "time *columns"]:
         """Values as the source sees them, without the axis of the columns if it has none."""
         standard = (values - self.centres) / self.scales
-        return standard if self.source.segment.event else standard[:, 0]
+        return standard if self.source.segment.event_shape else standard[:, 0]
 
     def posterior(self, values: Float[np.ndarray, "time columns"]) -> Posterior:
         """The posterior over switching points, which may have more positions at the end."""
@@ -141,7 +141,9 @@ def series_model(
         if value is not None:
             raise ValueError(f"{name} cannot be given with a source, got {value!r}")
     bayes_optimal(source)  # raises a `ValueError` if it is none
-    if source.segment.event not in ((), (count,)) or (not source.segment.event and count > 1):
+    if source.segment.event_shape not in ((), (count,)) or (
+        not source.segment.event_shape and count > 1
+    ):
         raise ValueError(
             f"source must be for {count} columns, such as with a switchpoint.Independent "
             f"segment, got {source.segment!r}"

@@ -144,11 +144,11 @@ def _flat_draw(draw: Draw) -> Draw:
 def _given(named: Sequence[tuple[str, Any]], values: Any) -> np.ndarray:
     """Given sequences as (sequences, time, *event), which every predictor takes."""
     known = [(name, each) for name, each in named if isinstance(each, Predictor)]
-    if len({(getattr(each, "alphabet", None) is None, each.event) for _, each in known}) > 1:
+    if len({(getattr(each, "alphabet", None) is None, each.event_shape) for _, each in known}) > 1:
         raise ValueError(
             "predictors must all be for symbols, or all for values of the same number of columns"
         )
-    event = known[0][1].event if known else ()
+    event = known[0][1].event_shape if known else ()
     array = _checks.numbers(values, "sequences", len(event))
     array = array[None] if array.ndim == 1 + len(event) else array
     if array.ndim != 2 + len(event) or 0 in array.shape or array.shape[2:] != event:

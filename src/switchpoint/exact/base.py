@@ -316,8 +316,8 @@ class ExactPredictor(Predictor[State]):
         return self.segment.alphabet
 
     @property
-    def event(self) -> tuple[int, ...]:
-        return self.segment.event
+    def event_shape(self) -> tuple[int, ...]:
+        return self.segment.event_shape
 
     @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
@@ -433,7 +433,7 @@ class ExactPredictor(Predictor[State]):
     def _sequences(self, values: Any) -> tuple[Sequences, tuple[int, ...]]:
         """Values as a flat batch, in sequences no longer than the prior allows."""
         array = checked_values(self.segment, values)
-        event = self.segment.event
+        event = self.segment.event_shape
         *batch, time = array.shape[: array.ndim - len(event)]
         self.prior.check_length(time)
         flat = (array - rounded_off(self.segment)).reshape(-1, time, *event)

@@ -317,7 +317,9 @@ def count_table(
     rows of zeros, for starts that are still to come.
     """
     layout = Layout(many=True)
-    zeros = Sequences(jnp.zeros((1, block, *segment.event)), jnp.zeros((1, *segment.event)))
+    zeros = Sequences(
+        jnp.zeros((1, block, *segment.event_shape)), jnp.zeros((1, *segment.event_shape))
+    )
     blocks = cut_into_blocks(segment, zeros, block=block)
     here: Blocks = jax.tree.map(lambda leaf: leaf[0], blocks)
     merge = jax.vmap(jax.vmap(segment.merge), in_axes=(0, None))

@@ -302,7 +302,7 @@ def level_fields(
         return {"probs_smoothed": mean / mean.sum(-1, keepdims=True)}
     mean = mean + offset.reshape(len(offset), 1, -1)
     std = jnp.sqrt(jnp.maximum(variance, 0.0))
-    if not segment.event:
+    if not segment.event_shape:
         mean, std = mean[..., 0], std[..., 0]
     return {"level_mean": mean, "level_std": std}
 

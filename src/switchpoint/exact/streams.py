@@ -26,7 +26,9 @@ def fresh_statistics(segment: Segment, count: int) -> tuple[Statistics, Float[Ar
     statistics = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), prior_statistics(segment)
     )
-    return statistics, jnp.where(jnp.asarray(segment.shiftable), jnp.nan, jnp.zeros(segment.event))
+    return statistics, jnp.where(
+        jnp.asarray(segment.shiftable), jnp.nan, jnp.zeros(segment.event_shape)
+    )
 
 
 def anchor(offset: Float[Array, "*event"]) -> Float[Array, "*event"]:
@@ -55,7 +57,7 @@ def relative_value(segment: Segment, state: State, x: Any) -> tuple[Any, State]:
 def relative_values(segment: Segment, state: State, values: Any) -> tuple[Any, State]:
     """The same for a chunk of values."""
     array = checked_values(segment, values)
-    if array.ndim != 1 + len(segment.event):
+    if array.ndim != 1 + len(segment.event_shape):
         raise ValueError(
             f"values must be a chunk of one stream, got shape {array.shape}: for a batch of "
             "states, use jax.vmap(predictor.extend)"

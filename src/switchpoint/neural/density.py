@@ -37,7 +37,7 @@ class ValueSpec(NamedTuple):
         return cls(**{**fields, **lists})
 
     @property
-    def event(self) -> tuple[int, ...]:
+    def event_shape(self) -> tuple[int, ...]:
         """The shape of an observation."""
         return () if self.scalar else (len(self.location),)
 
@@ -68,8 +68,8 @@ class DensityNetwork(Network[Any]):
         self.body = body
 
     @property
-    def event(self) -> tuple[int, ...]:
-        return self.spec.event
+    def event_shape(self) -> tuple[int, ...]:
+        return self.spec.event_shape
 
     @property
     def outputs(self) -> int:
@@ -143,8 +143,8 @@ class DensityNetwork(Network[Any]):
     def _checked(self, values: Any) -> Float[Array, "..."]:
         if isinstance(values, jax.core.Tracer):
             return values
-        array = _checks.numbers(values, "values", len(self.spec.event))
-        if array.shape[array.ndim - len(self.spec.event) :] != self.spec.event:
+        array = _checks.numbers(values, "values", len(self.spec.event_shape))
+        if array.shape[array.ndim - len(self.spec.event_shape) :] != self.spec.event_shape:
             raise ValueError(
                 f"values must have {len(self.spec.location)} columns, got shape {array.shape}"
             )

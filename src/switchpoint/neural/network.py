@@ -133,8 +133,8 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         the output of each layer. All are computed by the plain backend.
         """
         checked = self._checked(values)
-        shape = checked.shape[: checked.ndim - len(self.event)]
-        states = self._states(checked.reshape(-1, shape[-1], *self.event))
+        shape = checked.shape[: checked.ndim - len(self.event_shape)]
+        states = self._states(checked.reshape(-1, shape[-1], *self.event_shape))
         return jax.tree.map(lambda leaf: leaf.reshape(*shape[:-1], *leaf.shape[1:]), states)
 
     def read_states(self, tokens: Shaped[Array, "batch time *features"]) -> Any:
@@ -192,7 +192,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         self, state: StreamState[Memory], values: Any
     ) -> tuple[StreamState[Memory], Float[Array, "time *alphabet"]]:
         checked = self._checked(values)
-        if checked.ndim != 1 + len(self.event):
+        if checked.ndim != 1 + len(self.event_shape):
             raise ValueError(
                 f"values must be a chunk of one stream, got shape {tuple(checked.shape)}: for a "
                 "batch of states, use jax.vmap(predictor.extend)"
@@ -221,8 +221,8 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     @jax.jit
     def log_density_unchecked(self, values: Shaped[Array, "..."]) -> Float[Array, "*batch time"]:
         """`log_density` of values known to be valid."""
-        *batch, time = values.shape[: values.ndim - len(self.event)]
-        flat = values.reshape(-1, time, *self.event)
+        *batch, time = values.shape[: values.ndim - len(self.event_shape)]
+        flat = values.reshape(-1, time, *self.event_shape)
         found = in_chunks(
             lambda rows: self.observed(self.logits(rows), rows), flat, _NUMBERS_PER_SYMBOL
         )

@@ -176,14 +176,14 @@ class Segment(Parametric):
         raise AttributeError(f"{self!r} has no alphabet: use log_density, not log_probs")
 
     @property
-    def event(self) -> tuple[int, ...]:
+    def event_shape(self) -> tuple[int, ...]:
         """The shape of an observation: () or (columns,)."""
         return ()
 
     @property
     def shiftable(self) -> Bool[np.ndarray, "*event"]:
         """Whether there is a location, which moves with the origin, for each column."""
-        return np.full(self.event, self.location_field is not None)
+        return np.full(self.event_shape, self.location_field is not None)
 
     @property
     def location(self) -> Any:
@@ -214,13 +214,13 @@ class Segment(Parametric):
 
 def no_statistics(segment: Segment) -> Statistics:
     """The statistics of no observations: zeros."""
-    shapes = jax.eval_shape(segment.statistic, jnp.zeros(segment.event))
+    shapes = jax.eval_shape(segment.statistic, jnp.zeros(segment.event_shape))
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def prior_statistics(segment: Segment) -> Statistics:
     """The statistics of a segment before its first observation, as JAX arrays."""
-    shapes = jax.eval_shape(segment.statistic, jnp.zeros(segment.event))
+    shapes = jax.eval_shape(segment.statistic, jnp.zeros(segment.event_shape))
     return jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), segment.initial(), shapes)
 
 

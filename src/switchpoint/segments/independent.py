@@ -25,7 +25,7 @@ class Independent(Segment):
         if not columns:
             raise ValueError("columns must be at least one Segment, got none")
         for column in columns:
-            if not isinstance(column, Segment) or column.event:
+            if not isinstance(column, Segment) or column.event_shape:
                 raise ValueError(
                     "columns must be segment models of single values, such as "
                     f"switchpoint.Gaussian(), got {column!r}"
@@ -33,7 +33,7 @@ class Independent(Segment):
         self.columns = columns
 
     @property
-    def event(self) -> tuple[int, ...]:
+    def event_shape(self) -> tuple[int, ...]:
         return (len(self.columns),)
 
     def statistic(self, x: Numbers) -> tuple[Any, ...]:

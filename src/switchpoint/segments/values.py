@@ -24,9 +24,11 @@ def checked_values(
     NaN is a missing observation. Inside `jit` only the shape is checked.
     """
     traced = isinstance(values, jax.core.Tracer)
-    array = values.astype(float) if traced else _checks.numbers(values, name, len(segment.event))
-    need = 1 + len(segment.event)
-    columns = segment.event
+    array = (
+        values.astype(float) if traced else _checks.numbers(values, name, len(segment.event_shape))
+    )
+    need = 1 + len(segment.event_shape)
+    columns = segment.event_shape
     if array.ndim < need or 0 in array.shape or array.shape[array.ndim - len(columns) :] != columns:
         wanted = f"(..., time, {columns[0]})" if columns else "(..., time)"
         raise ValueError(
@@ -42,9 +44,13 @@ def checked_value(segment: Segment, value: Any) -> Float[np.ndarray | Array, "*e
     if isinstance(value, jax.core.Tracer):
         return value.astype(float)
     name = "symbol" if segment.finite else "value"
-    array = _checks.numbers(value, name, len(segment.event))
-    if array.shape != segment.event:
-        what = f"an observation of {segment.event[0]} columns" if segment.event else "one number"
+    array = _checks.numbers(value, name, len(segment.event_shape))
+    if array.shape != segment.event_shape:
+        what = (
+            f"an observation of {segment.event_shape[0]} columns"
+            if segment.event_shape
+            else "one number"
+        )
         raise ValueError(f"{name} must be {what}, got shape {array.shape}")
     _check_each(segment, array[None], name, position=False)
     return array
@@ -56,7 +62,7 @@ def typical_value(
     """A value near most of each sequence, for families that can move the origin; 0 for others."""
     xp: Any = jnp if isinstance(values, jax.core.Tracer) else np
     if not segment.shiftable.any():
-        return xp.zeros((len(values), *segment.event), np.float32)
+        return xp.zeros((len(values), *segment.event_shape), np.float32)
     time = values.shape[1]
     some = values[:, np.unique(np.linspace(0, time - 1, min(time, _SAMPLE)).astype(int))]
     order = xp.sort(some, axis=1)  # NaN last
@@ -72,7 +78,7 @@ def rounded_off(segment: Segment) -> Float[np.ndarray, "*event"]:
     """
     location = segment.location
     if any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(location)):
-        return np.zeros(segment.event)
+        return np.zeros(segment.event_shape)
     exact = np.asarray(location, np.float64)
     return np.asarray(exact - exact.astype(jnp.result_type(float)))
 
@@ -85,7 +91,7 @@ def centred(
     For programs that take the values to the device by themselves, or vary the location.
     """
     values = checked_values(segment, values)
-    flat = values.reshape(-1, *values.shape[values.ndim - 1 - len(segment.event) :])
+    flat = values.reshape(-1, *values.shape[values.ndim - 1 - len(segment.event_shape) :])
     by = np.median(typical_value(segment, flat).astype(np.float64), axis=0)
     by = np.asarray(by + rounded_off(segment.translated(by)))
     return segment.translated(by), values - by, by
@@ -98,7 +104,7 @@ def _check_each(
     largest = LARGEST[jnp.zeros(()).dtype.itemsize]
     columns = getattr(segment, "columns", (segment,))
     for i, column in enumerate(columns):
-        own = array[..., i] if segment.event else array
+        own = array[..., i] if segment.event_shape else array
         unknown = np.isnan(own)
         with np.errstate(invalid="ignore"):
             size = np.abs(own)
@@ -111,5 +117,5 @@ def _check_each(
             if wrong.any():
                 at = tuple(int(each) for each in np.argwhere(wrong)[0])
                 where = _checks.place(at) if position else ""
-                where += f", column {i}" if segment.event else ""
+                where += f", column {i}" if segment.event_shape else ""
                 raise ValueError(f"{name} must be {should}, got {own[at]:.9g}{where}")

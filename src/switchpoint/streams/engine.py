@@ -141,7 +141,7 @@ class ValueEngine(Engine):
     def __init__(self, segment: Segment, columns: tuple[str, ...] | None) -> None:
         self.segment = segment
         self.columns = columns
-        self.scalar = not segment.event
+        self.scalar = not segment.event_shape
         self._every_number = type(segment).invalid is Segment.invalid
 
     @abstractmethod
@@ -159,7 +159,7 @@ class ValueEngine(Engine):
         return log_density
 
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
-        several = bool(self.segment.event)
+        several = bool(self.segment.event_shape)
         array = _as_values(self._rows(xs) if several else xs, several)
         if array.ndim == 0:
             raise ValueError(f"xs must be a list of observations, got {_checks.shown(xs)}")
@@ -168,9 +168,9 @@ class ValueEngine(Engine):
         self.check_length(self.position + len(array))
         with jax.enable_x64(True):
             values = np.asarray(checked_values(self.segment, array))
-        if values.ndim != 1 + len(self.segment.event):
+        if values.ndim != 1 + len(self.segment.event_shape):
             raise ValueError(f"xs must be observations of one stream, got shape {values.shape}")
-        rows: Any = values if self.segment.event else values.tolist()
+        rows: Any = values if self.segment.event_shape else values.tolist()
         logs = []
         for x in rows:
             log_density = self.step(x)
@@ -183,13 +183,13 @@ class ValueEngine(Engine):
         return self._every_number or not self.segment.invalid(np.array([x], np.float64))[0][0]
 
     def _checked(self, x: Any) -> Any:
-        if self.segment.event:
+        if self.segment.event_shape:
             x = self._row(x)
         elif _checks.is_missing(x):
             return math.nan
         with jax.enable_x64(True):  # larger values are fine in double precision
             value = np.asarray(checked_value(self.segment, x), np.float64)
-        return value if self.segment.event else float(value)
+        return value if self.segment.event_shape else float(value)
 
     def _rows(self, xs: Any) -> Any:
         """Observations of several columns; those of a DataFrame in the order of their names."""
@@ -205,13 +205,13 @@ class ValueEngine(Engine):
     def _row(self, x: Any) -> Any:
         """An observation of several columns, which may be a mapping from names or numbers."""
         if _checks.is_missing(x):
-            return [math.nan] * self.segment.event[0]
+            return [math.nan] * self.segment.event_shape[0]
         if self.columns is not None and hasattr(x, "to_dict"):  # a row of a DataFrame
             named = x.to_dict()
             x = named if set(named) <= set(self.columns) else x
         if not isinstance(x, Mapping):
             return x
-        count = self.segment.event[0]
+        count = self.segment.event_shape[0]
         names: Iterable[Any] = range(count) if self.columns is None else self.columns
         order = {name: index for index, name in enumerate(names)}
         row: list[Any] = [math.nan] * count

@@ -62,7 +62,7 @@ class HostFamily:
         self.segment = segment
         self._formulas: Any = Formulas(segment)
         self._observe = self._formulas.observe
-        self._several = bool(segment.event)
+        self._several = bool(segment.event_shape)
         with jax.enable_x64(True):
             leaves, self._structure = jax.tree.flatten(prior_statistics(segment))
             gap = jax.tree.map(np.asarray, segment.missing())
@@ -116,7 +116,7 @@ class CompiledFamily(HostFamily):
             return np.array(logs)
 
     def skip(self, table: Table) -> None:
-        self.absorb(table, np.full(self.segment.event, np.nan))
+        self.absorb(table, np.full(self.segment.event_shape, np.nan))
 
     def probs(self, table: Table) -> Any:
         with jax.enable_x64(True):
@@ -154,7 +154,7 @@ def make_family(segment: Segment) -> HostFamily:
 
 def _works_on_rows(family: HostFamily) -> bool:
     """Whether the formulas give for many hypotheses what they give for each, in NumPy."""
-    x = np.ones(family.segment.event)[()]
+    x = np.ones(family.segment.event_shape)[()]
 
     def results(table: Table) -> Table:
         probs = [family.probs(table)] if family.segment.finite else []

@@ -32,7 +32,7 @@ class Predictive:
 
     def log_density(self, x: Any) -> Any:
         """ln p(x); for whole numbers ln P(x). Elementwise, except for the columns of a vector."""
-        event = self._family.segment.event
+        event = self._family.segment.event_shape
         points = np.asarray(x, np.float64)
         if points.shape[points.ndim - len(event) :] != event:
             raise ValueError(f"x must be an observation of {event[0]} columns, got {x!r}")
@@ -68,7 +68,7 @@ class Predictive:
             return Mixture(
                 jax.numpy.asarray(log_weights),
                 components,
-                jax.numpy.zeros(self._family.segment.event),
+                jax.numpy.zeros(self._family.segment.event_shape),
             )
 
     @property

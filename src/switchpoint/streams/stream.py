@@ -207,7 +207,7 @@ class Stream:
 def _checked_columns(columns: Sequence[str], predictor: Any) -> tuple[str, ...]:
     """The names of the columns, if they are as many as those of the predictor's source."""
     names = (columns,) if isinstance(columns, str) else tuple(columns)
-    event: tuple[int, ...] = getattr(getattr(predictor, "segment", None), "event", ())
+    event: tuple[int, ...] = getattr(getattr(predictor, "segment", None), "event_shape", ())
     count = sum(event)  # of at most one axis
     if len(names) != count or len(set(names)) != count:
         raise ValueError(

@@ -100,7 +100,7 @@ def _sources(given: Any, length: int) -> dict[str, Source]:
     alphabets = {label: _alphabet(source) for label, source in sources.items()}
     if len(set(alphabets.values())) != 1:
         raise ValueError(f"source must hold sources of one alphabet, got {alphabets}")
-    events = {label: source.segment.event for label, source in sources.items()}
+    events = {label: source.segment.event_shape for label, source in sources.items()}
     if len(set(events.values())) != 1:
         raise ValueError(f"source must hold sources of one number of columns, got {events}")
     return sources
@@ -128,7 +128,7 @@ def _value_spec(sources: Mapping[str, Source], length: int) -> ValueSpec:
     location, scale = (
         tuple(float(f"{each:.3g}") for each in part) for part in (middle, (high - low) / 1.35)
     )
-    return ValueSpec(location, scale, scalar=not source.segment.event)
+    return ValueSpec(location, scale, scalar=not source.segment.event_shape)
 
 
 def _identity(source: Source) -> str:
