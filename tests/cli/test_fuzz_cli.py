@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from switchpoint.cli import main
-from switchpoint.cli.app import COMMANDS, load_command
+from switchpoint.cli.app import PANELS, load_command
 
 NUMBERS = ["0", "1", "2", "3", "-1", "0.5", "-0.0", "1e-320", "1e999", "nan", "-inf", "1_0", "٣",
            "2147483648", "4294967296", "9" * 20, "9" * 400, "0x10", "1e3", "+2"]  # fmt: skip
@@ -101,7 +101,7 @@ def contents(folder):
 
 
 def try_lines(folder, capsys, monkeypatch, count, seed):
-    commands = {name: load_command(name).params for name in COMMANDS}
+    commands = {name: load_command(name).params for panel in PANELS.values() for name in panel}
     chance, before, statuses = random.Random(seed), contents(folder), []
     for index in range(count):
         line = command_line(chance, commands)

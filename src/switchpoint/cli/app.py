@@ -1,29 +1,56 @@
-"""The commands as one Typer group; the module of a command is imported when it is called."""
+"""The commands as one Typer application; the module of a command is imported when it is called."""
 
-import ast
-import os
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from switchpoint.cli.process import use_compilation_cache
 from switchpoint.cli.signals import SIGNALS
 
-_PANELS = {
-    "Your data": ("detect", "watch", "predict", "compress", "decompress"),
-    "Priors and sources": ("prior", "sample", "evaluate"),
-    "Networks": ("zoo", "verify", "train", "sweep"),
-    "The paper's studies": ("reproduce", "figure", "report"),
-    "Studies on several machines": ("shard", "merge", "build-zoo"),
+PANELS = {
+    "Your data": {
+        "detect": "Find the change points of a series of numbers.",
+        "watch": "Monitor a stream, and report each observation or each change at once.",
+        "predict": "Predict a sequence with the exact Bayes optimum, or with a trained network.",
+        "compress": "Compress a file losslessly with the predictions of the Bayes optimum or a "
+        "network.",
+        "decompress": "Restore a file compressed by `switchpoint compress`, byte for byte.",
+    },
+    "Priors and sources": {
+        "prior": "Show a prior's distributions of the segment length and the number of switches.",
+        "sample": "Draw sequences from a source, with their true probabilities and switching "
+        "points.",
+        "evaluate": "Measure the regret of predictors on a source, in bits.",
+    },
+    "Networks": {
+        "zoo": "List the trained networks that come with the package.",
+        "verify": "Measure networks of the zoo on this machine, and compare with the figures on "
+        "their cards.",
+        "train": "Train networks to predict a source, and measure their excess regret over its "
+        "optimum.",
+        "sweep": "Train every combination of some settings, and sort the results by excess regret.",
+    },
+    "The paper's studies": {
+        "reproduce": "Run the paper's studies, and write a report with every figure.",
+        "figure": "Redraw the figures of one study from its saved results, without computing "
+        "anything.",
+        "report": "Rewrite the report of a directory from its saved results, or print its tables.",
+    },
+    "Studies on several machines": {
+        "shard": "Train some seeds of the studies' runs, and take all their measurements.",
+        "merge": "Compute the results of the studies from shards.",
+        "build-zoo": "Build a zoo from finished runs: the best seed of each architecture and "
+        "source.",
+    },
 }
+"""The commands of each panel of the help, with the first sentence of their docstrings.
 
-COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names}
-"""The panel of each command, in the order of the help."""
+They are repeated here because importing the commands, and JAX with them, takes seconds.
+"""
 
-_OWNERS = {  # the module of a command that is not called as it is
+_MODULES = {  # of commands that share one
     "decompress": "compress",
     "figure": "reproduce",
     "report": "reproduce",
@@ -33,51 +60,45 @@ _OWNERS = {  # the module of a command that is not called as it is
     "build-zoo": "shards",
 }
 
-_app = typer.Typer(
-    name="switchpoint",
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+class _Group(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command, and keep the notes of an interrupt, which Typer would discard."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            stop = SystemExit(SIGNALS.status)
+            stop.__notes__ = getattr(interrupt, "__notes__", [SIGNALS.description])
+            raise stop from interrupt
 
 
-def command_group() -> Any:
-    """The group of all commands; answers a shell that asks for completions, and exits."""
-    group: Any = typer.main.get_command(_app)
-    for name, panel in COMMANDS.items():
-        about: Any = {"help": _docstring(name), "rich_help_panel": panel}
-        group.add_command(_Delayed(name=name, rich_markup_mode="markdown", **about))
-    if "_SWITCHPOINT_COMPLETE" in os.environ:
-        group(args=[], prog_name="switchpoint")
-    return group
-
-
-class _Delayed(TyperCommand):
-    """A command whose module, and JAX with it, is imported when it is called."""
-
+class _LazyCommand(TyperCommand):
     def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Import the command, and let it parse its options."""
         command = load_command(str(self.name))
         SIGNALS.unwinds = True
         return command.make_context(*arguments, **options)
 
 
 def load_command(name: str) -> Any:
-    """The command called `name`, as Typer makes it from a function."""
+    """Import the command called `name`."""
+    module = import_module(f"switchpoint.cli.{_MODULES.get(name, name)}")
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
-    alone.command(name)(getattr(import_module(_module(name)), name.replace("-", "_")))
+    alone.command(name)(getattr(module, name.replace("-", "_")))
     return typer.main.get_command(alone)
 
 
-def _module(command: str) -> str:
-    return f"switchpoint.cli.{_OWNERS.get(command, command)}"
+app = typer.Typer(
+    name="switchpoint",
+    cls=_Group,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
-
-def _docstring(command: str) -> str | None:
-    """The help of a command, parsed from its source: importing it would take seconds."""
-    module: Any = find_spec(_module(command))
-    body = ast.parse(module.loader.get_source(module.name)).body
-    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    return ast.get_docstring(functions[command.replace("-", "_")])
+for _panel, _commands in PANELS.items():
+    for _name, _help in _commands.items():
+        app.command(_name, help=_help, rich_help_panel=_panel, cls=_LazyCommand)(lambda: None)
 
 
 def _print_version(wanted: bool) -> bool:
@@ -89,7 +110,7 @@ def _print_version(wanted: bool) -> bool:
     return wanted
 
 
-@_app.callback()
+@app.callback()
 def switchpoint(
     version: bool = typer.Option(  # noqa: ARG001
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."

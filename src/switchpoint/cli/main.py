@@ -1,4 +1,4 @@
-"""The entry point: runs a command, and reports what went wrong in one line."""
+"""The entry point: runs a command, and reports an error in one line."""
 
 # Everything else is imported once signals are handled, and JAX only by commands that need it.
 import os
@@ -6,10 +6,7 @@ import sys
 
 from switchpoint.cli.signals import SIGNALS
 
-_BROKEN_PIPE = 1
-_BAD_INPUT = 2
-_TERMINATED = 143
-_BUG = 70
+_BROKEN_PIPE, _BAD_INPUT, _BUG = 1, 2, 70
 _MAX_MESSAGE = 400
 _TRACEBACK = "SWITCHPOINT_TRACEBACK"
 
@@ -21,54 +18,38 @@ def main(arguments: list[str] | None = None) -> int:
     unexpected error is status 70. Without `arguments` those of the process are used; its signals
     and streams are then handled too, and a command that is interrupted ends the process.
     """
-    own_process = arguments is None
+    in_process = arguments is None
     try:
         try:
-            if own_process:
+            if in_process:
                 SIGNALS.listen()
                 from switchpoint.cli import process
 
                 process.open_streams()
-            from switchpoint.cli.app import command_group
+            from switchpoint.cli.app import app
 
-            # Not Typer's own `main`, which handles interrupts and broken pipes differently.
-            group = command_group()
             words = sys.argv[1:] if arguments is None else arguments
-            with group.make_context("switchpoint", words or ["--help"]) as context:
-                group.invoke(context)
+            status = app(words or ["--help"], prog_name="switchpoint", standalone_mode=False) or 0
             sys.stdout.flush()
-            status = 0
         except BaseException as error:
             status = _report(error)
         SIGNALS.ignore()
     except KeyboardInterrupt:  # during the handling of another error
         status = _stopped()
     if SIGNALS.received is not None and status != SIGNALS.status:
-        status = _stopped()  # a library caught the interrupt, and the command carried on
-    if own_process:
+        status = _stopped()  # a library caught the interrupt, and the command continued
+    if in_process:
         process.finish(status)
     return status
 
 
 def _report(error: BaseException) -> int:
-    """The exit status for an error, described on standard error; a plain `SystemExit` passes."""
-    from typing import Any
-
-    import typer
-
-    if isinstance(error, typer.Exit):
-        try:
-            sys.stdout.flush()
-        except OSError as problem:
-            return _report(problem)
-        return error.exit_code
+    """Describe an error on standard error, and return the exit status for it."""
     if isinstance(error, BrokenPipeError):  # the reader has gone (`| head`)
         return _BROKEN_PIPE
-    if isinstance(error, SystemExit):
-        if not hasattr(error, "__notes__"):
-            raise error
-        return _stopped(error, _TERMINATED)
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, SystemExit) and not hasattr(error, "__notes__"):
+        return error.code if isinstance(error.code, int) else 0
+    if isinstance(error, SystemExit | KeyboardInterrupt):
         return _stopped(error)
     if SIGNALS.received is not None:  # a library turned the interrupt into this error
         return _stopped()
@@ -76,11 +57,8 @@ def _report(error: BaseException) -> int:
         import traceback
 
         traceback.print_exc()
-    # The base class of command-line errors, click's or Typer's own, depending on the version of
-    # Typer. It has no public name, but is always two steps up from this one.
-    command_error: Any = typer.BadParameter.__mro__[2]
-    jax_error: Any = getattr(sys.modules.get("jax.errors"), "JaxRuntimeError", MemoryError)
-    if isinstance(error, command_error):
+    jax_error = getattr(sys.modules.get("jax.errors"), "JaxRuntimeError", MemoryError)
+    if hasattr(error, "format_message"):  # of click or Typer, depending on Typer's version
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "switchpoint"
         message = f"{error.format_message()} (see {command} --help)"
@@ -103,9 +81,11 @@ def _report(error: BaseException) -> int:
     return _BAD_INPUT
 
 
-def _stopped(stop: BaseException | None = None, status: int | None = None) -> int:
+def _stopped(stop: BaseException | None = None) -> int:
+    """Report that the command was stopped; by a signal, unless the exception has a status."""
     _print(" ".join(getattr(stop, "__notes__", [SIGNALS.description])))
-    return SIGNALS.status if status is None else status
+    status = getattr(stop, "code", None)
+    return status if isinstance(status, int) else SIGNALS.status
 
 
 def _print(message: str) -> None:

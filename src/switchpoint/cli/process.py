@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_CACHE_BYTES = 2**29
-"""How large the compilation cache may be when a command starts; the oldest programs go first."""
+"""The size to which the compilation cache is reduced when a command starts."""
 
 _CACHE_SETTING = "JAX_COMPILATION_CACHE_DIR"
 
@@ -19,15 +19,11 @@ def use_compilation_cache() -> None:
     Does nothing if JAX is already imported, if the user has set a directory for it, or if no
     directory is writable.
     """
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", "")
-    elif sys.platform == "darwin":
-        base = os.path.expanduser("~/Library/Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if not os.path.isabs(base) or _CACHE_SETTING in os.environ or "jax" in sys.modules:
+    if _CACHE_SETTING in os.environ or "jax" in sys.modules:
         return
-    directory = Path(base, "switchpoint", "jax")
+    from platformdirs import user_cache_path
+
+    directory = user_cache_path("switchpoint", appauthor=False) / "jax"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         shrink_cache(directory)
@@ -41,19 +37,19 @@ def use_compilation_cache() -> None:
     warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation")
 
 
-def shrink_cache(directory: Path) -> None:
-    """Remove empty files, and the oldest until the rest fit in `MAX_CACHE_BYTES`."""
-    # JAX's own limit needs a package that may be missing, and a lock that others may hold.
-    found = [(path.stat(), path) for path in directory.rglob("*") if path.is_file()]
-    total = sum(stat.st_size for stat, _ in found)
-    for stat, path in sorted(found, key=lambda each: each[0].st_mtime):
-        if total > MAX_CACHE_BYTES or stat.st_size == 0:
+def shrink_cache(directory: Path, limit: int = MAX_CACHE_BYTES) -> None:
+    """Remove empty files, and the oldest until the rest fit into `limit` bytes."""
+    # JAX's own limit needs a package that may be missing, and a lock that may be taken.
+    files = [(path.stat(), path) for path in directory.rglob("*") if path.is_file()]
+    total = sum(stat.st_size for stat, _ in files)
+    for stat, path in sorted(files, key=lambda each: each[0].st_mtime):
+        if total > limit or stat.st_size == 0:
             path.unlink(missing_ok=True)
             total -= stat.st_size
 
 
 class _Unbreakable:
-    """Standard error that may lose its reader: what cannot be written is dropped."""
+    """Standard error that may lose its reader; output that cannot be written is dropped."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -11,7 +11,7 @@ _DESCRIPTIONS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class Signals:
-    """What SIGINT and SIGTERM do to a command.
+    """The effect of SIGINT and SIGTERM on a command.
 
     During imports there is nothing to save, and a half-imported module may turn an exception
     into anything: the process ends immediately. Once `unwinds` is set, the first signal raises
@@ -30,14 +30,14 @@ class Signals:
         sys.unraisablehook = self._unraisable
 
     def ignore(self) -> None:
-        """The command has finished: ignore signals until the interpreter exits."""
+        """Ignore signals until the interpreter exits, since the command has finished."""
         for number in _DESCRIPTIONS:
             if signal.getsignal(number) == self._receive:
                 signal.signal(number, signal.SIG_IGN)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Work that must not be left half done: a signal interrupts the command after it."""
+        """Delay an interrupt until the end of a block that must not be left half done."""
         before = self.received
         self._deferred = True
         try:
@@ -54,7 +54,7 @@ class Signals:
 
     @property
     def description(self) -> str:
-        """What happened to a command that was stopped."""
+        """The word for it in messages."""
         return _DESCRIPTIONS[signal.Signals(self.received or signal.SIGINT)]
 
     def _receive(self, number: int, _: object) -> None:
@@ -69,7 +69,7 @@ class Signals:
             raise KeyboardInterrupt
 
     def _unraisable(self, event: "sys.UnraisableHookArgs") -> None:
-        """An interrupt inside a destructor is lost: raise it again a little later."""
+        """Raise an interrupt inside a destructor again a little later, since Python drops it."""
         if self.received is not None and issubclass(event.exc_type, KeyboardInterrupt):
             import threading
 
