@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from switchpoint._numbers import bits
-from switchpoint.exact.markov_bound import markov_bound
 from switchpoint.figures.style import BLUE, ORANGE, line_of, styled
 from switchpoint.paper.base import (
     Caption,
@@ -28,6 +27,7 @@ from switchpoint.paper.base import (
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.figures.annotations import panels, plain_numbers
 from switchpoint.paper.figures.labels import source_label
+from switchpoint.paper.markov_bound import markov_bound
 from switchpoint.paper.scale import Scale
 from switchpoint.zoo.manifest import SOURCES
 

@@ -8,7 +8,7 @@ import pytest
 import reference
 
 import switchpoint as sp
-from switchpoint.exact.markov_bound import markov_bound
+from switchpoint.paper.markov_bound import markov_bound
 
 SEGMENTS = [sp.Bernoulli(), sp.Bernoulli(1.5, 0.5)]
 
