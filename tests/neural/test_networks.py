@@ -343,6 +343,16 @@ def test_files_of_format_0_load_with_the_same_predictions(model):
 
 
 class TestStorage:
+    def test_a_deep_transformer_has_more_layers_than_tensors(self, tmp_path):
+        options = {"layers": 40, "width": 8, "heads": 2, "positions": "alibi"}
+        network = network_from_name("transformer", 2, 20, jax.random.key(0), **options)
+        path = tmp_path / "deep.safetensors"
+        saved(path, [network], model="transformer", alphabet=2, options=options)
+        assert sp.neural.load(path).log_probs([0, 1]).shape == (2, 2)
+        saved(path, [network], model="transformer", alphabet=2, options={**options, "layers": 41})
+        with pytest.raises(ValueError, match="layers 41"):
+            sp.neural.load(path)
+
     def test_a_file_says_its_format_and_a_newer_one_is_refused(self, tmp_path, monkeypatch):
         path = saved(tmp_path / "model.safetensors", [small("lstm")])
         assert sp.neural.read_card(path)["format"] == 1

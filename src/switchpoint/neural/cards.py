@@ -46,7 +46,8 @@ def upgrade_card(
     """
     found = card.get(FORMAT, 0)
     if not (type(found) is int and found > len(STEPS)):  # those are refused by `upgrade`
-        _check_card(card, len(tensors))
+        shapes = [getattr(tensor, "shape", tensor) for tensor in tensors.values()]
+        _check_card(card, max([len(shapes), *(shape[1] for shape in shapes if len(shape) > 1)]))
     return upgrade(card, str(path), STEPS), upgrade_tensor_names(card["model"], tensors, found)
 
 
@@ -63,7 +64,7 @@ def upgrade_tensor_names(
     return dict(tensors)
 
 
-def _check_card(card: Mapping[str, Any], tensors: int) -> None:
+def _check_card(card: Mapping[str, Any], most_layers: int) -> None:
     lacking = sorted({"model", "alphabet", "length", "members"} - set(card))
     if lacking:
         raise DamagedError(f"its card lacks {', '.join(lacking)}")
@@ -73,8 +74,9 @@ def _check_card(card: Mapping[str, Any], tensors: int) -> None:
     _check_fields(card.get("test", {}), _TEST, "its card, for the test,")
     for name in ("layers", "readout"):
         count = card.get("options", {}).get(name, 0)
-        if type(count) is int and count > tensors:  # each layer has its own tensors
-            raise DamagedError(f"its card has {name} {count}, more than it has tensors")
+        # Layers have tensors of their own, or lie along the first axis of common ones.
+        if type(count) is int and count > most_layers:
+            raise DamagedError(f"its card has {name} {count}, more than its tensors have")
 
 
 def _check_fields(values: Mapping[str, Any], kinds: "Mapping[str, _Kind]", where: str) -> None:
