@@ -34,7 +34,7 @@ def test_documents_refer_to_what_there_is(document):
     text = document.read_text()
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (document.parent / link).is_file(), link
-    for file in re.findall(r"\bpython ([\w/]+\.py)|`(tests/\w+\.py)`", text):
+    for file in re.findall(r"\bpython ([\w/]+\.py)|`(tests/[\w/]+\.py)`", text):
         assert (ROOT / "".join(file)).is_file(), file
 
 
