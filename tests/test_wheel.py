@@ -1,8 +1,9 @@
-"""The wheel: a fresh environment runs it, without the source tree."""
+"""The release: a fresh environment runs the wheel, without the source tree."""
 
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -20,6 +21,12 @@ def run(*command, **options):
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
+
+
+def test_all_files_have_the_same_version():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {version} " in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.slow
