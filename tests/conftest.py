@@ -3,6 +3,7 @@
 # ruff: noqa: E402
 
 import contextlib
+import ctypes
 import fcntl
 import gc
 import mmap
@@ -39,8 +40,8 @@ HAS_GPU = Path("/proc/driver/nvidia").exists()
 if "PYTEST_XDIST_WORKER" not in os.environ and not HAS_GPU:  # workers inherit the environment
     flags = [os.environ.get("XLA_FLAGS", ""), *known_flags(FAST_COMPILE)]
     os.environ["XLA_FLAGS"] = " ".join(flags)
-# The rest of compilation is tracing, in Python: without the records of who called whom, and with
-# fewer passes of the garbage collector (below), it takes a quarter less.
+# The rest of compilation is tracing, in Python: without the records of callers, and with fewer
+# garbage collections (below), it takes a quarter less.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
 if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -61,10 +62,29 @@ settings.load_profile("switchpoint")
 
 
 def pytest_collection_finish():
-    """Leave what was imported alone: collections pass over what the tests made, and less often."""
+    """Exclude what was imported from garbage collections, and collect less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
+
+
+MEMORY = Path("/proc/self/statm")  # of Linux
+clear_above = 3 * 2**29  # bytes
+
+
+def pytest_runtest_logfinish():
+    """Drop the compiled programs of earlier tests once they take a GiB of memory."""
+    global clear_above
+    if MEMORY.exists() and resident_bytes() > clear_above:
+        jax.clear_caches()
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # or else the C library keeps what was freed
+        clear_above = max(clear_above, resident_bytes() + 2**30)
+
+
+def resident_bytes():
+    """The memory of this process."""
+    return int(MEMORY.read_text().split()[1]) * mmap.PAGESIZE
 
 
 @pytest.fixture
@@ -76,7 +96,7 @@ def float64():
 
 @pytest.fixture(scope="session")
 def tiny_studies(tmp_path_factory):
-    """All studies at the tiny scale, computed once for all processes; to be copied, not changed."""
+    """All studies at the tiny scale, computed once for all processes: copy them before changes."""
     from test_studies import compute_tiny_studies  # it imports most of the package
 
     shared = tmp_path_factory.getbasetemp()
@@ -92,7 +112,7 @@ def tiny_studies(tmp_path_factory):
 
 @pytest.fixture
 def key(request):
-    """A random key of the test's own, the same in every run."""
+    """A random key for each test, the same in every run."""
     seed = random.Random(request.node.nodeid).randrange(2**31)
     print(f"key seed: {seed}")
     return jax.random.key(seed)
@@ -100,7 +120,7 @@ def key(request):
 
 @pytest.fixture
 def compilations():
-    """A context that yields a list, which gets an entry for each program that is compiled."""
+    """A context that yields a list with an entry for each compiled program."""
 
     @contextlib.contextmanager
     def record():

@@ -157,6 +157,13 @@ def plain_attend(query, key, value, first, context, slopes, relative):
     return np.einsum("bhqk,bkhs->bqhs", weights, value)
 
 
+def random_arrays():
+    """Queries, keys, values, and the two factors of relative scores."""
+    rng = np.random.default_rng(3)
+    shapes = ((5, 11, 2, 6), (5, 17, 2, 6), (5, 17, 2, 6), (5, 11, 2, 4), (2, 4, 17))
+    return [rng.normal(size=shape) for shape in shapes]
+
+
 class TestAttention:
     @pytest.mark.parametrize("context", [9, 100])
     @pytest.mark.parametrize("limits", [(64, 2**20), (64, 800), (3, 2**20), (2, 170), (1, 1)])
@@ -164,9 +171,7 @@ class TestAttention:
         # A sequence has 374 scores, 34 for each query: all of them at once, two sequences of five,
         # blocks of 3 queries, of 2 queries of two sequences, and one query of one sequence.
         monkeypatch.setattr(attention, "_block_limits", lambda: limits)
-        rng = np.random.default_rng(3)
-        shapes = ((5, 11, 2, 6), (5, 17, 2, 6), (5, 17, 2, 6), (5, 11, 2, 4), (2, 4, 17))
-        *arrays, rel_query, by_distance = (rng.normal(size=shape) for shape in shapes)
+        *arrays, rel_query, by_distance = random_arrays()
         relative = attention.RelativeScores(rel_query, by_distance)
         slopes = alibi_slopes(2)
         expected = plain_attend(*arrays, 2, context, np.asarray(slopes), relative)
@@ -181,9 +186,7 @@ class TestAttention:
 
     @pytest.mark.parametrize("limits", [(64, 800), (3, 2**20)])
     def test_blocks_have_the_gradient_of_all_at_once(self, limits, monkeypatch):
-        rng = np.random.default_rng(3)
-        shapes = ((5, 11, 2, 6), (5, 17, 2, 6), (5, 17, 2, 6), (5, 11, 2, 4), (2, 4, 17))
-        given = [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+        given = [jnp.asarray(array, jnp.float32) for array in random_arrays()]
 
         def gradient():
             def loss(query, key, value, *relative):  # made anew, so that it is traced anew
@@ -214,31 +217,21 @@ class TestNetwork:
     @pytest.mark.parametrize(
         ("positions", "context", "sizes"),
         [
-            ("sincos", None, {}),
+            ("sincos", 5, {}),
             ("alibi", 4, {}),
             ("relative", None, {}),
-            ("relative", None, {"width": 18, "heads": 3}),
+            ("relative", 5, {"width": 18, "heads": 3}),
             ("alibi", None, {"width": 15, "heads": 5}),
         ],
     )
-    def test_one_layer_is_the_plain_formula(self, positions, context, sizes):
-        network = make(1, positions, context, **sizes)
-        tokens = random_tokens(3, 12)
+    def test_logits_and_states_are_the_plain_formula(self, positions, context, sizes):
+        network = make(2, positions, context, **sizes)
+        symbols = random_tokens(3, 12) % 3
+        tokens = np.concatenate([np.full((3, 1), 3), symbols], axis=1)
         _, logits = read(network, network.memory(3, 0), jnp.asarray(tokens))
         np.testing.assert_allclose(logits, plain_logits(network, tokens), atol=1e-10)
-
-    @pytest.mark.usefixtures("float64")
-    @pytest.mark.parametrize("positions", POSITIONS)
-    def test_states_are_the_residual_stream_of_every_layer(self, positions):
-        network = make(2, positions, 5, width=8, heads=2)
-        symbols = random_tokens(3, 12) % 3
-        states = network.states(symbols)
-        assert states.shape == (3, 12, 3, 8)
-        tokens = np.concatenate([np.full((3, 1), 3), symbols], axis=1)
-        expected = plain_residuals(network, tokens)
-        np.testing.assert_allclose(states, expected[:, 1:], atol=1e-10)
-        logits = network.output(network.final_norm(states[:, :-1, -1]))
-        np.testing.assert_allclose(jax.nn.log_softmax(logits), network.log_probs(symbols)[:, 1:])
+        expected = plain_residuals(network, tokens)[:, 1:]  # the residual stream of every layer
+        np.testing.assert_allclose(network.states(symbols), expected, atol=1e-10)
 
     @pytest.mark.parametrize("positions", POSITIONS)
     def test_a_context_limits_what_is_seen(self, positions):
@@ -250,15 +243,6 @@ class TestNetwork:
         change = np.abs(network.log_probs(changed) - log_probs).max(axis=(0, 2))
         assert np.all(change[6:10] > 1e-4)  # x_5 is seen when x_6 to x_9 are predicted
         np.testing.assert_array_equal(np.delete(change, range(6, 10)), 0)
-
-    @pytest.mark.slow
-    def test_streams_of_any_width_are_the_whole_sequence(self):
-        network = make(width=12, heads=2)
-        symbols = random_tokens(1, 5)[0] % 3
-        state = network.init()
-        for symbol, log_probs in zip(symbols, network.log_probs(symbols), strict=True):
-            np.testing.assert_allclose(network.predict(state), log_probs, atol=1e-5)
-            state = network.update(state, symbol)
 
     @pytest.mark.slow
     def test_the_program_is_as_long_for_any_number_of_layers(self):
@@ -333,7 +317,7 @@ class TestMemory:
 
     @pytest.mark.parametrize("context", [None, 40])
     @pytest.mark.slow
-    def test_a_stream_gets_room_as_it_grows(self, context):
+    def test_the_capacity_grows_with_a_stream(self, context):
         network = make(2, "relative", context)
         symbols = random_tokens(1, 70)[0] % 3
         state, rows = network.init(), []

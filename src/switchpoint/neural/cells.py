@@ -2,12 +2,12 @@
 
 A cell adds its products with the memory to an *input preactivation*, the token's contribution. It
 has a column for every preactivation that the cell computes, so the gradient of each weight follows
-from the gradient of the input preactivations (see `recurrent.recurrence`).
+from the gradient of the input preactivations through `Cell.feedback` (see `recurrent.recurrence`).
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -17,19 +17,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from switchpoint.neural.dense import fan_in_normal
 
 Carry = TypeVar("Carry")
-
-
-class RecurrentResiduals(NamedTuple):
-    """What the gradients of a cell's weights are computed from."""
-
-    before: Float[Array, "time batch hidden"]
-    """The output before each step."""
-    after: Float[Array, "time batch hidden"]
-    """The output after each step."""
-    stack_top: Float[Array, "time batch width"] | None
-    """The top of the stack before each step, if there is a stack."""
-    d_input: Float[Array, "time batch inputs"]
-    """The gradient of each step's input preactivation."""
 
 
 class Cell(eqx.Module, Generic[Carry]):
@@ -74,8 +61,17 @@ class Cell(eqx.Module, Generic[Carry]):
         return None
 
     @abstractmethod
-    def gradient(self, residuals: RecurrentResiduals) -> "Cell[Carry]":
-        """The gradients of the weights, in the structure of the cell."""
+    def feedback(
+        self,
+        before: Float[Array, "rows hidden"],
+        top: Float[Array, "rows width"] | None,
+        after: Float[Array, "rows hidden"],
+    ) -> Float[Array, "rows inputs"]:
+        """The products that `step` adds to the input preactivations, linear in the weights.
+
+        `before` and `after` are the outputs before and after the step, `top` is the top of the
+        stack before it.
+        """
 
 
 class RNNCell(Cell[Float[Array, "batch hidden"]]):
@@ -120,9 +116,9 @@ class RNNCell(Cell[Float[Array, "batch hidden"]]):
     def output(self, carry: Float[Array, "batch hidden"]) -> Float[Array, "batch hidden"]:
         return carry
 
-    def gradient(self, residuals: RecurrentResiduals) -> "RNNCell":
-        weight = summed_outer(residuals.before, residuals.d_input)
-        return eqx.tree_at(lambda cell: cell.weight, self, weight)
+    def feedback(self, before: Any, top: Any, after: Any) -> Any:
+        del top, after
+        return before @ self.weight
 
 
 class LSTMCarry(eqx.Module):
@@ -167,9 +163,9 @@ class LSTMCell(Cell[LSTMCarry]):
     def output(self, carry: LSTMCarry) -> Float[Array, "batch hidden"]:
         return carry.output
 
-    def gradient(self, residuals: RecurrentResiduals) -> "LSTMCell":
-        weight = summed_outer(residuals.before, residuals.d_input)
-        return eqx.tree_at(lambda cell: cell.weight, self, weight)
+    def feedback(self, before: Any, top: Any, after: Any) -> Any:
+        del top, after
+        return before @ self.weight
 
 
 class StackCarry(eqx.Module):
@@ -232,18 +228,9 @@ class StackCell(Cell[StackCarry]):
     def stack_top(self, carry: StackCarry) -> Float[Array, "batch width"]:
         return carry.stack[:, 0]
 
-    def gradient(self, residuals: RecurrentResiduals) -> "StackCell":
-        assert residuals.stack_top is not None
-        for_inner, for_stack = jnp.split(residuals.d_input, [self.inner.input_width], axis=-1)
-        return eqx.tree_at(
-            lambda cell: (cell.inner, cell.read, cell.write),
-            self,
-            (
-                self.inner.gradient(residuals._replace(d_input=for_inner)),
-                summed_outer(residuals.stack_top, for_inner),
-                summed_outer(residuals.after, for_stack),
-            ),
-        )
+    def feedback(self, before: Any, top: Any, after: Any) -> Any:
+        inner = self.inner.feedback(before, None, after) + top @ self.read
+        return jnp.concatenate([inner, after @ self.write], axis=-1)
 
 
 def stack_update(
@@ -259,10 +246,3 @@ def stack_update(
     popped = jnp.concatenate([stack[:, 1:], jnp.zeros_like(stack[:, :1])], axis=1)
     push, pop, keep = jnp.split(actions[:, :, None], 3, axis=1)
     return push * pushed + pop * popped + keep * stack
-
-
-def summed_outer(
-    left: Float[Array, "time batch left"], right: Float[Array, "time batch right"]
-) -> Float[Array, "left right"]:
-    """The sum over time and batch of the outer products, in one matrix product."""
-    return left.reshape(-1, left.shape[-1]).T @ right.reshape(-1, right.shape[-1])

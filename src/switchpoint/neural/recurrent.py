@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from switchpoint import _checks
-from switchpoint.neural.cells import Cell, LSTMCell, RecurrentResiduals, RNNCell, StackCell
+from switchpoint.neural.cells import Cell, LSTMCell, RNNCell, StackCell
 from switchpoint.neural.dense import Dense, Perceptron
 from switchpoint.neural.kernels.backend import Backend, is_fused
 from switchpoint.neural.network import Network, encoded
@@ -128,7 +128,13 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
     cell, first, after, tops, pull_back = residuals
     d_carry, d_input = pull_back(cotangent)
     before = jnp.concatenate([first[None], after[:-1]])
-    return cell.gradient(RecurrentResiduals(before, after, tops, d_input)), d_carry, d_input
+    rows = jax.tree.map(_rows, (before, tops, after))
+    (d_cell,) = jax.linear_transpose(lambda cell: cell.feedback(*rows), cell)(_rows(d_input))
+    return d_cell, d_carry, d_input
+
+
+def _rows(values: Float[Array, "time batch columns"]) -> Float[Array, "rows columns"]:
+    return values.reshape(-1, values.shape[-1])
 
 
 recurrence.defvjp(_forward, _backward)

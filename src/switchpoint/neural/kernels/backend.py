@@ -8,22 +8,26 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from switchpoint.neural.kernels.device import on_gpu
-
 Backend = Literal["auto", "fused", "plain"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 """`auto` is `fused` on a GPU whose kernels compile, and `plain` elsewhere."""
 
 
+def on_gpu() -> bool:
+    """Whether kernels are compiled; on other devices they are interpreted, which is slow."""
+    device = getattr(jax.config, "jax_default_device", None)  # a device, or the name of a platform
+    return (getattr(device, "platform", device) or jax.default_backend()) == "gpu"
+
+
 def check_backend(backend: str) -> str:
-    """`backend`, or a `ValueError` if there is none of that name."""
+    """Return `backend`, or raise a `ValueError` if it is unknown."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     return backend
 
 
 def is_fused(backend: Backend) -> bool:
-    """Whether this backend uses the kernels of a network that has some; evaluated in tracing.
+    """Whether this backend uses the kernels of a network that has some; called while tracing.
 
     Where kernels do not compile, `auto` is `plain`, with one warning, and `fused` is refused.
     """
@@ -44,9 +48,9 @@ def is_fused(backend: Backend) -> bool:
 
 @functools.cache
 def kernel_failure(gpu: bool) -> str | None:
-    """The error that kernels end with, found by compiling the smallest one; None if they work.
+    """Compile the smallest kernel, and return the error, or None if kernels work.
 
-    Without a GPU it is only imported, since it would be interpreted.
+    Without a GPU, where kernels are interpreted, Pallas is only imported.
     """
     failures: list[str] = []
 
@@ -70,7 +74,7 @@ def kernel_failure(gpu: bool) -> str | None:
         except Exception as error:  # JAX has several for a backend that it lacks
             failures.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
-    # In a thread of its own, since a trace may be under way in this one, with its mesh.
+    # In another thread, since this one may be tracing, with a mesh.
     thread = threading.Thread(target=probe)
     thread.start()
     thread.join()

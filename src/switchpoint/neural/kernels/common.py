@@ -10,7 +10,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array, Float
 
-from switchpoint.neural.kernels.device import on_gpu
+from switchpoint.neural.kernels.backend import on_gpu
 
 FP16 = jnp.float16
 """For activations and weights: as precise as TF32, in half the memory."""
