@@ -22,6 +22,7 @@ from switchpoint._claims import (
 )
 from switchpoint._files import check_writable, make_directory
 from switchpoint._numbers import duration, join_and
+from switchpoint._progress import Progress
 from switchpoint.executors import Executor, LocalExecutor
 
 ATTEMPTS = 3
@@ -32,23 +33,13 @@ _LOOK = 2.0  # seconds between two looks at the claims
 _SHOWN = 3  # running tasks that are named
 
 
-class Listener:
-    """Receives the progress of tasks; this one shows nothing, and is there to be extended."""
-
-    def update(self, text: str, done: float) -> None:
-        """The current task, and the share of it that is done, from 0 to 1."""
-
-    def note(self, text: str) -> None:
-        """Something that the user should know."""
-
-
 class FailedTasksError(ValueError):
     """Some tasks failed `ATTEMPTS` times; the others are done."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of work: a function of a module, called with these arguments and a `Listener`.
+    """A piece of work: a function of a module, called with these arguments and a `Progress`.
 
     It must be one that can be called again at any time: what is done it leaves as it is, and what
     was begun it continues. What it makes is in files; it returns little.
@@ -62,8 +53,8 @@ class Task:
 
 
 @dataclass
-class _Progress:
-    """Where a task is."""
+class _TaskState:
+    """The state of a task."""
 
     task: Task
     failures: int = 0
@@ -85,18 +76,18 @@ class WorkQueue:
         self,
         executor: Executor,
         claims: Path,
-        listener: Listener | None = None,
+        listener: Progress | None = None,
         noun: str = "shard",
     ) -> None:
         make_directory(claims, "directory")
         self._executor, self._claims, self._noun = executor, claims, noun
-        self._listener = listener or Listener()
+        self._listener = listener or Progress()
         self.local = isinstance(executor, LocalExecutor)
         """Whether tasks are done in this process, one after another."""
-        self._tasks: dict[str, _Progress] = {}
-        self._waiting: dict[Future[Finished | None], _Progress] = {}
+        self._tasks: dict[str, _TaskState] = {}
+        self._waiting: dict[Future[Finished | None], _TaskState] = {}
         self._finished: SimpleQueue[Future[Finished | None]] = SimpleQueue()
-        self._later: list[tuple[float, _Progress]] = []
+        self._later: list[tuple[float, _TaskState]] = []
         self.results: dict[str, Any] = {}
         """What the tasks that are done have returned."""
         self._begun = self._looked = time.monotonic()
@@ -112,7 +103,7 @@ class WorkQueue:
             if task.name not in self._tasks:
                 if not self._tasks:
                     check_writable(claim_path(self._claims, "any"))
-                self._tasks[task.name] = _Progress(task)
+                self._tasks[task.name] = _TaskState(task)
                 self._submit(self._tasks[task.name])
         self.seconds += time.monotonic() - begun
 
@@ -181,7 +172,7 @@ class WorkQueue:
             text += f"; about {duration(round(elapsed * (total / share - 1)))} left"
         return text, share / total
 
-    def _submit(self, progress: _Progress) -> None:
+    def _submit(self, progress: _TaskState) -> None:
         task, progress.attempt = progress.task, secrets.token_hex(8)
         # In this process, progress is shown as it is made.
         listener = self._listener if self.local else None
@@ -191,7 +182,7 @@ class WorkQueue:
         self._waiting[future] = progress
         future.add_done_callback(self._finished.put)
 
-    def _settle(self, future: "Future[Finished | None]", progress: _Progress) -> None:
+    def _settle(self, future: "Future[Finished | None]", progress: _TaskState) -> None:
         """Take note of the end of an attempt."""
         name = progress.task.name
         error = future.exception()
@@ -237,7 +228,7 @@ class Finished:
     """The machine and the process."""
 
 
-class _ClaimListener(Listener):
+class _ClaimListener(Progress):
     """Writes progress into a claim, which other processes read, and keeps notes."""
 
     def __init__(self, claim: Claim) -> None:
@@ -255,7 +246,7 @@ def attempt(
     claim: Path,
     owner: str,
     ended: Collection[str],
-    listener: Listener | None,
+    listener: Progress | None,
     function: Callable[..., object],
     *arguments: Any,
 ) -> Finished | None:

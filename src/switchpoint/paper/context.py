@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._work import Listener
+from switchpoint._progress import Progress
 from switchpoint.evaluation import regrets
 from switchpoint.evaluation.evaluate import Entry
 from switchpoint.evaluation.measure import Member
@@ -29,7 +29,7 @@ class StudyContext:
         scale: Scale,
         networks: Networks,
         store: MeasurementStore,
-        reporter: Listener,
+        reporter: Progress,
     ) -> None:
         self.scale = scale
         self.networks = networks

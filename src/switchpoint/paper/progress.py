@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from switchpoint._files import read_json, write_json
-from switchpoint._work import Listener
+from switchpoint._progress import Progress
 
 _SECONDS = 1.0  # between two notes of the elapsed time: what a killed process loses
 
 
-class ProgressReporter(Listener):
+class ProgressReporter(Progress):
     """Receives the progress of the studies; this one shows nothing, and is there to be extended."""
 
     def begin(self, study: str) -> None:
@@ -20,7 +20,7 @@ class ProgressReporter(Listener):
         """The study is complete, and its result is saved."""
 
 
-class Stopwatch(Listener):
+class Stopwatch(Progress):
     """Passes progress on, and keeps the elapsed time in a file, across processes that are killed.
 
     `training` returns the seconds of training in this process, which are counted separately. A
@@ -30,7 +30,7 @@ class Stopwatch(Listener):
     def __init__(
         self,
         path: Path,
-        reporter: Listener,
+        reporter: Progress,
         work: str = "",
         training: Callable[[], float] = lambda: 0.0,
     ) -> None:

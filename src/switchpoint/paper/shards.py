@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import jax
 
 from switchpoint._files import atomic_write
+from switchpoint._progress import Progress
 from switchpoint._provenance import environment_info
-from switchpoint._work import Listener
 from switchpoint.neural import best_member, load_with_card, save_networks
 from switchpoint.paper.base import Measurement, Run, Study
 from switchpoint.paper.context import StudyContext
@@ -101,7 +101,7 @@ class ShardTimes(NamedTuple):
     measuring: float
 
 
-def train_and_measure(shard: Shard, runs: Path, store: Path, reporter: Listener) -> None:
+def train_and_measure(shard: Shard, runs: Path, store: Path, reporter: Progress) -> None:
     """Train a shard in its directory below `runs`, and add its measurements to those in `store`.
 
     What is done is left as it is, and what was begun is continued.
@@ -114,11 +114,11 @@ def train_and_measure(shard: Shard, runs: Path, store: Path, reporter: Listener)
 def shard_times(runs: Path, part: Run) -> ShardTimes:
     """What a shard has taken so far."""
     files = (runs / part.name / each for each in (_TRAINING, _MEASURING))
-    return ShardTimes(*(Stopwatch(file, Listener()).seconds for file in files))
+    return ShardTimes(*(Stopwatch(file, Progress()).seconds for file in files))
 
 
 def train_shard(
-    scale: Scale, run: Run, part: Run, work: Path, out: Path, best_only: bool, reporter: Listener
+    scale: Scale, run: Run, part: Run, work: Path, out: Path, best_only: bool, reporter: Progress
 ) -> list[Path]:
     """Train a shard of a run and take all measurements of it; returns the files it left.
 
@@ -149,7 +149,7 @@ def train_shard(
     return [path, records, *paths]
 
 
-def _train(part: Run, runs: Path, reporter: Listener) -> float:
+def _train(part: Run, runs: Path, reporter: Progress) -> float:
     """Train a run, unless it is trained; how many seconds it took."""
     directory = runs / part.name
     clock = Stopwatch(directory / _TRAINING, reporter)
@@ -159,7 +159,7 @@ def _train(part: Run, runs: Path, reporter: Listener) -> float:
     return clock.seconds
 
 
-def _measure(shard: Shard, runs: Path, store: MeasurementStore, reporter: Listener) -> float:
+def _measure(shard: Shard, runs: Path, store: MeasurementStore, reporter: Progress) -> float:
     """Take the measurements of a shard that the store does not have; how many seconds it took."""
     clock = Stopwatch(runs / shard.part.name / _MEASURING, reporter)
     networks = Networks()

@@ -14,9 +14,10 @@ import xarray as xr
 
 from switchpoint import _checks, evaluation
 from switchpoint._formats import rename
+from switchpoint._progress import Progress
 from switchpoint._provenance import environment_info
 from switchpoint._text import name_of, read_text
-from switchpoint._work import Listener, Task, WorkQueue
+from switchpoint._work import Task, WorkQueue
 from switchpoint.executors import Executor, open_executor
 from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.training.config import (
@@ -169,7 +170,7 @@ def sweep(
     members: int = MAX_MEMBERS,
     tensorboard: bool = False,
     kernels: str = "auto",
-    listener: Listener | None = None,
+    listener: Progress | None = None,
 ) -> xr.Dataset:
     """Train every run of a sweep, and return how far each member is from the optimum.
 
@@ -212,7 +213,7 @@ def train_program(
     directory: Path,
     tensorboard: bool,
     kernels: str,
-    listener: Listener,
+    listener: Progress,
 ) -> None:
     """Train the program that `to_dict` returned, unless that is done."""
     program = PackedConfig.from_dict(config)
