@@ -15,14 +15,14 @@ import time
 from concurrent.futures import wait
 from pathlib import Path
 
-from switchpoint._work import Listener, Task, WorkQueue
+from switchpoint._progress import Progress, Task, WorkQueue
 from switchpoint.executors import EXECUTORS, Executor, open_executor
 from switchpoint.paper.networks import divide
 from switchpoint.paper.scale import SCALES
 from switchpoint.paper.shards import Shard, all_runs, measurements_by_run
 
 
-def work(listener: Listener) -> None:
+def work(listener: Progress) -> None:
     """A shard of a millisecond."""
     time.sleep(0.001)
     listener.update("done", 1.0)
