@@ -2,7 +2,7 @@
 
     python benchmarks/executors.py --tasks 2000 --executor local processes ray
 
-For each executor: tasks per second, the time without claims and retries (`submit` alone), and the
+For each executor: tasks per second, the time without locks and progress (`submit` alone), and the
 memory of the driver before and after. Then the bytes that are sent for a shard of each scale.
 """
 
@@ -15,17 +15,17 @@ import time
 from concurrent.futures import wait
 from pathlib import Path
 
-from switchpoint._work import Listener, Task, WorkQueue
-from switchpoint.executors import EXECUTORS, Executor, open_executor
+from switchpoint._progress import Progress
+from switchpoint.executors import EXECUTORS, Executor, Task, open_executor, run_tasks
 from switchpoint.paper.networks import divide
 from switchpoint.paper.scale import SCALES
 from switchpoint.paper.shards import Shard, all_runs, measurements_by_run
 
 
-def work(listener: Listener) -> None:
+def work(progress: Progress) -> None:
     """A shard of a millisecond."""
     time.sleep(0.001)
-    listener.update("done", 1.0)
+    progress.update("done", 1.0)
 
 
 def memory() -> float:
@@ -34,17 +34,15 @@ def memory() -> float:
 
 
 def measure(executor: Executor, tasks: int) -> tuple[float, float]:
-    """The seconds of so many tasks by `submit` alone, and through the queue."""
+    """The seconds of so many tasks by `submit` alone, and by `run_tasks`."""
     wait([executor.submit(time.sleep, 0.001) for _ in range(50)])  # the workers are started
     begun = time.perf_counter()
     wait([executor.submit(time.sleep, 0.001) for _ in range(tasks)])
     alone = time.perf_counter() - begun
     with tempfile.TemporaryDirectory() as directory:
         begun = time.perf_counter()
-        queue = WorkQueue(executor, Path(directory))
-        queue.add(Task(f"task-{number}", work, ()) for number in range(tasks))
-        queue.finish([f"task-{number}" for number in range(tasks)])
-        assert not queue.failed
+        every = [Task(f"task-{number}", work, ()) for number in range(tasks)]
+        assert not run_tasks(executor, every, Path(directory)).failed
     return alone, time.perf_counter() - begun
 
 
@@ -62,7 +60,7 @@ def main() -> None:
             alone, queued = measure(executor, options.tasks)
         rates = [f"{options.tasks / each:.0f}" for each in (alone, queued)]
         print(
-            f"{name}: {rates[0]} tasks/s by submit alone, {rates[1]} with claims and retries; "
+            f"{name}: {rates[0]} tasks/s by submit alone, {rates[1]} with locks and progress; "
             f"driver {before:.0f} MiB before, {memory():.0f} MiB at most"
         )
     for scale in (SCALES["quick"], SCALES["full"]):

@@ -11,7 +11,11 @@ import switchpoint
 
 ROOT = Path(switchpoint.__file__).parent
 BASE = ""  # the modules beside the subpackages, such as _checks and predictor
-PLACED = {"switchpoint.spec": "spec"}  # modules that are layers of their own
+PLACED = {  # modules that are not of the layer of their package
+    "switchpoint.spec": "spec",
+    "switchpoint.paper.commands": "cli",
+    "switchpoint.paper.__main__": "cli",
+}
 LAYERS = [
     BASE,
     "priors",

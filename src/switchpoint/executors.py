@@ -1,4 +1,4 @@
-"""Executors: where independent pieces of work run.
+"""Executors: where independent tasks run, and how a set of tasks is run on one.
 
 An executor is anything with `submit(function, *arguments)` that returns a
 `concurrent.futures.Future`. There are three by name: `local`, which runs everything in this
@@ -9,44 +9,53 @@ same kind of device.
 
 import hashlib
 import importlib
-import itertools
 import multiprocessing
 import os
 import pickle
+import platform
 import signal
 import socket
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
+from filelock import FileLock, Timeout
+
+from switchpoint._files import check_writable, make_directory
+from switchpoint._progress import Part, Progress
 
 T = TypeVar("T")
 
 EXECUTORS = ("local", "processes", "ray")
-"""The executors that have a name."""
+"""The names of the executors."""
 
+ATTEMPTS = 3
+"""How often a task is tried whose worker dies or which raises one of `RETRIED`."""
+
+RETRIED = (OSError, RuntimeError)
+"""Errors of machines, file systems and devices; a `ValueError` would only be raised again."""
+
+_BUSY_SECONDS = 1.0  # between two attempts to run tasks that another process is running
 _CONNECT_SECONDS = 5.0  # for an answer from the address of a cluster
-_SAME_VERSION = "install the version of the driver on every worker"
-_END_SECONDS = 20.0  # in which a worker that is told to stop may write a checkpoint
+_END_SECONDS = 20.0  # for the last checkpoint of a worker that is asked to stop
 
 
 @runtime_checkable
 class Executor(Protocol):
-    """What runs functions somewhere: the interface of `concurrent.futures`."""
+    """An object that runs functions somewhere: the interface of `concurrent.futures`."""
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        """Begin to run a function, which its module has under its name; its result to come."""
-
-
-class WorkerDiedError(RuntimeError):
-    """The process that ran a function ended before the function did."""
+        """Schedule a function that can be imported from its module, and return its future."""
 
 
 class LocalExecutor:
@@ -55,7 +64,7 @@ class LocalExecutor:
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
         future: Future[T] = Future()
         try:
-            future.set_result(function(*arguments))
+            future.set_result(_retry(function, *arguments))
         except Exception as error:  # not an interrupt, which is raised here
             future.set_exception(error)
         return future
@@ -64,113 +73,83 @@ class LocalExecutor:
 class ProcessExecutor:
     """Runs functions in `jobs` processes of this machine, each with one of its GPUs.
 
-    The processes are spawned, since JAX does not survive a fork. One that dies takes nothing with
-    it but the function it was running, whose future raises `WorkerDiedError`.
+    Each process is a pool of its own, so that one that dies affects only the function that it was
+    running. The processes are spawned, since JAX does not survive a fork.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
         gpus = jax.local_device_count() if jax.default_backend() == "gpu" else 0
         jobs = jobs or gpus or 2
         visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(gpus)))
-        self._gpus = visible.split(",") if gpus else []
-        self._settings = worker_settings()
-        self._own = threading.local()
-        self._slots = itertools.count()
-        self._workers: list[_Worker] = []
+        devices = visible.split(",") if gpus else []
+        self._settings = [
+            {**worker_settings(), **({"CUDA_VISIBLE_DEVICES": devices[i % gpus]} if gpus else {})}
+            for i in range(jobs)
+        ]
+        self._worker = threading.local()
+        self._pools: dict[int, ProcessPoolExecutor] = {}
         self._closed = False
-        # A thread for each process, which waits for it.
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="worker")
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
-        return self._threads.submit(self._call, function, arguments)
+        return self._threads.submit(_retry, self._call, function, *arguments)
 
     def close(self) -> None:
         """Stop the processes, each after it has written its checkpoint."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for worker in self._workers:
-            worker.stop()
-        for worker in self._workers:
-            worker.join()
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        children = [each for each in multiprocessing.active_children() if each.pid in self._pools]
+        for child in children:
+            child.terminate()
+        for child in children:
+            child.join(_END_SECONDS)
+            child.kill()
+            child.join()
+        self._threads.shutdown()
 
-    def _call(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-        worker: _Worker | None = getattr(self._own, "worker", None)
-        if worker is None or not worker.process.is_alive():
-            if self._closed:
-                raise WorkerDiedError("the executor is closed")
-            if worker is None:
-                self._own.slot = next(self._slots)
-            settings = dict(self._settings)
-            if self._gpus:
-                settings["CUDA_VISIBLE_DEVICES"] = self._gpus[self._own.slot % len(self._gpus)]
-            worker = self._own.worker = _Worker(settings)
-            self._workers.append(worker)
-        return worker.call(function, arguments)
-
-
-class _Worker:
-    """A process that runs one function after another."""
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._connection, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(other, dict(settings)), daemon=True)
-        self.process.start()
-        other.close()  # so that the end of the process is the end of the pipe
-
-    def call(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-        """The function's result; raises what it raises, and `WorkerDiedError`."""
+    def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        pool: ProcessPoolExecutor | None = getattr(self._worker, "pool", None)
+        if pool is None and not self._closed:
+            if not hasattr(self._worker, "settings"):
+                self._worker.settings = self._settings.pop()
+            spawn = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(1, spawn, start_worker, (self._worker.settings,))
+            self._worker.pool = pool
+            self._pools[pool.submit(os.getpid).result()] = pool
+        if pool is None or self._closed:
+            if pool is not None:
+                pool.shutdown()
+            raise InterruptedError("the executor is closed")
         try:
-            self._connection.send((function, arguments))
-            wait([self._connection])
-            succeeded, result = self._connection.recv()
-        except (EOFError, OSError) as error:
-            self.process.join()
-            status = self.process.exitcode
-            raise WorkerDiedError(f"process {self.process.pid} ended with {status}") from error
-        if not succeeded:
-            raise result
-        return result
-
-    def stop(self) -> None:
-        """Ask the process to stop."""
-        with suppress(OSError, ValueError):
-            self.process.terminate()
-
-    def join(self) -> None:
-        """Wait for the process, and end it where it does not stop by itself."""
-        self.process.join(_END_SECONDS)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+            return pool.submit(function, *arguments).result()
+        except BrokenProcessPool:
+            self._worker.pool = None
+            raise
 
 
-def _serve(connection: Connection, settings: Mapping[str, Any]) -> None:
-    """Run what comes through the pipe, until its other end is closed."""
+def start_worker(settings: Mapping[str, Any]) -> None:
+    """Prepare a process that works for another one, and that ends when the other one ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        sentinel = parent.sentinel
+
+        def end_with_parent() -> None:
+            wait([sentinel])
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_END_SECONDS)
+            os._exit(1)
+
+        threading.Thread(target=end_with_parent, daemon=True).start()
     apply_settings(settings)
-    with suppress(EOFError, OSError, KeyboardInterrupt):
-        while True:
-            function, arguments = connection.recv()
-            try:
-                answer: tuple[bool, Any] = True, function(*arguments)
-            except Exception as error:
-                answer = False, _portable(error)
-            connection.send(answer)
-
-
-def _portable(error: Exception) -> Exception:
-    """An error that another process can read: the same one, unless its class forbids it."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
 
 
 class RayExecutor:
     """Runs functions on a Ray cluster: each on one GPU where it has GPUs, else on cores.
 
-    `address` is that of a cluster; without one it is what RAY_ADDRESS says, or a cluster of this
+    `address` is that of a cluster; without one it is that of RAY_ADDRESS, or a cluster of this
     machine alone. A session that is connected to Ray already is used as it is.
     """
 
@@ -182,115 +161,68 @@ class RayExecutor:
                 "Ray is not installed; get it with pip install 'switchpoint[ray]', here and on "
                 "every worker"
             ) from error
-        self._own = not ray.is_initialized()
-        if self._own:
-            _check_cluster(address)
-            try:
-                with _signal_handler_kept(), warnings.catch_warnings():
-                    # It starts programs, which do not run any of our code after the fork.
-                    warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-                    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-            except Exception as error:  # of many kinds
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-                raise ValueError(_no_cluster(address, reason)) from error
+        self._started = not ray.is_initialized()
+        if self._started:
+            _connect(ray, address)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if any(node.get("GPU") for node in nodes):
             needs: dict[str, Any] = {"num_gpus": 1}
         else:
             largest = max((int(node.get("CPU", 0)) for node in nodes), default=1)
             needs = {"num_cpus": max(1, min(jax.local_device_count(), largest))}
-        # Sent by value, so that workers need nothing of ours to understand it. Lost work is
-        # submitted again by whoever submitted it, who counts the attempts.
-        self._run = ray.remote(**needs, max_retries=0)(
+        # Sent by value, so that a worker without this package can say so.
+        self._run = ray.remote(**needs, max_retries=ATTEMPTS - 1, retry_exceptions=[*RETRIED])(
             lambda *call: __import__("switchpoint.executors", fromlist=["run_checked"]).run_checked(
                 *call
             )
         )
-        self._settings = ray.put(worker_settings())
-        self._version = ray.put(package_version())
-        try:
-            self._check_versions()
-        except BaseException:
-            self.close()
-            raise
+        self._settings = ray.put((package_version(), worker_settings()))
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
-        name = function.__module__, function.__qualname__
-        ref = self._run.remote(self._version, self._settings, *name, *arguments)
-        return ref.future()
+        future: Future[T] = self._run.remote(
+            self._settings, pickle.dumps((function, arguments))
+        ).future()
+        return future
 
     def close(self) -> None:
         """Leave the cluster, where this executor joined it."""
-        if self._own:
+        if self._started:
             self._ray.shutdown()
 
-    def _check_versions(self) -> None:
-        """Raise a `ValueError` where a node has another version of the package, or none.
 
-        Nodes that join later check it with each function they run.
-        """
-        ray = self._ray
-        affinity = importlib.import_module("ray.util.scheduling_strategies")
-        asked = {
-            node["NodeManagerHostname"]: self._run.options(
-                num_cpus=0,
-                num_gpus=0,
-                scheduling_strategy=affinity.NodeAffinitySchedulingStrategy(
-                    node["NodeID"], soft=True
-                ),
-            ).remote(self._version, self._settings, __name__, "package_version")
-            for node in ray.nodes()
-            if node["Alive"]
-        }
-        for host, ref in asked.items():
-            try:
-                ray.get(ref)
-            except Exception as error:
-                reason = getattr(error, "cause", None) or error
-                text = (str(reason).splitlines() or [""])[-1]
-                if isinstance(reason, ImportError):
-                    text = f"switchpoint is not installed there ({text}); {_SAME_VERSION}"
-                raise ValueError(f"the Ray worker on {host} cannot be used: {text}") from error
-
-
-def run_checked(
-    version: Mapping[str, str], settings: Mapping[str, Any], module: str, name: str, *arguments: Any
-) -> Any:
-    """Call a function of a module as a driver of this version and with these settings does."""
-    here = package_version()
+def run_checked(driver: tuple[Mapping[str, str], Mapping[str, Any]], call: bytes) -> Any:
+    """Call a function as a driver of this version and with these settings does."""
+    (version, settings), here = driver, package_version()
     if odd := [key for key in version if version[key] != here.get(key)]:
         differences = ", ".join(f"{key} {here.get(key)}, not {version[key]}" for key in odd)
-        raise ValueError(f"it has {differences}; {_SAME_VERSION}")
+        raise ValueError(
+            f"the Ray worker on {platform.node()} cannot be used: it has {differences}; install "
+            "the version of the driver on every worker"
+        )
     apply_settings(settings)
-    return getattr(importlib.import_module(module), name)(*arguments)
+    function, arguments = pickle.loads(call)
+    return function(*arguments)
 
 
-@contextmanager
-def _signal_handler_kept() -> Iterator[None]:
-    """Keep the program's own handler of SIGTERM, which Ray replaces when it starts."""
-    handler = signal.getsignal(signal.SIGTERM)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    terminated = False
-    try:
-        yield
-    except SystemExit:  # raised by Ray's handler
-        terminated = True
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-        if terminated:
-            signal.raise_signal(signal.SIGTERM)
-
-
-def _check_cluster(address: str | None) -> None:
-    """Raise a `ValueError` where nothing answers at the address of a cluster."""
+def _connect(ray: Any, address: str | None) -> None:
+    """Connect to a cluster, or start one; a `ValueError` if that is impossible."""
+    handler = signal.getsignal(signal.SIGTERM)  # Ray replaces it
     try:
         if (place := _host_and_port(address)) is not None:
             socket.create_connection(place, _CONNECT_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise ValueError(_no_cluster(address, getattr(error, "strerror", None) or error)) from error
+        with warnings.catch_warnings():
+            # It starts programs, which do not run any of our code after the fork.
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except Exception as error:  # of many kinds
+        where = f"no Ray cluster answers at {address}" if address else "Ray cannot be started"
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{where} ({reason}); ray start --head starts one and prints its address"
+        ) from error
+    finally:
+        if callable(handler) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _host_and_port(address: str | None) -> tuple[str, int] | None:
@@ -301,11 +233,6 @@ def _host_and_port(address: str | None) -> tuple[str, int] | None:
     if not (host and port.isdecimal()):
         raise ValueError(f"ray-address must be HOST:PORT, as 10.0.0.1:6379, got {address!r}")
     return host, int(port)
-
-
-def _no_cluster(address: str | None, reason: object) -> str:
-    where = f"no Ray cluster answers at {address}" if address else "Ray cannot be started"
-    return f"{where} ({reason}); ray start --head starts one and prints its address"
 
 
 @contextmanager
@@ -320,33 +247,29 @@ def open_executor(
     check_executor(executor, jobs=jobs, ray_address=ray_address)
     if not isinstance(executor, str):
         yield executor
-        return
-    if executor == "local":
+    elif executor == "local":
         yield LocalExecutor()
-        return
-    made = ProcessExecutor(jobs) if executor == "processes" else RayExecutor(ray_address)
-    try:
-        yield made
-    finally:
-        made.close()
+    else:
+        opened = ProcessExecutor(jobs) if executor == "processes" else RayExecutor(ray_address)
+        try:
+            yield opened
+        finally:
+            opened.close()
 
 
 def check_executor(
     executor: str | Executor, *, jobs: int | None = None, ray_address: str | None = None
 ) -> None:
     """Raise a `ValueError` for arguments of `open_executor` that no machine could accept."""
-    if not isinstance(executor, str):
-        if not callable(getattr(executor, "submit", None)):
-            raise ValueError(
-                f"executor must be one of {', '.join(EXECUTORS)}, or have submit(function, "
-                f"*arguments), got {executor!r}"
-            )
-        return
-    if executor not in EXECUTORS:
-        raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
-    if jobs is not None and executor != "processes":
+    named = isinstance(executor, str)
+    if executor not in EXECUTORS if named else not callable(getattr(executor, "submit", None)):
+        raise ValueError(
+            f"executor must be one of {', '.join(EXECUTORS)}, or have submit(function, "
+            f"*arguments), got {executor!r}"
+        )
+    if named and jobs is not None and executor != "processes":
         raise ValueError(f"jobs is for the executor 'processes', got {jobs} for {executor!r}")
-    if ray_address is not None and executor != "ray":
+    if named and ray_address is not None and executor != "ray":
         raise ValueError(
             f"ray-address is for the executor 'ray', got {ray_address} for {executor!r}"
         )
@@ -354,7 +277,7 @@ def check_executor(
 
 
 def worker_settings() -> dict[str, Any]:
-    """What decides the bits that this process computes, beyond the kind of its device.
+    """The settings that decide the bits of a result on a given kind of device.
 
     The flags of XLA, and on a CPU the number of devices that JAX makes of its cores.
     """
@@ -388,3 +311,144 @@ def package_version() -> dict[str, str]:
         digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     versions = {"switchpoint": __version__, "jax": jax.__version__}
     return {**versions, "sources": digest.hexdigest()[:12]}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A function of a module, to be called with these arguments and a `Progress`.
+
+    It must be idempotent and resumable. Its results are in files; it returns little.
+    """
+
+    name: str
+    function: Callable[..., object]
+    arguments: tuple[Any, ...]
+    cost: float = 1.0
+    """Its expected duration, in any unit that is the same for all tasks."""
+
+
+class FailedTasksError(ValueError):
+    """Some tasks failed; the others are done."""
+
+
+@dataclass
+class TaskResults:
+    """Return values of the tasks that are done, and errors of those that failed, by name."""
+
+    done: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, BaseException] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise a `FailedTasksError` that names the tasks that failed."""
+        if self.failed:
+            reasons = [f"{name} ({_one_line(error)})" for name, error in self.failed.items()]
+            total = len(self.done) + len(self.failed)
+            raise FailedTasksError(
+                f"{len(reasons)} of {total} tasks failed: {'; '.join(reasons)}; the same command "
+                "tries them again"
+            ) from next(iter(self.failed.values()))
+
+
+def run_tasks(
+    executor: Executor, tasks: Sequence[Task], locks: Path, progress: Progress | None = None
+) -> TaskResults:
+    """Run tasks on an executor; a task that fails does not stop the others.
+
+    A `ValueError`, which any attempt would raise again, is raised at once. Each task runs under a
+    file lock in the directory `locks`, which all workers must share. One that another process is
+    running is tried again later, so that several drivers can share the tasks.
+    """
+    results, whole = TaskResults(), progress or Progress()
+    local = isinstance(executor, LocalExecutor)
+    total, spent = sum(task.cost for task in tasks), 0.0
+    if tasks:
+        make_directory(locks, "directory")
+        check_writable(locks / "any.lock", "directory")
+    waiting, busy = list(tasks), list[Task]()
+    futures: dict[Future[_Finished | None], Task] = {}
+
+    def settle(future: Future[_Finished | None]) -> None:
+        nonlocal spent
+        task, error = futures.pop(future), future.exception()
+        error = getattr(error, "cause", None) or error  # Ray wraps errors of workers
+        if error is None:
+            finished = future.result()
+            if finished is None:
+                busy.append(task)
+                return
+            results.done[task.name] = finished.result
+            for text in finished.notes:
+                whole.note(f"{task.name}: {text}")
+            if not local:
+                whole.note(f"{task.name}: done on {finished.where}")
+        elif isinstance(error, ValueError | ImportError) or not isinstance(error, Exception):
+            raise error
+        else:
+            results.failed[task.name] = error
+            whole.note(f"{task.name}: failed, {_one_line(error)}")
+        spent += task.cost
+
+    try:
+        while waiting:
+            for task in waiting:
+                part = Part(whole, spent / total, task.cost / total) if local else None
+                future = executor.submit(run_task, task, locks / f"{task.name}.lock", part)
+                futures[future] = task
+                if local:
+                    settle(future)
+            for future in as_completed(list(futures)):
+                settle(future)
+                ended = len(results.done) + len(results.failed)
+                whole.update(f"{ended} of {len(tasks)} tasks ended", spent / total)
+            waiting, busy = busy, []
+            if waiting:
+                whole.update(f"waiting for another process: {waiting[0].name}", spent / total)
+                time.sleep(_BUSY_SECONDS)
+    finally:
+        for future in futures:
+            future.cancel()
+    return results
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """The result of a task, and messages that could not be shown at once."""
+
+    result: Any
+    notes: Sequence[str]
+    where: str
+
+
+class _Notes(Progress):
+    """Collects notes in a process that has no user."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def run_task(task: Task, lock: Path, progress: Progress | None) -> _Finished | None:
+    """Run a task in this process; returns None where another process is running it."""
+    notes = _Notes()
+    try:
+        held = FileLock(lock).acquire(blocking=False)
+    except Timeout:
+        return None
+    with held:
+        result = task.function(*task.arguments, progress or notes)
+    return _Finished(result, notes.texts, f"{platform.node()} ({os.getpid()})")
+
+
+def _one_line(error: BaseException) -> str:
+    text = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _retry(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function, again if it raises an error that may not occur again."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(*RETRIED):
+            return function(*arguments)
+    return function(*arguments)

@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from switchpoint import evaluation
+from switchpoint._files import write_json
 from switchpoint._numbers import bits, duration, join_and, percent, plus_minus
 from switchpoint.paper import SCALES, STUDIES, load_result
 from switchpoint.paper.figures.labels import display_name, source_label, with_subscripts
 from switchpoint.paper.report import write_markdown, write_report
+from switchpoint.paper.results import cost_path
 
 PHONE, DESK = 360, 1200
 QUICK = Path(__file__).parents[1] / "quick"
 """Results of `switchpoint reproduce --scale quick`."""
-ZOO = Path(__file__).parents[1] / "format0" / "zoo"
+ZOO = Path(__file__).parent / "zoo"
 """Results of `--scale zoo`: recorded ones, and what was measured beside them."""
 
 WRAPPER = """<!DOCTYPE html><body><iframe id="page" src="{address}"
@@ -106,7 +108,10 @@ def written(directory, **results):
     """The page of a directory to which these results were saved."""
     (directory / "results").mkdir(exist_ok=True)
     for name, result in results.items():
-        evaluation.save(result, directory / "results" / f"{name.replace('_', '-')}.nc")
+        path = directory / "results" / f"{name.replace('_', '-')}.nc"
+        evaluation.save(result, path)
+        cost = {"wall_seconds": 1.0, "training_seconds": 0.0, "command": "unknown"}
+        write_json(cost_path(path), {"format": 1, "study": path.stem, "cost": cost})
     return Page(write_report(directory))
 
 
@@ -266,7 +271,7 @@ def test_it_ends_with_how_it_was_made(results, page):
 
 def test_recorded_and_local_results_are_told_apart(page, tmp_path):
     assert "recorded" not in page.unfolded.lower().replace("results/ and recorded/", "")
-    shutil.copytree(ZOO / "results", tmp_path / "results")
+    shutil.copytree(ZOO, tmp_path, dirs_exist_ok=True)
     found = Page(write_report(tmp_path))
     both = load_result(tmp_path, "on-distribution")
     local = both.beside.isel(seed=0)
@@ -295,7 +300,7 @@ def test_what_is_missing_is_named(results, tmp_path):
     assert {link.removeprefix("#") for link in page.links} <= set(page.names)
     text = written(tmp_path, memory=results["memory"]).text
     assert text.count("Not run:") == len(STUDIES) - 1
-    assert "memory is not drawn: switchpoint figure memory" in text
+    assert "report DIR --redraw memory" in text
 
 
 def test_many_networks_that_were_not_run_are_counted_and_each_is_named(results, tmp_path):
@@ -366,7 +371,7 @@ def test_a_link_in_place_of_a_picture_is_not_followed(results, tmp_path):
     (tmp_path / "figures" / "memory.png").symlink_to(secret)
     page = written(tmp_path, memory=results["memory"])
     assert page.images == []
-    assert "memory is not drawn: switchpoint figure memory , once the link" in page.text
+    assert "--redraw memory , once the link" in page.text
     assert secret.read_bytes() == b"not for this page"
 
 

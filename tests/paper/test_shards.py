@@ -12,17 +12,17 @@ from test_studies import CELL, TINY, load, same
 
 import switchpoint as sp
 from switchpoint import evaluation
-from switchpoint.cli import shards as commands
+from switchpoint._progress import Progress
 from switchpoint.neural import read_card
-from switchpoint.paper import SCALES, STUDIES, ProgressReporter, reproduce
-from switchpoint.paper.base import Measurement, main_run
+from switchpoint.paper import SCALES, STUDIES, commands, reproduce
+from switchpoint.paper.base import main_run
 from switchpoint.paper.networks import ShardNetworks, shard
 from switchpoint.paper.pipeline import can_compute
 from switchpoint.paper.progress import Stopwatch
-from switchpoint.paper.recording import completed
+from switchpoint.paper.recording import complete
 from switchpoint.paper.report import _seeds, write_report
 from switchpoint.paper.results import read_result
-from switchpoint.paper.scale import RECORDED, Ablation, TestSet
+from switchpoint.paper.scale import RECORDED, Ablation
 from switchpoint.paper.shards import Shard, all_runs, measurements_by_run, train_shard
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.zoo.building import best_of, candidates
@@ -33,12 +33,15 @@ RUN = main_run(SCALE, "lstm")
 LSTM_STUDIES = ["mean-regret", "on-distribution", "off-distribution", "longer-lengths", "ablations"]
 
 
-class Log(ProgressReporter):
+class Log(Progress):
     def __init__(self):
-        self.said = []
+        self.said, self.notes = [], []
 
     def update(self, text, _):
         self.said.append(text)
+
+    def note(self, text):
+        self.notes.append(text)
 
 
 def networks(directory, scale=SCALE):
@@ -46,7 +49,7 @@ def networks(directory, scale=SCALE):
 
 
 def make_shard(scale, run, part, work, out, log=None, best_only=False):
-    return train_shard(scale, run, part, work, out, best_only, log or ProgressReporter())
+    return train_shard(scale, run, part, work, out, best_only, log or Progress())
 
 
 def copy(source, target, *without):
@@ -152,8 +155,8 @@ def test_sittings_add_up_to_the_result_of_all_shards_at_once(shards, tmp_path, m
     scale = replace(SCALE, ablations=(more[1], *SCALE.ablations, more[0]))
     study = STUDIES["ablations"]
     monkeypatch.setitem(SCALES, "tiny", scale)
-    for module in ("cli.shards", "studies.pipeline", "studies.recording"):
-        monkeypatch.setattr(f"switchpoint.{module}.STUDIES", {"ablations": study})
+    for module in ("commands", "pipeline", "recording"):
+        monkeypatch.setattr(f"switchpoint.paper.{module}.STUDIES", {"ablations": study})
     recorded = tmp_path / "recorded"
     monkeypatch.setattr(commands, "RECORDED", recorded)
     first, second, all_at_once = (tmp_path / name for name in ("first", "second", "all"))
@@ -161,15 +164,15 @@ def test_sittings_add_up_to_the_result_of_all_shards_at_once(shards, tmp_path, m
         each.mkdir()
     copy(shards[1], first)
     names = [f"ablation-lstm-hidden-{hidden}-readout-0" for hidden in (5, 6)]
-    commands.shard([names[0]], out=first, work=tmp_path / "work", scale="tiny")
+    commands.train([names[0]], out=first, work=tmp_path / "work", scale="tiny")
     capsys.readouterr()
     commands.merge(first, tmp_path / "1", recorded, "tiny")
     assert capsys.readouterr().out == "ablations: done, without 1 of its runs\n"
-    commands.shard(scale="tiny")
+    commands.train(scale="tiny")
     listed = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in listed if "not recorded" in line] == [names[1]]
 
-    commands.shard(missing=True, out=second, work=tmp_path / "work", scale="tiny")
+    commands.train(missing=True, out=second, work=tmp_path / "work", scale="tiny")
     assert {path.name.split(".")[0] for path in second.iterdir()} == {names[1]}
     capsys.readouterr()
     commands.merge(second, tmp_path / "2", recorded, "tiny")
@@ -186,45 +189,45 @@ def test_sittings_add_up_to_the_result_of_all_shards_at_once(shards, tmp_path, m
     ours, theirs = (load(tmp_path / each, "ablations").attrs["provenance"] for each in "23")
     assert set(ours["networks"]) == set(theirs["networks"])
     capsys.readouterr()
-    commands.shard(missing=True, out=second, scale="tiny")
+    commands.train(missing=True, out=second, scale="tiny")
     assert capsys.readouterr().out == "Recorded results have all of these runs.\n"
 
 
 @pytest.mark.parametrize("study", ["ablations", "other-lengths"])
 def test_a_result_in_two_parts_is_completed_to_itself(study):
-    """Cut as sittings cut it, along the first dimension of its grids; short names come first."""
-    whole = read_result(RECORDED / f"{study}.nc", study).local
+    """Cut along the first dimension of its grids; a seed that diverged stays so."""
+    whole = read_result(RECORDED / f"{study}.nc", study)
     scale, dimension = SCALES["full"], {"ablations": "configuration"}.get(study, "architecture")
     labels = whole[dimension].values.tolist()
-    runs = {name: {} for name in STUDIES[study].runs(scale)}
+    name = "excess" if study == "ablations" else "own"
+    whole = whole.copy(deep=True)
+    whole[name][{dimension: 0, "seed": 3}] = np.nan
     missing = {name: {} for name in whole.attrs.get("missing_runs", {})}
-    first, second = (
-        whole.sel({dimension: some}).assign_attrs(missing_runs=runs)
-        for some in (labels[:2], labels[2:])
-    )
-    second.attrs["missing_runs"] = missing
+    runs = {name: {} for name in STUDIES[study].runs(scale)}
+    first = whole.sel({dimension: labels[1::-1]}).assign_attrs(missing_runs=runs)
+    second = whole.assign({name: whole[name].fillna(0.0)}).assign_attrs(missing_runs=missing)
     strings = [name for name in first.data_vars if first[name].dtype.kind in "OU"]
     first = first.assign({name: first[name].astype(str) for name in strings})
-    again = completed(STUDIES[study], scale, first, second)
-    assert again.drop_attrs().broadcast_equals(whole.drop_attrs())
+    again = complete(STUDIES[study], scale, first, second)
+    rest = labels[2:]
     assert again[dimension].values.tolist() == labels
+    for part, expected in ((labels[:2], whole), (rest, second)):
+        ours, theirs = (each.sel({dimension: part}).drop_attrs() for each in (again, expected))
+        assert ours.broadcast_equals(theirs)
+    assert again[name].dims == whole[name].dims
+    numbers = [name for name in first.data_vars if name not in strings]
+    assert all(again[name].dtype == whole[name].dtype for name in numbers)
     assert again.attrs.get("missing_runs", {}) == missing
-
-
-def test_a_seed_that_diverged_is_not_filled_in_from_an_earlier_sitting():
-    known = read_result(RECORDED / "ablations.nc", "ablations").local
-    labels = known["configuration"].values.tolist()
-    new = known.sel(configuration=labels[:2]).copy(deep=True).assign_attrs(missing_runs={"rnn": {}})
-    new["excess"][0, 3] = np.nan
-    found = completed(STUDIES["ablations"], SCALES["full"], new, known)
-    assert np.argwhere(found["excess"].isnull().values).tolist() == [[0, 3]]
 
 
 def test_recorded_results_are_completed_by_whole_runs():
     scale = replace(SCALE, ablation_seeds=2)
-    some = xr.Dataset(attrs={"missing_runs": {"lstm": {"ptw": [1]}}})
-    with pytest.raises(ValueError, match=r"only some seeds of lstm on ptw \(missing: 1\)"):
-        completed(STUDIES["ablations"], scale, some, some)
+    name = scale.ablations[0].name
+    some = xr.Dataset(
+        coords={"configuration": [name]}, attrs={"missing_runs": {"lstm": {"ptw": [1]}}}
+    )
+    with pytest.raises(ValueError, match=r"lack seeds 1 of lstm on ptw"):
+        complete(STUDIES["ablations"], scale, some, some)
 
 
 @pytest.mark.parametrize(
@@ -247,31 +250,9 @@ def test_a_study_without_its_networks_cannot_be_computed(shards, tmp_path):
 @pytest.mark.slow
 def test_a_file_that_is_no_shard_is_refused_by_name(shards, tmp_path):
     one = evaluation.load(next(shards[1].glob("*.nc")))
-    for about in ({"config": "none"}, {"rows": []}, {"config": {}, "run": "lstm"}):
-        evaluation.save(one.drop_attrs().assign_attrs(about), tmp_path / "shard.nc")
-        with pytest.raises(ValueError, match=r"shard\.nc is not a file of measurements"):
-            MeasurementStore(tmp_path / "none").merge(tmp_path / "shard.nc")
-
-
-def test_measurements_of_format_0_are_read_by_their_names(tmp_path):
-    """As `study/piece.py` wrote them: a variable for each training source and test."""
-    asked = Measurement(RUN, "lin", TestSet("ptw", 8, 30))
-    regret = np.arange(60.0).reshape(2, 30)
-    old = xr.Dataset(
-        {"lin_on_ptw_8": (("seed", "sequence_30"), regret.astype(np.float32))},
-        coords={"seed": np.array([0, 1], np.int32)},
-        attrs={
-            "run": "lstm",
-            "config": shard(RUN, ("ptw", "lin"), range(2)).config.to_dict(),
-            "test_seed": 0,
-            "provenance": {"device": "a GPU"},
-        },
-    )
-    evaluation.save(old, tmp_path / "old.nc")
-    store = MeasurementStore(tmp_path)
-    found = store.find(asked, 0)
-    np.testing.assert_array_equal(np.stack(list(found.values())), regret)
-    assert store.provenance["old"] == {"device": "a GPU"}
+    evaluation.save(one.drop_attrs().assign_attrs(rows=[]), tmp_path / "shard.nc")
+    with pytest.raises(ValueError, match=r"shard\.nc is not a file of measurements"):
+        MeasurementStore(tmp_path / "none").merge(tmp_path / "shard.nc")
 
 
 @pytest.mark.slow
@@ -340,13 +321,13 @@ def test_only_sources_and_seeds_of_the_run_make_a_shard():
 def test_the_commands_train_merge_and_build(shards, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(SCALES, "tiny", SCALE)
     monkeypatch.setattr(commands, "STUDIES", {"on-distribution": STUDIES["on-distribution"]})
-    commands.shard(scale="full")
+    commands.train(scale="full")
     lines = [line for line in capsys.readouterr().out.splitlines() if "on-distribution" in line]
     members = [line.split(": ")[1] for line in lines if line.startswith("lstm")]
     assert sum(int(each.split(" members")[0]) for each in members) == 40
     for names, seeds, text in ((["lstm"], "first", "'first'"), (["rmm"], None, "'rmm'")):
         with pytest.raises(ValueError, match=text):
-            commands.shard(names, seeds=seeds, scale="tiny", out=tmp_path / "none")
+            commands.train(names, seeds=seeds, scale="tiny", out=tmp_path / "none")
     monkeypatch.setattr(
         "switchpoint.paper.pipeline.STUDIES", {"on-distribution": STUDIES["on-distribution"]}
     )
@@ -377,9 +358,9 @@ def test_a_list_of_runs_heeds_the_other_options(monkeypatch, capsys):
         ({"seeds": "90-99"}, "90 to 99"),
     ):
         with pytest.raises(ValueError, match=words):
-            commands.shard(scale="quick", **options)
+            commands.train(scale="quick", **options)
     assert capsys.readouterr().out == ""
-    commands.shard(scale="quick", seeds="1", prior=["lin"])
+    commands.train(scale="quick", seeds="1", prior=["lin"])
     printed = capsys.readouterr().out
     assert re.search(r"^lstm: 1 member x \d+ steps on lin;", printed, re.M)
     assert "ablation" not in printed  # which have ptw and seed 0 alone
@@ -390,7 +371,7 @@ def test_jobs_leave_the_same_networks(shards, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(SCALES, "tiny", SCALE)
     options = {"prior": ["ptw"], "seeds": "0", "scale": "tiny", "work": tmp_path / "work"}
     both = ["lstm", "lstm-length-4"]
-    commands.shard(both, out=tmp_path / "out", jobs=2, **options)
+    commands.train(both, out=tmp_path / "out", jobs=2, **options)
     printed = capsys.readouterr().out.replace("\n", "")
     assert all(f"{name}.ptw.0-0.nc" in printed for name in both)
     made = networks(tmp_path / "out").members(RUN, "ptw")
@@ -400,50 +381,22 @@ def test_jobs_leave_the_same_networks(shards, tmp_path, monkeypatch, capsys):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def seconds(stopwatch):
-    stopwatch.save()
-    return stopwatch.seconds
-
-
 def test_a_stopwatch_resumes_and_counts_no_idle_time(tmp_path, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    first = Stopwatch(tmp_path / "seconds", ProgressReporter())
-    clock[0] += 7
-    first.update("x", 0.5)  # then it is killed
-    clock[0] += 100
-    second = Stopwatch(tmp_path / "seconds", ProgressReporter())
-    second.update("x", 0.6)
-    clock[0] += 2
-    assert seconds(second) == pytest.approx(9)
-    idle = Stopwatch(tmp_path / "seconds", ProgressReporter())
+    path = tmp_path / "seconds"
+    for _ in range(2):  # the second process continues after the first is killed
+        stopwatch = Stopwatch(path)
+        clock[0] += 100
+        stopwatch.update("x", 0.5)
+        clock[0] += 7
+        stopwatch.update("x", 0.6)
+    assert Stopwatch(path).seconds == pytest.approx(14)
+    idle = Stopwatch(path)
     clock[0] += 50
-    assert seconds(idle) == pytest.approx(9)
-
-
-def test_a_stopwatch_tells_training_from_the_rest_and_one_work_from_another(tmp_path, monkeypatch):
-    clock, trained = [100.0], [5.0]
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
-
-    def begun(work, trained):
-        stopwatch = Stopwatch(tmp_path / "seconds", ProgressReporter(), work, lambda: trained[0])
-        stopwatch.begin()
-        return stopwatch
-
-    first = begun("a study", trained)
-    clock[0], trained[0] = 110, 11.0
-    first.update("training x", 0.5)  # then it is killed, and another process trains from the start
-    second = begun("a study", [0.0])
-    clock[0] += 3
-    assert seconds(second) == pytest.approx(4 + 3)
-    assert second.training_seconds == pytest.approx(6)
-    assert seconds(begun("another", [0.0])) == 0
-
-
-def test_a_damaged_stopwatch_is_named_and_starts_anew(tmp_path):
-    path, reporter, said = tmp_path / "seconds", ProgressReporter(), []
-    reporter.note = said.append
+    idle.save()
+    assert idle.seconds == pytest.approx(14)
     path.write_text("[" * 10**5)
-    stopwatch = Stopwatch(path, reporter)
-    assert (stopwatch.seconds, len(said)) == (0, 1)
-    assert str(path) in said[0]
+    log = Log()
+    assert Stopwatch(path, log).seconds == 0
+    assert str(path) in log.notes[0]

@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 
 import switchpoint as sp
 from switchpoint import evaluation
-from switchpoint.cli import reproduce as commands
+from switchpoint._progress import Progress
 from switchpoint.neural import save_networks
-from switchpoint.paper import STUDIES, ProgressReporter, Scale, load_result, reproduce
+from switchpoint.paper import STUDIES, Scale, StudyRunner, commands, load_result, reproduce
 from switchpoint.paper.base import (
     Caption,
     Measurement,
@@ -36,7 +36,6 @@ from switchpoint.paper.base import (
     with_error,
 )
 from switchpoint.paper.networks import Networks
-from switchpoint.paper.pipeline import networks_for, state_of
 from switchpoint.paper.results import result_path
 from switchpoint.paper.scale import SCALES, Ablation, TestSet
 from switchpoint.paper.shards import shard_times
@@ -70,20 +69,19 @@ TINY = Scale(
 )
 
 
-class Log(ProgressReporter):
-    """Remembers which studies were begun and which runs were trained."""
+class Log(Progress):
+    """Remembers which studies were computed and which runs were trained."""
 
     def __init__(self):
-        self.begun, self.trained, self.notes = [], set(), []
-
-    def begin(self, study):
-        self.begun.append(study)
+        self.computed, self.trained, self.notes = [], set(), []
 
     def note(self, text):
-        self.notes.append(text)
+        if ": done in" not in text:
+            self.notes.append(text)
 
     def update(self, text, done):
-        if text.startswith("training ") and done < 1:
+        del done
+        if text.startswith("training "):
             self.trained.add(text.removeprefix("training "))
 
 
@@ -97,7 +95,8 @@ DIFFERENCES = (
 
 def run_studies(out, only=None, scale=TINY):
     log = Log()
-    reproduce(scale, out, only, log)
+    outcomes = reproduce(scale, out, only, log)
+    log.computed = [outcome.study.name for outcome in outcomes if outcome.computed]
     return log
 
 
@@ -107,7 +106,7 @@ def load(out, study):
 
 
 def state(study, out, scale=TINY):
-    return state_of(STUDIES[study], scale, out, networks_for(scale, out))
+    return StudyRunner(scale, out, [study]).states[study]
 
 
 def same(first, second):
@@ -117,7 +116,7 @@ def same(first, second):
 
 def compute_tiny_studies(out):
     log = run_studies(out)
-    assert log.begun == list(STUDIES)
+    assert log.computed == list(STUDIES)
     assert log.trained == {"lstm", "lstm-length-4", "memoryless"}  # the ablation is no other
 
 
@@ -267,7 +266,7 @@ def test_heat_map_is_ordered_by_switches(whole):
 def test_nothing_is_done_twice(whole):
     before = {path: path.stat().st_mtime_ns for path in (whole / "results").glob("*.nc")}
     log = run_studies(whole)
-    assert (log.begun, log.trained) == ([], set())
+    assert (log.computed, log.trained) == ([], set())
     assert before == {path: path.stat().st_mtime_ns for path in (whole / "results").glob("*.nc")}
 
 
@@ -286,7 +285,7 @@ def test_one_missing_result_is_one_study_to_do(whole, damage):
         evaluation.save(before.assign_attrs(plan={"study": "longer-lengths"}), path)
     assert state("longer-lengths", whole) == "partly"  # its networks are there
     log = run_studies(whole)
-    assert (log.begun, log.trained) == (["longer-lengths"], set())
+    assert (log.computed, log.trained) == (["longer-lengths"], set())
     assert len(log.notes) == (damage in ("cut", "one bit"))
     assert all(str(path) in note and "computed again" in note for note in log.notes)
     assert same(evaluation.load(path), before)
@@ -299,7 +298,6 @@ def command(monkeypatch):
     monkeypatch.setattr(commands, "_compile_fast", lambda: None)
     app = typer.Typer()
     app.command()(commands.reproduce)
-    app.command()(commands.figure)
     app.command()(commands.report)
 
     def run(*arguments):
@@ -316,17 +314,14 @@ def flipped(data, place):
 
 
 @pytest.mark.slow
-def test_figure_refuses_a_damaged_result(command, whole):
+def test_drawing_refuses_a_damaged_result(command, whole):
     path = result_path(whole, "memory")
     before = path.read_bytes()
     for damaged in (flipped(before, len(before) // 2), b"", before[:100]):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"memory\.nc is"):
-            command("figure", "memory", "--out", whole)
+            command("report", whole, "--redraw", "memory")
     path.write_bytes(before)
-    evaluation.save(evaluation.load(path).drop_vars("bound"), path)
-    with pytest.raises(ValueError, match=r"memory\.nc lacks .*bound"):
-        command("figure", "memory", "--out", whole)
     path.write_bytes(before)
 
 
@@ -336,9 +331,10 @@ sys.path[:0] = {paths!r}
 from pathlib import Path
 import conftest
 import test_studies
-from switchpoint.paper import ProgressReporter, reproduce
+from switchpoint._progress import Progress
+from switchpoint.paper import reproduce
 
-class Killer(ProgressReporter):
+class Killer(Progress):
     def update(self, text, done):
         if text.startswith("evaluating memoryless (lin)"):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -356,12 +352,12 @@ def test_a_killed_study_resumes_to_the_same_result(whole, tmp_path):
     environment = {**os.environ, "PYTEST_XDIST_WORKER": "killed"}  # shares the compilations
     status = subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode
     assert status == -signal.SIGKILL
-    assert [state(name, tmp_path) for name in only] == ["done", "partly"]
+    assert [state(name, tmp_path) for name in only] == ["to do", "partly"]
     (measured,) = (tmp_path / "measurements" / "trained").glob("*.nc")  # on ptw, before lin
     measured.write_bytes(flipped(measured.read_bytes(), -5))
     before = shard_times(tmp_path / "runs", STUDIES["memory"].runs(TINY)["memoryless"])
     log = run_studies(tmp_path, only)
-    assert (log.begun, log.trained) == (["memory"], set())
+    assert (log.computed, log.trained) == (only, set())
     (note,) = log.notes
     assert str(measured) in note
     for name in only:
@@ -390,7 +386,7 @@ def test_list_shows_cost_and_state(command, whole, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_reproduce_draws_and_figure_draws_again(command, whole, capsys):
+def test_reproduce_draws_and_report_draws_again(command, whole, capsys):
     command("reproduce", "--scale", "tiny", "--out", whole, "--only", "memory")
     printed = capsys.readouterr()
     assert "all studies are done" in printed.out
@@ -400,7 +396,7 @@ def test_reproduce_draws_and_figure_draws_again(command, whole, capsys):
     before = {path: path.stat().st_mtime_ns for path in pictures}
     command("reproduce", "--scale", "tiny", "--out", whole, "--only", "memory")
     assert before == {path: path.stat().st_mtime_ns for path in pictures}
-    command("figure", "memory", "--out", whole)
+    command("report", whole, "--redraw", "memory")
     drawn = [Path(line) for line in capsys.readouterr().out.splitlines() if "memory" in line]
     assert any(path.suffix == ".png" for path in drawn)
     assert any(
@@ -413,7 +409,7 @@ def test_changed_settings_do_not_reuse_other_results(command, whole, capsys):
     options = ("--set", "sequences = 20", "--set", "longer_lengths=[8]", "--list")
     command("reproduce", "--scale", "tiny", "--out", whole, *options)
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.split()}
-    assert {name for name in STUDIES if rows[name].rstrip().endswith("done")} == {
+    assert {name for name in STUDIES if " done " in rows[name]} == {
         "trajectory",
         "other-lengths",
         "priors",
@@ -450,15 +446,15 @@ def test_bad_arguments_are_refused_at_once(command, tmp_path):
     with pytest.raises(ValueError, match="study must be one of trajectory"):
         command("reproduce", "--only", "figure-3", "--out", tmp_path)
     with pytest.raises(ValueError, match="there is no result of memory"):
-        command("figure", "memory", "--out", tmp_path)
+        command("report", tmp_path, "--redraw", "memory")
 
 
 QUICK = Path(__file__).parents[1] / "quick"
-"""Results of `switchpoint reproduce --scale quick`, in files of format 0."""
+"""Results of `switchpoint reproduce --scale quick`."""
 
 
 @pytest.mark.slow
-def test_results_of_format_0_are_those_of_todays_plan_and_the_findings_hold():
+def test_saved_results_have_the_plan_of_the_scale_and_the_findings_hold():
     there = [path.stem for path in (QUICK / "results").glob("*.nc")]
     assert len(there) == 11
     for name in there:
@@ -675,8 +671,8 @@ def test_the_example_of_contributing_is_a_study():
 def test_frames_from_the_command_to_the_predictor(command, whole, tmp_path, monkeypatch):
     """At most 14 of our frames lie between the command line and the first prediction.
 
-    Six are of the executor, which runs a shard in this process as it would in another, and one
-    checks the shape of what is predicted.
+    Four are of the executor, which runs a shard in this process as it would in another, and one
+    checks the shapes of a prediction.
     """
     depths = []
     original = sp.neural.Network.log_probs

@@ -7,13 +7,11 @@ import subprocess
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from test_executors import Log
 
 from switchpoint import executors
-from switchpoint._claims import held_claims, read_claim
 from switchpoint.cli.main import main
 from switchpoint.executors import RayExecutor, open_executor
 from switchpoint.paper import SCALES, reproduce
@@ -56,11 +54,11 @@ def cluster():
     ray = pytest.importorskip("ray")
     utils = pytest.importorskip("ray.cluster_utils")
     logging.getLogger("ray").setLevel(logging.ERROR)
-    made = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    made.second = made.add_node(num_cpus=1)
-    yield made
+    cluster = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.second = cluster.add_node(num_cpus=1)
+    yield cluster
     ray.shutdown()
-    made.shutdown()
+    cluster.shutdown()
 
 
 # One test, so that there is one cluster, and one study to compare with.
@@ -75,22 +73,20 @@ def test_local_processes_and_ray_give_the_same_bytes(cluster, tmp_path, monkeypa
     log = Log()
     assert study(tmp_path / "processes", "processes", log, jobs=2) == local
     assert sum("done on" in note for note in log.notes) == 4
-    # What is done is not done again.
+    # Finished work is not repeated.
     assert study(tmp_path / "processes", Unused()) == local
     check_nodes(cluster, tmp_path)
     with monkeypatch.context() as patch:
         check_versions(cluster, tmp_path, patch, capsys)
     log = Log()
-    killed = kill_the_second_node(cluster, tmp_path / "ray" / "claims")
+    killer = kill_the_second_node(cluster, tmp_path / "ray" / "runs")
     executor = RayExecutor(cluster.address)
     try:
         assert study(tmp_path / "ray", executor, log) == local
     finally:
         executor.close()
-    (again,) = [note for note in log.notes if "submitted again" in note]
-    assert again.startswith(killed[0])
+    assert not killer.is_alive()
     assert sum("done on" in note for note in log.notes) == 4
-    assert held_claims(tmp_path / "ray" / "claims") == set()
 
 
 def check_nodes(cluster, tmp_path):
@@ -119,24 +115,14 @@ def check_versions(cluster, tmp_path, monkeypatch, capsys):
     assert not (out / "results").exists()
 
 
-def kill_the_second_node(cluster, claims):
-    """Kill it as soon as one of its workers has a shard, which is then in the list returned."""
-    killed = []
-    raylet = cluster.second.all_processes["raylet"][0].process.pid
+def kill_the_second_node(cluster, runs):
+    """Kill it as soon as two shards are in training: the nodes have one core each."""
 
     def wait_and_kill():
-        while not killed:
-            for name in held_claims(claims):
-                state = read_claim(claims / f"{name}.claim")
-                if state.pid and parent_of(state.pid) == raylet:
-                    killed.append(name)
-                    cluster.remove_node(cluster.second, allow_graceful=False)
-                    return
-            time.sleep(0.05)
+        while len(list(runs.glob("*/metrics.jsonl"))) < 2:
+            time.sleep(0.02)
+        cluster.remove_node(cluster.second, allow_graceful=False)
 
-    threading.Thread(target=wait_and_kill, daemon=True).start()
-    return killed
-
-
-def parent_of(pid):
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    thread = threading.Thread(target=wait_and_kill, daemon=True)
+    thread.start()
+    return thread

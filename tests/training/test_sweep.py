@@ -5,7 +5,7 @@ import pytest
 
 import switchpoint as sp
 from switchpoint import evaluation
-from switchpoint._work import Listener
+from switchpoint._progress import Progress
 from switchpoint.cli.main import main
 from switchpoint.training import TrainConfig, read_sweep, sweep, train
 from switchpoint.training.packing import PackedConfig, pack
@@ -108,7 +108,7 @@ def test_a_range_keeps_to_its_ends():
     assert all(0.1 <= Range(0.1, 0.2).draw(random) <= 0.2 for _ in range(20))
 
 
-class Log(Listener):
+class Log(Progress):
     def __init__(self):
         self.trained = []
 

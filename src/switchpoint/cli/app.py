@@ -34,15 +34,6 @@ PANELS = {
     },
     "The paper's studies": {
         "reproduce": "Run the paper's studies, and write a report with every figure.",
-        "figure": "Redraw the figures of one study from its saved results, without computing "
-        "anything.",
-        "report": "Rewrite the report of a directory from its saved results, or print its tables.",
-    },
-    "Studies on several machines": {
-        "shard": "Train some seeds of the studies' runs, and take all their measurements.",
-        "merge": "Compute the results of the studies from shards.",
-        "build-zoo": "Build a zoo from finished runs: the best seed of each architecture and "
-        "source.",
     },
 }
 """The commands of each panel of the help, with the first sentence of their docstrings.
@@ -50,18 +41,16 @@ PANELS = {
 They are repeated here because importing the commands, and JAX with them, takes seconds.
 """
 
-_MODULES = {  # of commands that share one
-    "decompress": "compress",
-    "figure": "reproduce",
-    "report": "reproduce",
-    "verify": "zoo",
-    "shard": "shards",
-    "merge": "shards",
-    "build-zoo": "shards",
+_MODULES = {  # of commands that are not in a module of their name
+    "decompress": "cli.compress",
+    "verify": "cli.zoo",
+    "reproduce": "paper.commands",
 }
 
 
-class _Group(TyperGroup):
+class Group(TyperGroup):
+    """A group of commands that keeps the notes of an interrupt."""
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command, and keep the notes of an interrupt, which Typer would discard."""
         try:
@@ -82,7 +71,7 @@ class _LazyCommand(TyperCommand):
 
 def load_command(name: str) -> Any:
     """Import the command called `name`."""
-    module = import_module(f"switchpoint.cli.{_MODULES.get(name, name)}")
+    module = import_module(f"switchpoint.{_MODULES.get(name, f'cli.{name}')}")
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
     alone.command(name)(getattr(module, name.replace("-", "_")))
     return typer.main.get_command(alone)
@@ -90,7 +79,7 @@ def load_command(name: str) -> Any:
 
 app = typer.Typer(
     name="switchpoint",
-    cls=_Group,
+    cls=Group,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

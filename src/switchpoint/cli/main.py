@@ -3,6 +3,7 @@
 # Everything else is imported once signals are handled, and JAX only by commands that need it.
 import os
 import sys
+from importlib import import_module
 
 from switchpoint.cli.signals import SIGNALS
 
@@ -11,8 +12,14 @@ _MAX_MESSAGE = 400
 _TRACEBACK = "SWITCHPOINT_TRACEBACK"
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(
+    arguments: list[str] | None = None,
+    application: str = "switchpoint.cli.app",
+    name: str = "switchpoint",
+) -> int:
     """Run the command line and return its exit status.
+
+    `application` is the module with the Typer application, and `name` what its help calls it.
 
     Bad input is status 2 and one line on standard error, an interrupt is status 130, and an
     unexpected error is status 70. Without `arguments` those of the process are used; its signals
@@ -26,10 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
                 from switchpoint.cli import process
 
                 process.open_streams()
-            from switchpoint.cli.app import app
-
+            app = import_module(application).app
             words = sys.argv[1:] if arguments is None else arguments
-            status = app(words or ["--help"], prog_name="switchpoint", standalone_mode=False) or 0
+            status = app(words or ["--help"], prog_name=name, standalone_mode=False) or 0
             sys.stdout.flush()
         except BaseException as error:
             status = _report(error)

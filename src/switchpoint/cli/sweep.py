@@ -12,7 +12,7 @@ from rich.table import Table
 from switchpoint import training
 from switchpoint.cli import output
 from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, executor_arguments
-from switchpoint.cli.study_progress import reporter_for
+from switchpoint.cli.progress import show_progress
 from switchpoint.training.packing import pack
 from switchpoint.training.sweep import MAX_MEMBERS, RESULT_FILE, Sweep
 
@@ -78,7 +78,7 @@ def sweep(
     chosen = executor_arguments(executor, jobs, ray_address)
     screen = output.console()
     screen.print(output.panel("switchpoint sweep", _plan_lines(plan, members, out)))
-    with reporter_for(sys.stderr, {}) as reporter:
+    with show_progress(sys.stderr) as progress:
         result = training.sweep(
             plan,
             out,
@@ -86,7 +86,7 @@ def sweep(
             members=members,
             tensorboard=tensorboard,
             kernels=kernels,
-            listener=reporter,
+            listener=progress,
         )
     screen.print(_table(result))
     print(f"{out / RESULT_FILE}: {result.sizes['member']} members")

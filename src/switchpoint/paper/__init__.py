@@ -1,8 +1,7 @@
 """The paper's studies, one file each, and what runs them."""
 
 from switchpoint.paper.base import Caption, Finding, Grid, Measurement, Run, Study, Table
-from switchpoint.paper.pipeline import Outcome, draw, reproduce
-from switchpoint.paper.progress import ProgressReporter
+from switchpoint.paper.pipeline import Outcome, StudyRunner, draw, reproduce
 from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.results import Result, load_result
 from switchpoint.paper.scale import SCALES, Scale, TestSet
@@ -15,11 +14,11 @@ __all__ = [
     "Grid",
     "Measurement",
     "Outcome",
-    "ProgressReporter",
     "Result",
     "Run",
     "Scale",
     "Study",
+    "StudyRunner",
     "Table",
     "TestSet",
     "draw",

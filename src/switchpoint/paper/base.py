@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # it imports this module
 EXACT = "exact"
 """The run of exact predictors in the measurement store; they are named as training sources are."""
 
+NON_IDENTITY_FIELDS = {"validation", "report_every"}
+"""Settings of a training run that do not affect the weights."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -45,12 +48,11 @@ def plan_of(config: Mapping[str, Any], trained_on: str) -> dict[str, Any]:
     those of other training sources, and those that only decide how a run is watched, are dropped.
     """
     others = {name for name, owner in PARAMETER_OWNERS.items() if owner != trained_on}
-    own = {name: value for name, value in config.items() if name not in others | _WATCHING}
+    own = {
+        name: value for name, value in config.items() if name not in others | NON_IDENTITY_FIELDS
+    }
     whole = TrainConfig.from_dict({**own, "prior": [trained_on], "seeds": 1, "first_seed": 0})
-    return {name: value for name, value in whole.to_dict().items() if name not in _WATCHING}
-
-
-_WATCHING = {"validation", "report_every"}
+    return {n: value for n, value in whole.to_dict().items() if n not in NON_IDENTITY_FIELDS}
 
 
 @dataclass(frozen=True)

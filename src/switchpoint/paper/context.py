@@ -1,4 +1,4 @@
-"""What a study works with: its scale, its measurements, and trained networks."""
+"""The context of a study: its scale, its measurements, and trained networks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._work import Listener
+from switchpoint._progress import Progress
 from switchpoint.evaluation import regrets
 from switchpoint.evaluation.evaluate import Entry
 from switchpoint.evaluation.measure import Member
@@ -29,12 +29,12 @@ class StudyContext:
         scale: Scale,
         networks: Networks,
         store: MeasurementStore,
-        reporter: Listener,
+        progress: Progress,
     ) -> None:
         self.scale = scale
         self.networks = networks
         self.store = store
-        self.reporter = reporter
+        self.progress = progress
         self.regret: dict[str, xr.DataArray] = {}
         """The regret (labels..., seed, sequence) of each grid of the study."""
         self.missing_runs: dict[str, dict[str, list[int]]] = {}
@@ -72,7 +72,7 @@ class StudyContext:
                 test.length,
                 test.sequences,
                 scale.seed,
-                progress=lambda done, total: self.reporter.update(
+                progress=lambda done, total: self.progress.update(
                     f"evaluating {text}, length {test.length}", done / total
                 ),
             )
@@ -93,7 +93,7 @@ class StudyContext:
             sequences,
             seed=self.scale.seed,
             keep="all",
-            progress=lambda done, total: self.reporter.update("evaluating", done / total),
+            progress=lambda done, total: self.progress.update("evaluating", done / total),
         )
         bits = found["regret_by_symbol"].isel(member=0, drop=True).astype(np.float64)
         return bits.drop_vars(["members"], errors="ignore")

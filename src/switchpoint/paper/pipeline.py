@@ -1,29 +1,29 @@
-"""All studies, one after another; what is done already is left as it is."""
+"""All studies, one after another; results that are finished are not computed again."""
 
-import glob
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from switchpoint._claims import ClaimState, claim_path, exclusive
-from switchpoint._files import digest_of, json_digest, read_json, write_json
-from switchpoint._work import Task, WorkQueue
-from switchpoint.executors import Executor, open_executor
+from filelock import FileLock, Timeout
+
+from switchpoint._files import digest_of, make_directory, read_json, write_json
+from switchpoint._numbers import duration
+from switchpoint._progress import Part, Progress
+from switchpoint.executors import Executor, Task, TaskResults, open_executor, run_tasks
 from switchpoint.figures.style import write_figure
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.paper.base import EXACT, Study, main_runs
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.networks import Networks, PretrainedNetworks, TrainedNetworks
-from switchpoint.paper.progress import ProgressReporter, Stopwatch
-from switchpoint.paper.recording import completed, recorded_by_plan, recorded_result
+from switchpoint.paper.recording import complete, recorded_by_plan, recorded_result
 from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.results import (
     Result,
-    RunCost,
     copy_result,
     finished,
-    load_result,
+    read_result,
     recorded_path,
     result_path,
     save_result,
@@ -33,7 +33,8 @@ from switchpoint.paper.shards import Shard, measurements_by_run, shard_times, tr
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.zoo import Zoo
 
-_CLAIMS = "claims"  # the directory in which processes agree who does what
+_LOCKS = "locks"
+_TRAINING = 0.8  # share of the progress
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,14 @@ class Outcome:
     study: Study
     result: Result
     computed: bool
-    """Whether it was computed now; otherwise it had been done before."""
+    """Whether it was computed by this call; otherwise it was finished before."""
 
 
 def reproduce(
     scale: Scale,
     out: Path,
     only: Iterable[str] | None = None,
-    reporter: ProgressReporter | None = None,
+    progress: Progress | None = None,
     command: str = "",
     then: Callable[[Outcome], None] | None = None,
     networks: Networks | None = None,
@@ -62,8 +63,8 @@ def reproduce(
 ) -> list[Outcome]:
     """Run the studies of these names, or all, and save their results below `out`.
 
-    What an earlier call finished is not done again, and one that was stopped, even by `kill -9`,
-    is resumed; the results are the same. `then` is called after each study. Networks are trained
+    Finished studies are not computed again, and a call that was stopped, even by `kill -9`, is
+    resumed; the results are the same. `then` is called after each study. Networks are trained
     below `out`, or come from the zoo where the scale says so, unless others are given. Studies
     without networks and without recorded results are skipped.
 
@@ -71,154 +72,178 @@ def reproduce(
     `submit(function, *arguments)` that returns a `concurrent.futures.Future`; see
     `switchpoint.executors.open_executor` for the other options. Workers must reach `out` under the
     same path. Results are the same bytes for all executors on the same kind of device. Several
-    processes may run with the same `out`: none does what another is doing. Where a shard fails
-    three times, the studies that need it are left out, and the others are done before a
-    `FailedTasksError` names it.
+    processes may run with the same `out`; they share the work. Where a shard fails, the studies
+    that need it are left out, and the others are finished before a `FailedTasksError` names it.
 
     A shard is a whole run, or a part of one with at most `shard_members` members. Networks that
     are trained in parts of another size differ by rounding.
     """
-    reporter = reporter or ProgressReporter()
-    studies = select_studies(only)
-    networks = networks or networks_for(scale, out, shard_members)
-    plans = {study.name: plan_for(study, scale) for study in studies}
-    out = out.absolute()  # workers may have another working directory
-    ahead = [
-        study
-        for study in studies
-        if can_compute(study, scale, networks)
-        and finished(out, study, plans[study.name], reporter.note) is None
-    ]
-    outcomes = []
+    runner = StudyRunner(scale, out, only, networks, shard_members, progress)
     with open_executor(executor, jobs=jobs, ray_address=ray_address) as opened:
-        work = _Work(scale, out, networks, WorkQueue(opened, out / _CLAIMS, reporter), reporter)
-        work.plan(ahead)
-        for study in studies:
-            recorded = recorded_result(scale.recorded, study.name)
-            plan, computed = plans[study.name], False
-            if study in ahead:
-                computed = work.complete(study, plan, command)
-            local = None
-            if can_compute(study, scale, networks):
-                local = finished(out, study, plan)
-            if recorded is not None:
-                recorded_path(out, study.name).parent.mkdir(exist_ok=True)
-                copy_result(recorded, recorded_path(out, study.name))
-            elif local is None:
-                continue
-            outcomes.append(Outcome(study, load_result(out, study.name), computed))
-            if then is not None:
-                then(outcomes[-1])
-        work.queue.check()
-    return outcomes
+        return runner.run(opened, command, then)
 
 
-class _Work:
-    """What the studies of one call have in common: measurements, networks, and shards to do."""
+class StudyRunner:
+    """Studies in one directory, whose results are read once."""
 
     def __init__(
         self,
         scale: Scale,
         out: Path,
-        networks: Networks,
-        queue: WorkQueue,
-        reporter: ProgressReporter,
+        only: Iterable[str] | None = None,
+        networks: Networks | None = None,
+        shard_members: int | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        self._scale, self._out, self._networks = scale, out, networks
-        self.queue, self._reporter = queue, reporter
-        # The measurements of shards are loaded when these are done.
-        name = EXACT if isinstance(networks, TrainedNetworks) else None
-        directory = out / "measurements" / networks.identity
-        self._store = MeasurementStore(directory, reporter.note, name)
-        for path in networks.measurements:
-            self._store.merge(path)
+        self.scale, self.out = scale, out.absolute()  # workers may have another directory
+        self.studies = select_studies(only)
+        self.networks = networks or networks_for(scale, self.out, shard_members)
+        self.progress = progress or Progress()
+        self.results: dict[str, Result] = {}
+        self.states: dict[str, str] = {}
+        """Of each study: done, partly done, to do, recorded, or skipped without networks."""
+        self._plans = {study.name: plan_for(study, scale) for study in self.studies}
         self._shards: dict[str, list[Shard]] = {}
+        for study in self.studies:
+            self._find(study)
 
-    def plan(self, ahead: Sequence[Study]) -> None:
-        """Find the shards of the studies ahead; they are submitted at once where others do them."""
-        if not isinstance(self._networks, TrainedNetworks):
-            return
-        runs = {name: run for study in ahead for name, run in study.runs(self._scale).items()}
-        wanted = measurements_by_run(self._scale, ahead)
-        for name, run in runs.items():
-            parts = self._networks.parts(run)
-            self._shards[name] = [Shard.of(self._scale, run, part, wanted) for part in parts]
-        if not self.queue.local:
-            self.queue.add(self._tasks(runs))
+    def _find(self, study: Study) -> None:
+        """Read the results of a study that are there, and find out its state."""
+        name, local = study.name, None
+        path = recorded_result(self.scale.recorded, name)
+        recorded = None if path is None else read_result(path, name)
+        if not can_compute(study, self.scale, self.networks):
+            self.states[name] = "skipped" if recorded is None else "recorded"
+        else:
+            local = finished(self.out, study, self._plans[name], self.progress.note)
+            begun = any(map(self._is_begun, study.runs(self.scale)))
+            self.states[name] = "done" if local is not None else "partly" if begun else "to do"
+        if local is not None or recorded is not None:
+            self.results[name] = Result(local, recorded)
 
-    def complete(self, study: Study, plan: Mapping[str, Any], command: str) -> bool:
-        """Compute a study when its shards are done; whether it was computed here."""
-        out, reporter, queue = self._out, self._reporter, self.queue
-        reporter.begin(study.name)
-        path = out / "measurements" / f"{study.name}.seconds.json"
-        clock = Stopwatch(path, reporter, json_digest(plan), lambda: queue.seconds)
-        clock.begin()
-        runs = study.runs(self._scale)
-        needed = [shard.part.name for name in runs for shard in self._shards.get(name, ())]
-        tasks = self._tasks(runs)
-        queue.add(tasks)
-        queue.finish([task.name for task in tasks])
-        if failed := [name for name in needed if name in queue.failed]:
-            reporter.note(f"skipped, since these shards failed: {', '.join(failed)}")
-            return False
-        for name in needed:
-            self._store.load(name)
-        claim = claim_path(out / _CLAIMS, f"study-{study.name}")
+    def _is_begun(self, run: str) -> bool:
+        """Whether a run has checkpoints, networks or measurements."""
+        runs, measurements = self.out / "runs", self.out / "measurements" / self.networks.identity
+        names = [run, *(path.name for path in runs.glob(f"{run}.*"))]
+        files = [runs / name / file for name in names for file in ("checkpoints", MODEL_FILE)]
+        return any(path.exists() for path in files) or any(measurements.glob(f"{run}-*.nc"))
 
-        def waiting(state: ClaimState) -> None:
-            reporter.update(f"waiting for {state.where}, which has this study", 0.0)
+    def run(
+        self,
+        executor: Executor,
+        command: str = "",
+        then: Callable[[Outcome], None] | None = None,
+    ) -> list[Outcome]:
+        """Compute the studies that are to do, and return the outcomes of all."""
+        ahead = [s for s in self.studies if self.states[s.name] in ("partly", "to do")]
+        # The measurements of shards are loaded when these are done.
+        name = EXACT if isinstance(self.networks, TrainedNetworks) else None
+        directory = self.out / "measurements" / self.networks.identity
+        self._store = MeasurementStore(directory, self.progress.note, name)
+        for measured in self.networks.measurements if ahead else ():
+            self._store.merge(measured)
+        trained = self._train(ahead, executor)
+        start = _TRAINING if trained.done else 0.0
+        costs = {study.name: study.seconds.get(self.scale.name, 1.0) or 1.0 for study in ahead}
+        outcomes = []
+        for study in self.studies:
+            computed = False
+            if study in ahead:
+                share = (1 - start) * costs[study.name] / sum(costs.values())
+                progress = Part(self.progress, start, share, f"{study.name}: ")
+                computed = self._compute(study, trained, progress, command)
+                start += share
+            path = recorded_result(self.scale.recorded, study.name)
+            if path is not None:
+                recorded_path(self.out, study.name).parent.mkdir(exist_ok=True)
+                copy_result(path, recorded_path(self.out, study.name))
+            if study.name in self.results:
+                outcomes.append(Outcome(study, self.results[study.name], computed))
+                if then is not None:
+                    then(outcomes[-1])
+        trained.check()
+        return outcomes
 
-        with exclusive(claim, waiting):
-            if finished(out, study, plan) is not None:
-                return False
-            context = StudyContext(self._scale, self._networks, self._store, clock)
-            context.measure(study)
-            local = study.analyse(context)
-            clock.save()
-            cost = self._cost(study, clock, command)
-            if context.missing_runs and self._scale.zoo is None:
-                local = local.assign_attrs(missing_runs=context.missing_runs)
-                known = recorded_by_plan(self._networks.recorded, study, plan)
-                if known is not None:
-                    local = completed(study, self._scale, local, known)
-                    earlier = known.attrs["provenance"].get("networks", {})
-                    cost = replace(cost, networks={**earlier, **cost.networks})
-            save_result(out, study, self._scale, plan, local, cost)
-            path.unlink(missing_ok=True)
-        reporter.end(study.name, clock.seconds + clock.training_seconds)
-        return True
-
-    def _tasks(self, runs: Iterable[str]) -> list[Task]:
-        """The shards of these runs that are not done."""
+    def _train(self, ahead: Iterable[Study], executor: Executor) -> TaskResults:
+        """Train and measure the networks of the studies ahead."""
+        make_directory(self.out / _LOCKS, "directory")
+        if not isinstance(self.networks, TrainedNetworks):
+            return TaskResults()
+        wanted = measurements_by_run(self.scale, ahead)
+        directories = self.out / "runs", self._store.directory
         tasks = []
-        for shard in (shard for name in runs for shard in self._shards.get(name, ())):
-            directories = self._out / "runs", self._store.directory
-            self._store.load(shard.part.name, self._reporter.note)
-            if not shard.is_done(directories[0], self._store):
-                about = (shard, *directories)
-                tasks.append(Task(shard.part.name, train_and_measure, about, shard.cost))
-        return tasks
+        for run in {n: r for study in ahead for n, r in study.runs(self.scale).items()}.values():
+            parts = self.networks.parts(run)
+            self._shards[run.name] = [Shard.of(self.scale, run, part, wanted) for part in parts]
+            for shard in self._shards[run.name]:
+                self._store.load(shard.part.name, self.progress.note)
+                if not shard.is_done(directories[0], self._store):
+                    arguments = (shard, *directories)
+                    tasks.append(Task(shard.part.name, train_and_measure, arguments, shard.cost))
+        progress = Part(self.progress, 0.0, _TRAINING)
+        return run_tasks(executor, tasks, self.out / _LOCKS, progress)
 
-    def _cost(self, study: Study, clock: Stopwatch, command: str) -> RunCost:
-        """What a study took, with the shards that no earlier study needed."""
-        runs = study.runs(self._scale)
+    def _compute(
+        self, study: Study, trained: TaskResults, progress: Progress, command: str
+    ) -> bool:
+        """Compute a study whose shards are done; whether it was computed here."""
+        runs, plan = study.runs(self.scale), self._plans[study.name]
+        shards = [shard.part.name for name in runs for shard in self._shards.get(name, ())]
+        if failed := [name for name in shards if name in trained.failed]:
+            progress.note(f"skipped, since these shards failed: {', '.join(failed)}")
+            return False
+        for name in shards:
+            self._store.load(name)
+        lock = FileLock(self.out / _LOCKS / f"study-{study.name}.lock")
+        try:
+            held = lock.acquire(blocking=False)
+        except Timeout:
+            progress.update("waiting for another process, which computes this study", 0.0)
+            held = lock.acquire()
+        with held:
+            begun, computed = time.monotonic(), False
+            local = finished(self.out, study, plan, lambda _: None)
+            if local is None:
+                computed = True
+                context = StudyContext(self.scale, self.networks, self._store, progress)
+                context.measure(study)
+                local = study.analyse(context)
+                networks = self._trained_elsewhere(runs)
+                if context.missing_runs and self.scale.zoo is None:
+                    local = local.assign_attrs(missing_runs=context.missing_runs)
+                    record = recorded_by_plan(self.networks.recorded, study, plan)
+                    if record is not None:
+                        local = complete(study, self.scale, local, record)
+                        networks = {**record.attrs["provenance"].get("networks", {}), **networks}
+                seconds = time.monotonic() - begun
+                cost: dict[str, Any] = {**self._cost(study, seconds), "command": command}
+                cost |= {"networks": networks} if networks else {}
+                local = save_result(self.out, study, self.scale, plan, local, cost)
+                progress.note(f"done in {duration(seconds)}")
+        recorded = self.results.get(study.name, Result(None)).recorded
+        self.results[study.name] = Result(local, recorded)
+        return computed
+
+    def _trained_elsewhere(self, runs: Iterable[str]) -> dict[str, Any]:
+        """The provenance of networks that were not trained by this process."""
+        networks, rows = self.networks.provenance(runs), self._store.provenance
+        return networks | {name: rows[name] for name in networks if name in rows}
+
+    def _cost(self, study: Study, seconds: float) -> dict[str, float]:
+        """Seconds spent on a study, with those of the shards that no earlier study needed."""
         earlier = {
             name
             for other in STUDIES.values()
-            if other.name != study.name and result_path(self._out, other.name).exists()
-            for name in other.runs(self._scale)
+            if other.name != study.name and result_path(self.out, other.name).exists()
+            for name in other.runs(self.scale)
         }
-        own = [s.part for name in runs if name not in earlier for s in self._shards.get(name, ())]
-        times = [shard_times(self._out / "runs", part) for part in own]
-        made = self._networks.provenance(runs)
-        known = self._store.provenance
-        made |= {name: known[name] for name in made if name in known}
-        return RunCost(
-            clock.seconds + sum(each.measuring for each in times),
-            sum(each.training for each in times),
-            command,
-            made,
-        )
+        runs = [name for name in study.runs(self.scale) if name not in earlier]
+        parts = [shard.part for name in runs for shard in self._shards.get(name, ())]
+        times = [shard_times(self.out / "runs", part) for part in parts]
+        return {
+            "wall_seconds": round(seconds + sum(each.measuring for each in times), 3),
+            "training_seconds": round(sum(each.training for each in times), 3),
+        }
 
 
 def select_studies(only: Iterable[str] | None) -> list[Study]:
@@ -230,7 +255,7 @@ def select_studies(only: Iterable[str] | None) -> list[Study]:
 
 
 def networks_for(scale: Scale, out: Path, shard_members: int | None = None) -> Networks:
-    """Where the networks of a scale come from."""
+    """The networks of a scale: of its zoo, or trained below `out`."""
     if scale.zoo is None:
         return TrainedNetworks(out.absolute() / "runs", shard_members)
     pretrained = PretrainedNetworks(Zoo(scale.zoo), scale)
@@ -259,29 +284,14 @@ def can_compute(study: Study, scale: Scale, networks: Networks) -> bool:
     return len(ready) == len(runs)
 
 
-def state_of(study: Study, scale: Scale, out: Path, networks: Networks) -> str:
-    """How far a study is: done, partly done, to do, recorded, or skipped for want of networks."""
-    if not can_compute(study, scale, networks):
-        return "skipped" if recorded_result(scale.recorded, study.name) is None else "recorded"
-    if finished(out, study, plan_for(study, scale)) is not None:
-        return "done"
-    begun = (out / "measurements" / f"{study.name}.seconds.json").exists() or any(
-        any((out / "runs").glob(f"{glob.escape(name)}{suffix}/{file}"))
-        for name in study.runs(scale)
-        for suffix in ("", ".*")
-        for file in ("checkpoints", MODEL_FILE)
-        if scale.zoo is None
-    )
-    return "partly" if begun else "to do"
-
-
-def draw(study: Study, out: Path, again: bool = False) -> list[Path]:
+def draw(study: Study, result: Result, out: Path, again: bool = False) -> list[Path]:
     """Draw the figures of a study below `out`, unless those there are current; their paths.
 
     `figures/figures.json` has the SHA-256 of every figure and of the results it was drawn from.
     """
     directory = out / "figures"
-    sources = [path for path in _result_files(out, study) if path.exists()]
+    files = result_path(out, study.name), recorded_path(out, study.name)
+    sources = [path for path in files if path.exists()]
     digests = {f"{path.parent.name}/{path.name}": digest_of(path) for path in sources}
     notes = _figure_notes(directory)
     noted = notes.get(study.name, {})
@@ -289,7 +299,6 @@ def draw(study: Study, out: Path, again: bool = False) -> list[Path]:
         current = {name: directory / name for name in noted.get("figures", {})}
         if all(p.exists() and digest_of(p) == noted["figures"][n] for n, p in current.items()):
             return list(current.values())
-    result = load_result(out, study.name)
     try:
         figures = study.plot(result.shown, result.beside)
         paths = [
@@ -306,21 +315,6 @@ def draw(study: Study, out: Path, again: bool = False) -> list[Path]:
     content = {"format": 1, "studies": {**notes, study.name: note}}
     write_json(directory / "figures.json", content)
     return paths
-
-
-def forget_partial(out: Path, studies: Iterable[str]) -> None:
-    """Remove results that lack runs, which may be there now."""
-    for name in studies:
-        path = result_path(out, name)
-        try:
-            if path.exists() and "missing_runs" in load_result(out, name).shown.attrs:
-                path.unlink()
-        except ValueError:
-            continue  # damaged: it is computed again
-
-
-def _result_files(out: Path, study: Study) -> tuple[Path, Path]:
-    return result_path(out, study.name), recorded_path(out, study.name)
 
 
 def _figure_notes(directory: Path) -> Mapping[str, Any]:

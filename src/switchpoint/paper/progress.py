@@ -1,73 +1,43 @@
-"""How the studies report their progress."""
+"""Elapsed time that survives a killed process."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from switchpoint._files import read_json, write_json
-from switchpoint._work import Listener
+from switchpoint._progress import Progress
 
-_SECONDS = 1.0  # between two notes of the elapsed time: what a killed process loses
-
-
-class ProgressReporter(Listener):
-    """Receives the progress of the studies; this one shows nothing, and is there to be extended."""
-
-    def begin(self, study: str) -> None:
-        """A study starts."""
-
-    def end(self, study: str, seconds: float) -> None:
-        """The study is complete, and its result is saved."""
+_SECONDS = 1.0  # between two updates of the file
 
 
-class Stopwatch(Listener):
+class Stopwatch(Progress):
     """Passes progress on, and keeps the elapsed time in a file, across processes that are killed.
 
-    `training` returns the seconds of training in this process, which are counted separately. A
-    file that was written for other `work` is ignored.
+    Time counts from the first `update` of a process on.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        reporter: Listener,
-        work: str = "",
-        training: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        self._path, self._work = path, work
-        self._training = training
-        self.seconds = self.training_seconds = 0.0
-        self.note = reporter.note  # type: ignore[method-assign]
-        self._reporter = reporter
-        if path.exists():
-            try:
-                kept = read_json(path, steps=[{}], work=str, seconds=float, training_seconds=float)
-                if kept["work"] == work:
-                    self.seconds, self.training_seconds = kept["seconds"], kept["training_seconds"]
-            except ValueError as error:
-                reporter.note(f"{error}; the time spent before is not counted")
-        self._last = time.monotonic(), training()
-        self._used = False
-
-    def begin(self) -> None:
-        """Count from now on, even if there is no progress to pass on."""
-        self._used = True
+    def __init__(self, path: Path, progress: Progress | None = None) -> None:
+        self._path, self._progress = path, progress or Progress()
+        self.seconds = 0.0
+        try:
+            if path.exists():
+                self.seconds = read_json(path, steps=[{}], seconds=float)["seconds"]
+        except ValueError as error:
+            self.note(f"{error}; the time spent before is not counted")
+        self._last: float | None = None
 
     def update(self, text: str, done: float) -> None:
-        self._used = True
-        self._reporter.update(text, done)
-        if time.monotonic() - self._last[0] > _SECONDS:
+        self._progress.update(text, done)
+        self._last = self._last or time.monotonic()
+        if time.monotonic() - self._last > _SECONDS:
             self.save()
 
+    def note(self, text: str) -> None:
+        self._progress.note(text)
+
     def save(self) -> None:
-        """Write the time to the file, unless nothing was done."""
-        if not self._used:
-            return
-        now, trained = time.monotonic(), self._training()
-        training = trained - self._last[1]
-        self.seconds += now - self._last[0] - training
-        self.training_seconds += training
-        self._last = now, trained
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        times = {"seconds": self.seconds, "training_seconds": self.training_seconds}
-        write_json(self._path, {"format": 1, "work": self._work, **times})
+        """Add the time since the last call, and write the sum to the file."""
+        if self._last is not None:
+            now = time.monotonic()
+            self.seconds, self._last = self.seconds + now - self._last, now
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self._path, {"format": 1, "seconds": self.seconds})

@@ -1,4 +1,4 @@
-"""Recorded results: those shipped with the package, completed in as many sittings as it takes."""
+"""Recorded results: those shipped with the package, completed in as many parts as needed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,10 +7,9 @@ from typing import Any
 import xarray as xr
 
 from switchpoint._files import digest_of, read_json, write_json
-from switchpoint._numbers import join_and
 from switchpoint.paper.base import Run, Study
 from switchpoint.paper.registry import STUDIES
-from switchpoint.paper.results import copy_result, in_current_terms, read_result
+from switchpoint.paper.results import copy_result, has_plan, read_result
 from switchpoint.paper.scale import Scale
 
 _MANIFEST = "manifest.json"
@@ -28,18 +27,18 @@ def record(result: Path, recorded: Path) -> None:
 
 
 def recorded_result(recorded: Path | None, study: str) -> Path | None:
-    """The file of a recorded result, proved to be the one in the manifest, if there is one."""
+    """The file of a recorded result, verified against the manifest's SHA-256, if there is one."""
     if recorded is None:
         return None
     path = recorded / f"{study}.nc"
     digests = _digests(recorded)
-    there = digest_of(path) if path.exists() else None
-    if digests is not None and there != digests.get(path.name):
-        problem = "missing" if there is None else "damaged"
+    digest = digest_of(path) if path.exists() else None
+    if digests is not None and digest != digests.get(path.name):
+        problem = "missing" if digest is None else "damaged"
         raise ValueError(
             f"{path} is {problem}: {_MANIFEST} has another SHA-256; install switchpoint again"
         )
-    return path if there else None
+    return path if digest else None
 
 
 def _digests(recorded: Path) -> dict[str, Any] | None:
@@ -53,11 +52,10 @@ def _digests(recorded: Path) -> dict[str, Any] | None:
 def recorded_by_plan(
     recorded: Path | None, study: Study, plan: Mapping[str, Any]
 ) -> xr.Dataset | None:
-    """The recorded result of a study, if there is one that was made by this plan."""
+    """The recorded result of a study, if there is one with this plan."""
     path = recorded_result(recorded, study.name)
-    found = None if path is None else read_result(path, study.name).local
-    same = found is not None and in_current_terms(found.attrs.get("plan", {})) == plan
-    return found if same else None
+    result = None if path is None else read_result(path, study.name)
+    return result if result is not None and has_plan(result, plan) else None
 
 
 def unrecorded_runs(scale: Scale, recorded: Path) -> dict[str, Run]:
@@ -66,43 +64,45 @@ def unrecorded_runs(scale: Scale, recorded: Path) -> dict[str, Run]:
     for study in STUDIES.values():
         if study.recorded:
             runs = study.runs(scale)
-            found = recorded_by_plan(recorded, study, study.plan(scale))
-            missing = runs if found is None else found.attrs.get(_MISSING, {})
+            result = recorded_by_plan(recorded, study, study.plan(scale))
+            missing = runs if result is None else result.attrs.get(_MISSING, {})
             lacking |= {name: runs[name] for name in missing}
     return lacking
 
 
-def completed(study: Study, scale: Scale, partial: xr.Dataset, known: xr.Dataset) -> xr.Dataset:
-    """A result that lacks some runs, with the numbers that `known`, of the same plan, has of them.
+def complete(study: Study, scale: Scale, partial: xr.Dataset, record: xr.Dataset) -> xr.Dataset:
+    """A result that lacks some runs, with the labels that only a record of the same plan has.
 
-    A run must be there with all its seeds or not at all: statistics over seeds cannot be put
-    together from two results.
+    Labels are those of the first dimension of the study's grids. All runs of a label must be in
+    the partial result, or none: statistics over seeds cannot be computed from two results.
     """
-    lacking = partial.attrs[_MISSING]
-    grids = study.grids(scale).values()
-    for cell in (cell for grid in grids for cell in grid.cells.values()):
-        seeds = lacking.get(cell.run_name, {}).get(cell.trained_on, [])
-        if seeds and len(seeds) < len(cell.all_seeds):
-            raise ValueError(
-                f"the shards have only some seeds of {cell.run_name} on {cell.trained_on} "
-                f"(missing: {join_and(list(map(str, seeds)))}); recorded results are completed by "
-                "whole runs, so add the shards of the missing seeds"
-            )
-    for name, values in partial.data_vars.items():
-        if "seed" in values.dims:  # a seed that diverged stays as it is
-            measured = values.notnull().any("seed").reindex_like(known[name], fill_value=False)
-            known = known.assign({name: known[name].where(~measured)})
-    whole = partial.combine_first(known)
-    for grid in grids:
-        for dimension, labels in grid.labels.items():
-            there = set(whole[dimension].values.tolist())
-            whole = whole.sel({dimension: [label for label in labels if label in there]})
-    for name, values in partial.data_vars.items():  # labels that were added made numbers floats
-        one = whole[name].transpose(*values.dims).assign_attrs(values.attrs)
-        whole[name] = one.astype(values.dtype) if values.dtype.kind in "biuf" else one
-    still = known.attrs.get(_MISSING, {})
-    missing = {name: seeds for name, seeds in lacking.items() if name in still}
-    others = {name: value for name, value in partial.attrs.items() if name != _MISSING}
-    return whole.drop_attrs(deep=False).assign_attrs(
-        {**others, **({_MISSING: missing} if missing else {})}
+    missing = partial.attrs[_MISSING]
+    dimension, labels = next(iter(next(iter(study.grids(scale).values())).labels.items()))
+    measured = set(partial[dimension].values.tolist())
+    for grid in study.grids(scale).values():
+        for key, cell in grid.cells.items():
+            seeds = missing.get(cell.run_name, {}).get(cell.trained_on)
+            if seeds and key[0] in measured:
+                raise ValueError(
+                    f"the shards lack seeds {', '.join(map(str, seeds))} of {cell.run_name} on "
+                    f"{cell.trained_on}; recorded results are completed by whole runs, so add the "
+                    "shards of these seeds"
+                )
+    recorded = record[dimension].values.tolist()
+    ours = [label for label in labels if label in measured]
+    theirs = [label for label in labels if label in recorded and label not in measured]
+    whole = xr.concat(
+        [partial.sel({dimension: ours}), record.sel({dimension: theirs})],
+        dimension,
+        data_vars="minimal",
+        coords="minimal",
+        compat="override",
+        join="exact",
     )
+    whole = whole.sel({dimension: [label for label in labels if label in (*ours, *theirs)]})
+    missing = {
+        name: seeds for name, seeds in missing.items() if name in record.attrs.get(_MISSING, {})
+    }
+    about = {name: value for name, value in partial.attrs.items() if name != _MISSING}
+    whole.attrs = {**about, _MISSING: missing} if missing else about
+    return whole

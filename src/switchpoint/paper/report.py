@@ -16,7 +16,7 @@ from switchpoint._numbers import bits, duration, join_and, percent, plus_minus
 from switchpoint.paper import STUDIES, Result, Study, load_result
 from switchpoint.paper.figures.labels import display_name, source_label, with_subscripts
 from switchpoint.paper.figures.seeds import one_network
-from switchpoint.paper.results import in_current_terms, recorded_path, result_path
+from switchpoint.paper.results import recorded_path, result_path
 
 _STEPS = (0.01, 0.03, 0.10, 0.30)  # shares of the optimum's regret where the colour changes
 _SAME = 1e-5  # a share below which two ways to compute the same predictor may differ
@@ -34,13 +34,14 @@ _TEMPLATES.filters |= {"duration": duration, "subscripts": with_subscripts}
 _TEMPLATES.filters["json"] = lambda value: json.dumps(value, indent=2, sort_keys=True)
 
 
-def write_report(directory: Path) -> Path:
+def write_report(directory: Path, read: Mapping[str, Result] | None = None) -> Path:
     """Write `directory/index.html` from the results and figures in `directory`; its path.
 
-    A study without results is named as not run, and so is one whose file is damaged, with what is
-    wrong; a figure that is missing is named with the command that draws it.
+    `read` are results that were read before, by the names of their studies. A study without
+    results is named as not run, and so is one whose file is damaged, with the error; a figure that
+    is missing is named with the command that draws it.
     """
-    results, damaged = _load(directory)
+    results, damaged = _load(directory, read or {})
     sections = {}
     for name, result in list(results.items()):
         try:
@@ -76,7 +77,7 @@ def write_report(directory: Path) -> Path:
 
 def write_markdown(directory: Path) -> str:
     """The tables of every study in a report's directory, or a directory of result files."""
-    results, damaged = _load(directory)
+    results, damaged = _load(directory, {})
     if damaged:
         raise ValueError(next(iter(damaged.values())))
     if not results:
@@ -86,10 +87,13 @@ def write_markdown(directory: Path) -> str:
     return _TEMPLATES.get_template("tables.md").render(studies=[each for each in tables if each[1]])
 
 
-def _load(directory: Path) -> tuple[dict[str, Result], dict[str, str]]:
-    """The results that can be read, and what is wrong with the others."""
+def _load(directory: Path, read: Mapping[str, Result]) -> tuple[dict[str, Result], dict[str, str]]:
+    """The results that can be read, and the errors of the others."""
     results, damaged = {}, {}
     for name in STUDIES:
+        if name in read:
+            results[name] = read[name]
+            continue
         paths = [result_path(directory, name), recorded_path(directory, name)]
         own = directory / f"{name}.nc"  # where the directory is that of the results themselves
         try:
@@ -118,18 +122,16 @@ def _section(
         "tables": study.tables(every),
         "missing": _missing(shown),
         "source": _source(result),
-        "size": _size(study, result),
+        "size": _size(result),
     }
 
 
-def _size(study: Study, result: Result) -> dict[str, str]:
+def _size(result: Result) -> dict[str, str]:
     """The seeds and test sequences behind a study's figures, and behind the local marks in them."""
     counts = {}
     for kind, each in (("shown", result.shown), ("local", result.beside)):
         if each is not None:
-            scale = in_current_terms(each.attrs["plan"])["scale"]
-            # Files of format 0 may have another number in their attributes.
-            count = study.tested_sequences(scale) if scale else each.attrs.get("sequences")
+            count = each.attrs.get("sequences")
             counts[kind] = "one sequence" if count is None else f"{count:,} sequences"
     if seeds := result.shown.sizes.get("seed"):
         counts["shown"] = f"{seeds} seed{'' if seeds == 1 else 's'}, {counts['shown']} each"

@@ -1,6 +1,5 @@
-"""Results in files: one for each study, with the plan that made it."""
+"""Results in files: one for each study, with the plan that it was computed by."""
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,33 +10,29 @@ import xarray as xr
 
 from switchpoint import evaluation
 from switchpoint._files import atomic_write, read_json, write_json
-from switchpoint._formats import upgrade
+from switchpoint._formats import Step, upgrade
 from switchpoint._provenance import environment_info
 from switchpoint.paper.base import Study
 from switchpoint.paper.scale import Scale, ablation_plan
 from switchpoint.training import TrainConfig
 
+FORMAT = 1
+"""Of the files of results and of their costs."""
+
+_STEPS: list[Step] = [{}] * FORMAT
 _TIMES = ("wall_seconds", "training_seconds")
-_STEPS = [{"description": "plan", "not_run": "missing_runs"}]  # attributes, from format 0
-_RENAMED_FIELDS = {  # fields of a scale, from format 0
-    "deepest": "max_depth",
-    "most_switches": "max_switches",
-    "heat_sequences": "heatmap_sequences",
-    "forgetful": "memoryless_settings",
-}
-_LOCAL = "here_"  # in format 0, the prefix of local measurements within a recorded result
 
 
 @dataclass(frozen=True)
 class Result:
-    """What there is of a study: measured on this machine, recorded elsewhere, or both."""
+    """The results of a study: measured on this machine, recorded elsewhere, or both."""
 
     local: xr.Dataset | None
     recorded: xr.Dataset | None = None
 
     @property
     def shown(self) -> xr.Dataset:
-        """The one that figures and tables show: the record, unless the local result is as large."""
+        """The dataset of figures and tables: the record, unless the local result is as large."""
         local, recorded = self.local, self.recorded
         whole = recorded is None or (local is not None and _as_large(local, recorded))
         shown = local if whole else recorded
@@ -68,7 +63,7 @@ def recorded_path(out: Path, study: str) -> Path:
 
 
 def cost_path(result: Path) -> Path:
-    """The file beside a result that has what it took.
+    """The file with the cost of a result.
 
     Times and commands differ whenever a study is repeated, and results are the same bytes.
     """
@@ -80,90 +75,54 @@ def load_result(out: Path, study: str, path: Path | None = None) -> Result:
     local, recorded = path or result_path(out, study), recorded_path(out, study)
     if not (local.exists() or recorded.exists()):
         raise ValueError(f"there is no result of {study} in {out}; switchpoint reproduce makes it")
-    own = read_result(local, study) if local.exists() else Result(None)
-    return Result(own.local, read_result(recorded, study).local) if recorded.exists() else own
+    return Result(
+        *(read_result(each, study) if each.exists() else None for each in (local, recorded))
+    )
 
 
-def read_result(path: Path, study: str) -> Result:
-    """The result in one file; a file of format 0 may hold a recorded and a local one."""
-    found = evaluation.load(path)
-    attributes = upgrade(found.attrs, str(path), _STEPS)
-    made = attributes.get("provenance")
-    if isinstance(made, dict):
-        cost = {"command": "unknown", **dict.fromkeys(_TIMES, math.nan)}  # copied without its file
-        if cost_path(path).exists():
-            cost = read_json(cost_path(path), steps=[{}], study=str, cost=dict)["cost"]
-        made = attributes["provenance"] = {**cost, **made}
-    found.attrs = attributes
-    if attributes.get("study") != study or not (
-        isinstance(made, dict) and all(isinstance(made.get(name), int | float) for name in _TIMES)
-    ):
+def read_result(path: Path, study: str) -> xr.Dataset:
+    """The result in a file, with its cost in the provenance."""
+    result = evaluation.load(path)
+    upgrade(result.attrs, str(path), _STEPS)
+    provenance = result.attrs.get("provenance")
+    if result.attrs.get("study") != study or not isinstance(provenance, dict):
         raise ValueError(f"{path} is not a result of {study}")
-    if "recorded" not in attributes:
-        return Result(found)
-    told = attributes.pop("recorded")
-    recorded = found.drop_vars([n for n in found.data_vars if str(n).startswith(_LOCAL)])
-    local_sequences = told.pop("here_sequences")
-    recorded.attrs = {**attributes, "plan": {}, **told}
-    own = {
-        str(name).removeprefix(_LOCAL): values
-        for name, values in found.data_vars.items()
-        if str(name).startswith(_LOCAL)
-    }
-    if not own:
-        return Result(None, recorded)
-    seeds = [name for name in ("regret", "excess") if name in own]
-    local = xr.Dataset(own, attrs={**attributes, "sequences": local_sequences})
-    local = local.assign({name: local[name].expand_dims("seed") for name in seeds})
-    return Result(local, recorded)
+    cost = read_json(cost_path(path), steps=_STEPS, study=str, cost=dict)["cost"]
+    if not all(isinstance(cost.get(name), int | float) for name in _TIMES):
+        raise ValueError(f"{cost_path(path)} is not the cost of a result")
+    result.attrs["provenance"] = {**cost, **provenance}
+    return result
 
 
 def finished(
-    out: Path,
-    study: Study,
-    plan: Mapping[str, Any],
-    note: Callable[[str], None] = lambda _: None,
+    out: Path, study: Study, plan: Mapping[str, Any], note: Callable[[str], None]
 ) -> xr.Dataset | None:
-    """The saved local result, where it is whole and was made by this plan."""
+    """The saved local result, if it has this plan and lacks no run."""
     path = result_path(out, study.name)
     if not path.exists():
         return None
     try:
-        found = read_result(path, study.name).local
+        result = read_result(path, study.name)
     except ValueError as error:
         note(f"{error}; it is computed again")
         return None
-    same = found is not None and in_current_terms(found.attrs.get("plan", {})) == plan
-    return found if same else None
+    return result if has_plan(result, plan) and "missing_runs" not in result.attrs else None
 
 
-def in_current_terms(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan that an earlier version wrote, with the names and fields of this one."""
-    scale = {_RENAMED_FIELDS.get(k, k): v for k, v in plan.get("scale", {}).items()}
+def has_plan(result: xr.Dataset, plan: Mapping[str, Any]) -> bool:
+    """Whether a result has this plan; settings that are newer than the result have defaults."""
+    saved = result.attrs.get("plan", {})
     try:
         runs = {
             name: TrainConfig.from_dict(config).to_dict()
-            for name, config in plan.get("runs", {}).items()
+            for name, config in saved.get("runs", {}).items()
         }
-    except (TypeError, ValueError):
-        return {}
-    if "ablations" in scale:
-        scale["ablations"] = [ablation_plan(each) for each in scale["ablations"]]
-        seeds = [run["seeds"] for name, run in runs.items() if name.startswith("ablation-")]
-        scale.setdefault("ablation_seeds", min(seeds, default=None))
-    return {**plan, "scale": scale, "runs": runs}
-
-
-@dataclass(frozen=True)
-class RunCost:
-    """What a result took, and the command that asked for it."""
-
-    seconds: float
-    """Computing time without training, of all processes."""
-    training_seconds: float
-    command: str
-    networks: Mapping[str, Any]
-    """What made the networks, where that was not this process."""
+        scale = dict(saved.get("scale", {}))
+        if "ablations" in scale:
+            scale["ablations"] = [ablation_plan(each) for each in scale["ablations"]]
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return {**saved, "scale": scale, "runs": runs} == plan
 
 
 def save_result(
@@ -172,14 +131,14 @@ def save_result(
     scale: Scale,
     plan: Mapping[str, Any],
     result: xr.Dataset,
-    cost: RunCost,
+    cost: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Write the result of a study, whole or not at all, and read it back."""
+    """Write the result of a study and its cost, and read them back."""
     path = result_path(out, study.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     sequences = study.tested_sequences(plan["scale"])
     about = {
-        "format": len(_STEPS),
+        "format": FORMAT,
         **({} if sequences is None else {"sequences": sequences}),
         **result.attrs,
         "study": study.name,
@@ -192,24 +151,15 @@ def save_result(
         "plan": dict(plan),
         "provenance": {**environment_info(), "seed": scale.seed},
     }
-    took = {
-        "wall_seconds": round(cost.seconds, 3),
-        "training_seconds": round(cost.training_seconds, 3),
-        "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        "command": cost.command,
-        **({"networks": dict(cost.networks)} if cost.networks else {}),
-    }
-    write_json(cost_path(path), {"format": 1, "study": study.name, "cost": took})
+    finish = {"finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())}
+    content = {"format": FORMAT, "study": study.name, "cost": {**cost, **finish}}
+    write_json(cost_path(path), content)
     evaluation.save(result.assign_attrs(about), path)
-    saved = finished(out, study, plan)
-    if saved is None:
-        raise OSError(f"the result of {study.name} cannot be read back from {out}")
-    return saved
+    return read_result(path, study.name)
 
 
 def copy_result(result: Path, target: Path) -> None:
-    """Copy the file of a result, and the one beside it that has what it took."""
+    """Copy the file of a result, and that of its cost."""
     for path, copy in ((cost_path(result), cost_path(target)), (result, target)):
-        if path.exists():
-            with atomic_write(copy) as file:
-                file.write(path.read_bytes())
+        with atomic_write(copy) as file:
+            file.write(path.read_bytes())

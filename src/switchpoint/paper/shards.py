@@ -1,8 +1,8 @@
 """Shards: some training sources and seeds of a run, trained and measured by one process.
 
-They are what is handed to other processes and machines. With a shared directory, a shard leaves a
-training run and its measurements there; an ephemeral GPU worker leaves a few small files, from
-which the studies are put together elsewhere.
+A shard is the unit of work of other processes and machines. With a shared directory, it leaves a
+training run and its measurements there; on an ephemeral GPU worker it leaves a few small files,
+from which the studies are computed elsewhere.
 """
 
 import math
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import jax
 
 from switchpoint._files import atomic_write
+from switchpoint._progress import Progress
 from switchpoint._provenance import environment_info
-from switchpoint._work import Listener
 from switchpoint.neural import best_member, load_with_card, save_networks
 from switchpoint.paper.base import Measurement, Run, Study
 from switchpoint.paper.context import StudyContext
@@ -95,30 +95,30 @@ def measurements_by_run(
 
 
 class ShardTimes(NamedTuple):
-    """What a shard took, in seconds, in all processes that worked on it."""
+    """Seconds spent on a shard, in all processes that worked on it."""
 
     training: float
     measuring: float
 
 
-def train_and_measure(shard: Shard, runs: Path, store: Path, reporter: Listener) -> None:
+def train_and_measure(shard: Shard, runs: Path, store: Path, progress: Progress) -> None:
     """Train a shard in its directory below `runs`, and add its measurements to those in `store`.
 
-    What is done is left as it is, and what was begun is continued.
+    The function is idempotent and resumable.
     """
-    _train(shard.part, runs, reporter)
+    _train(shard.part, runs, progress)
     rows = MeasurementStore(store, name=shard.part.name)
-    _measure(shard, runs, rows, reporter)
+    _measure(shard, runs, rows, progress)
 
 
 def shard_times(runs: Path, part: Run) -> ShardTimes:
     """What a shard has taken so far."""
     files = (runs / part.name / each for each in (_TRAINING, _MEASURING))
-    return ShardTimes(*(Stopwatch(file, Listener()).seconds for file in files))
+    return ShardTimes(*(Stopwatch(file).seconds for file in files))
 
 
 def train_shard(
-    scale: Scale, run: Run, part: Run, work: Path, out: Path, best_only: bool, reporter: Listener
+    scale: Scale, run: Run, part: Run, work: Path, out: Path, best_only: bool, progress: Progress
 ) -> list[Path]:
     """Train a shard of a run and take all measurements of it; returns the files it left.
 
@@ -130,7 +130,7 @@ def train_shard(
     out.mkdir(parents=True, exist_ok=True)
     directory = work / part.name
     about: dict[str, Any] = {
-        "training_seconds": round(_train(part, work, reporter), 1),
+        "training_seconds": round(_train(part, work, progress), 1),
         **environment_info(),
         "members": len(part.config.members()),
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
@@ -140,8 +140,8 @@ def train_shard(
     with atomic_write(records) as file:
         file.write((directory / METRICS_FILE).read_bytes())
     shard = Shard.of(scale, run, part, measurements_by_run(scale))
-    store = MeasurementStore(directory / "measurements", reporter.note)
-    seconds = _measure(shard, work, store, reporter)
+    store = MeasurementStore(directory / "measurements", progress.note)
+    seconds = _measure(shard, work, store, progress)
     path = out / f"{part.name}.nc"
     store.pack(
         path, shard.measurements, scale.seed, {**about, "measuring_seconds": round(seconds, 1)}
@@ -149,19 +149,19 @@ def train_shard(
     return [path, records, *paths]
 
 
-def _train(part: Run, runs: Path, reporter: Listener) -> float:
+def _train(part: Run, runs: Path, progress: Progress) -> float:
     """Train a run, unless it is trained; how many seconds it took."""
     directory = runs / part.name
-    clock = Stopwatch(directory / _TRAINING, reporter)
+    clock = Stopwatch(directory / _TRAINING, progress)
     if not is_trained(directory, part.config):
         train(part.config, directory, progress=TrainingProgress(clock, part.name))
         clock.save()
     return clock.seconds
 
 
-def _measure(shard: Shard, runs: Path, store: MeasurementStore, reporter: Listener) -> float:
+def _measure(shard: Shard, runs: Path, store: MeasurementStore, progress: Progress) -> float:
     """Take the measurements of a shard that the store does not have; how many seconds it took."""
-    clock = Stopwatch(runs / shard.part.name / _MEASURING, reporter)
+    clock = Stopwatch(runs / shard.part.name / _MEASURING, progress)
     networks = Networks()
     networks.add(shard.run.name, shard.part.name, runs / shard.part.name)
     context = StudyContext(shard.scale, networks, store, clock)

@@ -15,7 +15,7 @@ from switchpoint._formats import upgrade
 from switchpoint.paper.base import Grid, Measurement, plan_of
 
 FORMAT = 1
-"""Of a file of measurements; 0 are shards of before formats were numbered."""
+"""Of a file of measurements."""
 
 
 class MeasurementStore:
@@ -23,7 +23,7 @@ class MeasurementStore:
 
     A file holds any number of rows and is written whole or not at all, so that a process that is
     killed loses at most the measurement it was taking. Files of other directories and machines
-    are merged by copying them. A row of more sequences serves those who ask for fewer, and rows of
+    are merged by copying them. A row of more sequences serves requests for fewer, and rows of
     another plan are left alone.
 
     With a `name`, only the files of that name are read and written: those of one shard, while
@@ -38,7 +38,7 @@ class MeasurementStore:
         self._rows: dict[tuple[Any, ...], list[tuple[dict[str, Any], np.ndarray]]] = {}
         self._loaded: set[Path] = set()
         self.provenance: dict[str, Any] = {}
-        """What made the rows of other machines, by file."""
+        """The provenance of rows of other machines, by file."""
         self.load(name, note)
 
     def load(self, name: str | None = None, note: Callable[[str], None] = lambda _: None) -> None:
@@ -55,7 +55,7 @@ class MeasurementStore:
         """Add the rows of a file."""
         content = evaluation.load(path)
         if content.attrs.get("kind") != "measurements":
-            content = _from_format_0(content, path)
+            raise ValueError(f"{path} is not a file of measurements")
         upgrade(content.attrs, str(path), [{}] * FORMAT)
         if content.attrs.get("provenance"):
             self.provenance[path.stem] = content.attrs["provenance"]
@@ -64,7 +64,7 @@ class MeasurementStore:
             self._add_row({**key, "plan": plan}, content[f"regret_{index}"].values)
 
     def find(self, measurement: Measurement, test_seed: int) -> dict[int, np.ndarray]:
-        """The regret of the test sequences by seed, for the seeds that are known."""
+        """The regret of the test sequences by seed, for the seeds that were measured."""
         wanted = _key(measurement, test_seed)
         count = measurement.test.sequences
         found: dict[int, np.ndarray] = {}
@@ -163,34 +163,3 @@ def _key(measurement: Measurement, test_seed: int) -> dict[str, Any]:
 def _place(key: Mapping[str, Any]) -> tuple[Any, ...]:
     """The part of a key by which rows are found."""
     return tuple(key[name] for name in ("run", "trained_on", "source", "length", "test_seed"))
-
-
-def _from_format_0(content: xr.Dataset, path: Path) -> xr.Dataset:
-    """Measurements of a shard as earlier versions named them, such as `ptw_on_lin_256`."""
-    try:
-        config, run = content.attrs["config"], content.attrs["run"]
-        rows = []
-        for name, values in content.data_vars.items():
-            trained_on, _, test = str(name).partition("_on_")
-            source, _, length = test.rpartition("_")
-            rows.append(
-                {
-                    "run": run,
-                    "trained_on": trained_on,
-                    "plan": plan_of(config, trained_on),
-                    "source": source,
-                    "length": int(length),
-                    "test_seed": content.attrs["test_seed"],
-                    "seeds": [int(seed) for seed in values["seed"].values],
-                }
-            )
-        about = {
-            "kind": "measurements",
-            "format": FORMAT,
-            "rows": rows,
-            "provenance": content.attrs["provenance"],
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a file of measurements ({error})") from error
-    renamed = {f"regret_{index}": values.variable for index, values in enumerate(content.values())}
-    return xr.Dataset(renamed, attrs=about)

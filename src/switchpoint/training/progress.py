@@ -11,8 +11,8 @@ from rich import progress as bars
 from rich.console import Console
 from rich.text import Text
 
+from switchpoint._progress import Progress as TaskProgress
 from switchpoint._text import printable
-from switchpoint._work import Listener
 from switchpoint.training.config import Member
 from switchpoint.training.metrics_log import EvalRecord
 
@@ -205,7 +205,7 @@ def _bits(number: float) -> str:
 class TrainingProgress(Progress):
     """Passes the progress of a training run to a listener."""
 
-    def __init__(self, listener: Listener, run: str) -> None:
+    def __init__(self, listener: TaskProgress, run: str) -> None:
         self._listener = listener
         self._run = run
         self._steps = 1

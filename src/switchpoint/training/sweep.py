@@ -14,10 +14,10 @@ import xarray as xr
 
 from switchpoint import _checks, evaluation
 from switchpoint._formats import rename
+from switchpoint._progress import Progress
 from switchpoint._provenance import environment_info
 from switchpoint._text import name_of, read_text
-from switchpoint._work import Listener, Task, WorkQueue
-from switchpoint.executors import Executor, open_executor
+from switchpoint.executors import Executor, Task, open_executor, run_tasks
 from switchpoint.neural.kernels.backend import BACKENDS
 from switchpoint.training.config import (
     RENAMED,
@@ -169,7 +169,7 @@ def sweep(
     members: int = MAX_MEMBERS,
     tensorboard: bool = False,
     kernels: str = "auto",
-    listener: Listener | None = None,
+    listener: Progress | None = None,
 ) -> xr.Dataset:
     """Train every run of a sweep, and return how far each member is from the optimum.
 
@@ -196,14 +196,12 @@ def sweep(
         for each in todo
     ]
     with open_executor(executor, jobs=jobs, ray_address=ray_address) as opened:
-        queue = WorkQueue(opened, directory / "claims", listener, "program")
-        queue.add(tasks)
-        queue.finish([task.name for task in tasks])
-    done = [each for each in programs if paths[each.digest()].name not in queue.failed]
+        trained = run_tasks(opened, tasks, directory / "locks", listener)
+    done = [each for each in programs if paths[each.digest()].name not in trained.failed]
     if done:
         result = _results(plan, [(each, paths[each.digest()]) for each in done])
         evaluation.save(result, directory / RESULT_FILE)
-    queue.check()
+    trained.check()
     return result
 
 
@@ -212,7 +210,7 @@ def train_program(
     directory: Path,
     tensorboard: bool,
     kernels: str,
-    listener: Listener,
+    listener: Progress,
 ) -> None:
     """Train the program that `to_dict` returned, unless that is done."""
     program = PackedConfig.from_dict(config)

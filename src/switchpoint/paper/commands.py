@@ -1,0 +1,466 @@
+"""The commands of the studies: `switchpoint reproduce`, and `python -m switchpoint.paper`."""
+
+import fnmatch
+import os
+import shlex
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from switchpoint._files import make_directory
+from switchpoint._numbers import duration
+from switchpoint.cli import output
+from switchpoint.cli.app import Group
+from switchpoint.cli.executor_options import (
+    Executor,
+    Jobs,
+    RayAddress,
+    ShardMembers,
+    executor_arguments,
+)
+from switchpoint.cli.progress import show_progress
+from switchpoint.cli.signals import SIGNALS
+from switchpoint.executors import LocalExecutor, Task, open_executor, run_tasks
+from switchpoint.paper.base import Run
+from switchpoint.paper.networks import ShardNetworks, shard
+from switchpoint.paper.pipeline import Outcome, StudyRunner, draw, select_studies
+from switchpoint.paper.recording import record, recorded_result, unrecorded_runs
+from switchpoint.paper.registry import STUDIES
+from switchpoint.paper.report import write_markdown, write_report
+from switchpoint.paper.results import load_result, result_path
+from switchpoint.paper.scale import RECORDED, SCALES, SETTINGS, Scale
+from switchpoint.paper.shards import all_runs, train_shard
+from switchpoint.training import use_all_cores
+from switchpoint.zoo import Zoo, build
+from switchpoint.zoo.building import TEST_SEQUENCES
+
+app = typer.Typer(
+    name="python -m switchpoint.paper",
+    cls=Group,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_OUT = Path("report")
+_SCALE = Annotated[str, typer.Option(help=f"One of {', '.join(SCALES)}.")]
+
+
+@app.callback()
+def paper() -> None:
+    """Train, merge and show the paper's studies piecewise; switchpoint reproduce runs them."""
+    SIGNALS.unwinds = True
+
+
+def reproduce(
+    scale: Annotated[str, typer.Option(help=f"The size of the studies: {', '.join(SCALES)}.")] = (
+        "zoo"
+    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR", file_okay=False, help="The directory of the report and its data."
+        ),
+    ] = _OUT,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STUDY", help="Run only this study; may be repeated."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change a field of the scale, such as period=30 or longer_lengths=[256,512], with "
+            "a value in TOML syntax; may be repeated. Networks with other settings need another "
+            f"--out. Fields: {', '.join(SETTINGS)}.",
+        ),
+    ] = None,
+    first_seed: Annotated[
+        int | None,
+        typer.Option(help="The first training seed; 0 by default."),
+    ] = None,
+    executor: Executor = None,
+    jobs: Jobs = None,
+    ray_address: RayAddress = None,
+    shard_members: ShardMembers = None,
+    show: Annotated[
+        bool, typer.Option("--list", help="Print the studies with their cost and state, and exit.")
+    ] = False,
+) -> None:
+    """Run the paper's studies, and write a report with every figure.
+
+    Scale `zoo` is the paper's setting on any machine, without training: it measures pretrained
+    networks on fewer sequences, beside the recorded results of all seeds. `quick` trains small
+    networks, on any machine with two cores; `full` is the paper's setting from scratch, for a
+    GPU. The same command resumes where an earlier one was stopped; finished studies are not run
+    again.
+
+    For example:
+
+        switchpoint reproduce --out report
+        switchpoint reproduce --scale quick --set period=30 --first-seed 100 --out other
+        switchpoint reproduce --scale full --executor ray --ray-address 10.0.0.1:6379 --out full
+    """
+    size = _scale(scale)
+    given = dict(map(_setting, settings or []))
+    if first_seed is not None:
+        given["first_seed"] = first_seed
+    size = size.changed(given)
+    chosen = executor_arguments(executor, jobs, ray_address)
+    if size.fast_compile:
+        _compile_fast()
+    use_all_cores()
+    options = [word for each in settings or [] for word in ("--set", each)]
+    options += [] if first_seed is None else ["--first-seed", str(first_seed)]
+    options += [] if chosen["executor"] == "local" else ["--executor", chosen["executor"]]
+    options += [] if shard_members is None else ["--shard-members", str(shard_members)]
+    words = ["switchpoint", "reproduce", "--scale", scale, "--out", str(out), *options]
+    with show_progress(sys.stderr) as progress:
+        runner = StudyRunner(size, out, only or None, None, shard_members, progress)
+        if show:
+            _print_studies(runner)
+            return
+        _print_plan(runner, out, given)
+
+        def draw_figures(outcome: Outcome) -> None:
+            draw(outcome.study, outcome.result, out)
+
+        with open_executor(**chosen) as opened:
+            runner.run(opened, shlex.join(words), draw_figures)
+    if skipped := [name for name, state in runner.states.items() if state == "skipped"]:
+        _print(f"skipped: no recorded results of {', '.join(skipped)}")
+    _print(f"{write_report(out, runner.results)}: the report")
+
+
+@app.command()
+def report(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[DIR]",
+            file_okay=False,
+            show_default=False,
+            help="The directory of a report; the recorded results by default.",
+        ),
+    ] = RECORDED,
+    redraw: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STUDY", help="Redraw the figures of this study; may be repeated."),
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the tables of all studies in Markdown.")
+    ] = False,
+) -> None:
+    """Rewrite the report of a directory from its saved results, or print its tables.
+
+    For example:
+
+        python -m switchpoint.paper report report --redraw on-distribution
+
+        python -m switchpoint.paper report --markdown
+    """
+    if markdown:
+        sys.stdout.write(write_markdown(directory))
+        return
+    if directory == RECORDED:
+        raise ValueError("the directory of a report must be given, as report report")
+    results = {
+        study.name: load_result(directory, study.name)
+        for study in (select_studies(redraw) if redraw else [])
+    }
+    if not (directory / "results").is_dir() and not (directory / "recorded").is_dir():
+        raise ValueError(
+            f"there are no results in {directory}; switchpoint reproduce --out {directory} makes "
+            "them"
+        )
+    for name, result in results.items():
+        for path in draw(STUDIES[name], result, directory, again=True):
+            _print(str(path))
+    _print(str(write_report(directory, results)))
+
+
+@app.command("shard")
+def train(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Training runs, or patterns such as 'ablation-*'; if none is given, they are "
+            "listed.",
+        ),
+    ] = None,
+    missing: Annotated[
+        bool,
+        typer.Option(
+            "--missing",
+            help="Only runs that the recorded results lack: all of these, if no RUN is given.",
+        ),
+    ] = False,
+    prior: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this training source of the runs; may be repeated."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="FIRST-LAST", help="Only these seeds, such as 0-4.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of finished shards.")
+    ] = Path("shards"),
+    work: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of checkpoints.")
+    ] = Path("runs/shards"),
+    best_only: Annotated[
+        bool,
+        typer.Option(
+            "--best-only",
+            help="Write only the weights of the best network of each source on validation.",
+        ),
+    ] = False,
+    executor: Executor = None,
+    jobs: Jobs = None,
+    ray_address: RayAddress = None,
+    scale: _SCALE = "full",
+) -> None:
+    """Train some seeds of the studies' runs, and take all their measurements.
+
+    Writes a few files of at most 16 MiB, from which `merge` computes the results of the studies,
+    and `build-zoo` builds the zoo. The same command resumes from its checkpoints. Set
+    SWITCHPOINT_COMMIT if the source tree has no git history.
+
+    For example:
+
+        python -m switchpoint.paper shard lstm --prior ptw --seeds 0-9 --out shards
+        python -m switchpoint.paper shard --missing --out shards
+    """
+    size = _scale(scale)
+    chosen = executor_arguments(executor, jobs, ray_address)
+    names = all_runs(size)
+    wanted = _matching(runs or list(names), names)
+    unrecorded = unrecorded_runs(size, RECORDED) if missing or not runs else {}
+    if missing:
+        wanted = [run for run in wanted if run.name in unrecorded]
+    listing = not (runs or missing)
+    parts: list[tuple[Run, Run]] = []
+    errors: list[ValueError] = []
+    for run in wanted:
+        try:
+            parts.append((run, shard(run, prior or run.config.prior, _seeds(seeds, run))))
+        except ValueError as error:  # a list leaves out runs without these sources and seeds
+            errors.append(error)
+    if errors and not (listing and parts):
+        raise errors[0]
+    if listing:
+        users = {study.name: set(study.runs(size)) for study in STUDIES.values()}
+        for run, part in parts:
+            used = [study for study, needed in users.items() if run.name in needed]
+            count = len(part.config.members())
+            _print(
+                f"{run.name}: {count} member{'s' * (count != 1)} x {part.config.steps} steps on "
+                f"{', '.join(part.config.prior)}; for {', '.join(used)}"
+                f"{'; not recorded' * (run.name in unrecorded)}"
+            )
+        return
+    if not wanted:
+        _print("Recorded results have all of these runs.")
+    work, out = work.absolute(), out.absolute()  # workers may have another working directory
+    tasks = [
+        Task(part.name, train_shard, (size, run, part, work, out, best_only)) for run, part in parts
+    ]
+    with show_progress(sys.stderr) as progress, open_executor(**chosen) as opened:
+        make_directory(out)
+        results = run_tasks(opened, tasks, work / "locks", progress)
+    for paths in results.done.values():
+        for path in paths:
+            _print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    results.check()
+
+
+@app.command()
+def merge(
+    shards: Annotated[
+        Path, typer.Argument(metavar="DIR", file_okay=False, help="Directory of finished shards.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of the results.")
+    ],
+    recorded: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            metavar="DIR",
+            file_okay=False,
+            help="Also record the results there, with their SHA-256 in manifest.json. Runs that "
+            "the shards lack are taken from the results recorded before with the same settings.",
+        ),
+    ] = None,
+    scale: _SCALE = "full",
+) -> None:
+    """Compute the results of the studies from shards.
+
+    Missing networks are named in the results, and the studies that need them are listed here.
+    Studies of the best networks are computed now, from the networks in the shards.
+
+    For example:
+
+        python -m switchpoint.paper merge shards --out runs/full
+    """
+    size = _scale(scale)
+    if not any(shards.glob("*.nc")):
+        raise ValueError(f"there are no shards in {shards}; the command shard makes them")
+    networks = ShardNetworks(shards, all_runs(size), recorded)
+    command = "shard for each shard, then merge"
+    with show_progress(sys.stderr) as progress:
+        runner = StudyRunner(size, out, None, networks, None, progress)
+        runner.run(LocalExecutor(), command)
+    for name, study in STUDIES.items():
+        state = "skipped, its networks are missing"
+        if name in runner.results:
+            if recorded is not None and study.recorded:
+                record(result_path(out, name), recorded)
+            missing = len(runner.results[name].shown.attrs.get("missing_runs", {}))
+            state = f"done, without {missing} of its runs" if missing else "done"
+        elif recorded_result(recorded, name) is not None:
+            state = "as recorded before, since its networks are not among these"
+        _print(f"{name}: {state}")
+
+
+@app.command()
+def build_zoo(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Directories of runs, or their files.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of the zoo.")
+    ],
+    sequences: Annotated[
+        int, typer.Option(help="The number of test sequences for the score on each card.")
+    ] = TEST_SEQUENCES,
+) -> None:
+    """Build a zoo from finished runs: the best seed of each architecture and source.
+
+    The best seed has the lowest excess on the validation sequences of its run; it is then
+    measured on test sequences. Networks that are already in the zoo are not measured again.
+
+    For example:
+
+        python -m switchpoint.paper build-zoo shards/*.safetensors --out zoo
+    """
+    zoo = Zoo(out)
+    with show_progress(sys.stderr) as progress:
+        names = build(
+            runs,
+            zoo,
+            sequences,
+            lambda name, done, total: progress.update(f"measuring {name}", done / total),
+        )
+    for name in names:
+        test = zoo.card(name)["test"]
+        _print(f"{name}: {test['excess']:.3f} ± {test['excess_error']:.3f} bits")
+    size = sum(entry.size for entry in zoo.entries.values()) / 2**20
+    _print(f"{out}: {len(zoo.entries)} networks, {size:.1f} MiB")
+
+
+def _scale(name: str) -> Scale:
+    if name not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {name!r}")
+    return SCALES[name]
+
+
+def _matching(patterns: list[str], known: Mapping[str, Run]) -> list[Run]:
+    """The runs of these names or patterns, each once, in the order they are asked for."""
+    found: dict[str, Run] = {}
+    for pattern in patterns:
+        names = fnmatch.filter(known, pattern)
+        if not names:
+            raise ValueError(f"run must be one of {', '.join(known)}, got {pattern!r}")
+        found |= {name: known[name] for name in names}
+    return list(found.values())
+
+
+def _seeds(text: str | None, run: Run) -> range:
+    """The seeds that were asked for, or all of a run."""
+    if text is None:
+        return run.seeds
+    first, dash, last = text.partition("-")
+    last = last if dash else first
+    if not (first.isdecimal() and last.isdecimal()):
+        raise ValueError(f"seeds must be a number or two, as 0-4, got {text!r}")
+    return range(int(first), int(last) + 1)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """The name and the value in a text such as `period=30`."""
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not (name and equals):
+        raise ValueError(f"--set must be followed by NAME=VALUE, as period=30, got {text!r}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError) as error:
+        parsed = {"error": error}
+    if set(parsed) != {"value"}:
+        raise ValueError(
+            f'the value of {name} must be written as in TOML, as 30, true, [8, 16] or "text", '
+            f"got {value.strip()!r}"
+        )
+    return name, parsed["value"]
+
+
+def _compile_fast() -> None:
+    """Reduce XLA's effort in compiling for a CPU, where it would take longer than training.
+
+    Matrix products, which take most of the time, are as fast. It must be set before JAX is first
+    used; a setting of the user takes precedence.
+    """
+    given = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_optimization_level" not in given:
+        os.environ["XLA_FLAGS"] = f"{given} --xla_backend_optimization_level=1".strip()
+
+
+def _print_plan(runner: StudyRunner, out: Path, settings: Mapping[str, Any]) -> None:
+    """Print the studies ahead, their expected time, and the directory."""
+    scale, states = runner.scale, runner.states
+    ahead = [study for study in runner.studies if states[study.name] in ("to do", "partly")]
+    networks = "pretrained networks" if scale.zoo is not None else f"{scale.seeds} seeds"
+    size = f"sequences of {scale.length}, {networks}, {scale.sequences:,} test sequences"
+    rows = {"scale": f"{scale.name}: {size}"}
+    if settings:
+        rows["settings"] = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    names = ", ".join(study.name for study in ahead)
+    rows["to do"] = names or "nothing; all studies are done"
+    for state in ("done", "recorded"):
+        if count := list(states.values()).count(state):
+            rows[state] = f"{count} of {len(states)} studies"
+    if ahead:
+        seconds = sum(study.seconds.get(scale.name, 0) for study in ahead)
+        usual = f" with the settings of {scale.name}" if settings else ""
+        rows["time"] = f"about {duration(seconds)}{usual}"
+    rows["directory"] = str(out)
+    output.console().print(output.labelled(rows.items()))
+
+
+def _print_studies(runner: StudyRunner) -> None:
+    """Print a table of the studies, with their cost and state."""
+    title = f"Studies at scale {runner.scale.name}, in {runner.out}"
+    table = output.table(title, "study", "paper", "state", "cost", texts=3)
+    for study in runner.studies:
+        state, cost = runner.states[study.name], "-"
+        if state in ("to do", "partly"):
+            cost = f"about {duration(study.seconds.get(runner.scale.name, 0))}"
+        local = runner.results[study.name].local if state == "done" else None
+        if local is not None:
+            spent = local.attrs["provenance"]
+            cost = duration(spent["wall_seconds"] + spent["training_seconds"])
+        table.add_row(study.name, study.paper, state, cost)
+    output.console().print(table)
+
+
+def _print(text: str) -> None:
+    output.console().print(Text(text), soft_wrap=True)
