@@ -1,6 +1,7 @@
 """Hyperparameters of priors and segments: leaves with a value in double precision on the host."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -9,8 +10,39 @@ import numpy as np
 import wadler_lindig as wl
 from jaxtyping import Array, Float
 
+from switchpoint import _checks
+
 Parameter: TypeAlias = float | Float[Array, "..."]
 """A hyperparameter that is a leaf of its module: a `numpy.float64`, unless traced."""
+
+
+def positive(default: float | None = None) -> Any:
+    """A field for a hyperparameter above 0."""
+    return checked_field(_checks.positive_float, default)
+
+
+def real(default: float | None = None) -> Any:
+    """A field for a hyperparameter that may be any real number."""
+    return checked_field(_checks.finite_float, default, real=True)
+
+
+def location(default: float | None = None) -> Any:
+    """A field for a hyperparameter that is itself a value, and moves with the origin of values."""
+    return checked_field(_checks.finite_float, default, real=True, location=True)
+
+
+def checked_field(
+    check: Callable[[str, Any], float], default: float | None = None, **metadata: Any
+) -> Any:
+    """A field whose value, or each element of it, passes a check unless it is traced."""
+    optional: dict[str, Any] = {} if default is None else {"default": default}
+    return eqx.field(**optional, metadata={"check": check, **metadata})
+
+
+def fields_with(cls: type, mark: str) -> tuple[str, ...]:
+    """The names of the fields of a class that are declared as `real` or as `location`."""
+    fields = dataclasses.fields(cls)
+    return tuple(field.name for field in fields if field.metadata.get(mark))
 
 
 class Parametric(eqx.Module):
@@ -24,11 +56,15 @@ class Parametric(eqx.Module):
         for field in dataclasses.fields(self):
             if field.metadata.get("static", False):
                 continue
+            value = getattr(self, field.name)
+            if "check" in field.metadata and not isinstance(value, jax.core.Tracer):
+                value = _checked(field.metadata["check"], field.name, value)
             numbers = (float, int) if field.type in (float, "float") else (float,)
-            leaves, structure = jax.tree.flatten(getattr(self, field.name))
+            leaves, structure = jax.tree.flatten(value)
             if any(type(leaf) in numbers for leaf in leaves):
                 arrays = [np.float64(leaf) if type(leaf) in numbers else leaf for leaf in leaves]
-                object.__setattr__(self, field.name, jax.tree.unflatten(structure, arrays))
+                value = jax.tree.unflatten(structure, arrays)
+            object.__setattr__(self, field.name, value)
 
     def __pdoc__(self, **options: Any) -> wl.AbstractDoc:
         shown = {}
@@ -37,9 +73,16 @@ class Parametric(eqx.Module):
             is_default = value is field.default or (
                 isinstance(value, np.float64) and value == field.default
             )
-            if not (is_default and options["hide_defaults"]):
+            if "check" in field.metadata or not (is_default and options["hide_defaults"]):
                 shown[field.name] = value
         return describe(self, shown, **options)
+
+
+def _checked(check: Callable[[str, Any], float], name: str, value: Any) -> Any:
+    """A hyperparameter whose elements all pass a check."""
+    if np.ndim(value) == 0:
+        return check(name, value)
+    return np.array([check(name, each) for each in np.ravel(value)]).reshape(np.shape(value))
 
 
 def describe(module: eqx.Module, arguments: dict[str, Any], **options: Any) -> wl.AbstractDoc:

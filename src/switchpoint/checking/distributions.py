@@ -29,8 +29,7 @@ def total_mass(distribution: Any) -> float:
     if isinstance(distribution, Discrete):
         return float(distribution.probs.sum())
     centre, scale = (float(each) for each in distribution.location)
-    components = getattr(distribution, "components", distribution)
-    if components.whole:
+    if distribution.support.whole:
         counts = np.arange(min(_MOST_COUNTS, int(centre + 100 * scale) + 100), dtype=float)
         below = np.exp(np.asarray(jax.jit(jax.vmap(distribution.log_density))(counts), np.float64))
         return float(below.sum()) + 1 - float(distribution.cdf(counts[-1]))
@@ -67,7 +66,7 @@ def probability_integral(
     ranks = []
     for _, at, column in columns_of(distribution):
         own = jnp.asarray(x)[at]
-        step = jnp.exp(column.log_density(own)) if column.whole else 0.0
+        step = jnp.exp(column.log_density(own)) if column.support.whole else 0.0
         ranks.append(column.cdf(own) - coin * step)
     return jnp.stack(ranks)
 

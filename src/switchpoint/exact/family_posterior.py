@@ -322,9 +322,8 @@ def _smoothed(
 
     def features_and_level(statistics: Statistics, x: Array) -> Any:
         """The features of the level before, and the level after, an observation."""
-        return segment.level_features(statistics), segment.level_posterior(
-            observe(segment, statistics, x)
-        )
+        after = segment.level_posterior(observe(segment, statistics, x))
+        return segment.level_posterior(statistics).features, (after.mean, after.covariance)
 
     def step(
         carry: tuple[Array, Levels, MostProbable],
@@ -350,7 +349,7 @@ def _smoothed(
         boundary = boundary.at[:, :width].add(segments)
         return (boundary, levels, best.after(end, log_segment)), (here, variance)
 
-    shapes = jax.eval_shape(segment.level_posterior, prior_statistics(segment))
+    shapes = jax.eval_shape(segment.level_posterior, prior_statistics(segment))[:2]
     nothing = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape, flat, width)), shapes)
     boundary = jnp.zeros((flat, width + 1)).at[:, time].set(1)
     mixtures = Levels(jnp.zeros((flat, width)), *nothing)

@@ -17,10 +17,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint._parameters import Parametric, fields_with
 from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.blocks import Sequences
 from switchpoint.exact.forward import bayes_optimal
-from switchpoint.segments import Segment
 from switchpoint.segments.values import centred
 from switchpoint.sources import Source
 
@@ -344,7 +344,7 @@ def _hyperparameter(source: Source, place: int, path: Any, value: Any) -> _Hyper
     support = "positive"
     if field.endswith("_log_odds"):
         parts[-1], support = field.removesuffix("_log_odds"), "real"
-    elif isinstance(owner, Segment) and field in (owner.location_field, *owner.real_fields):
+    elif isinstance(owner, Parametric) and field in fields_with(type(owner), "real"):
         support = "real"
     elif parts[0] == "prior" and np.ndim(value) and abs(numbers.sum() - 1) < 1e-5:
         support = "simplex"  # the probabilities of a `Renewal`

@@ -270,12 +270,13 @@ def _level_smoothed(
         width = 1 << level.height
 
         def of_node(fresh: Statistics, totals: Statistics) -> tuple[Array, Array | None]:
-            return segment.level_posterior(segment.merge(fresh, totals))
+            level = segment.level_posterior(segment.merge(fresh, totals))
+            return level.mean, level.covariance
 
         def at_time(
             fresh: Statistics, before: Statistics, mean: Array, covariance: Array | None
         ) -> tuple[Array, Array | None]:
-            features = segment.level_features(segment.merge(fresh, before))
+            features = segment.level_posterior(segment.merge(fresh, before)).features
             variance = None
             if covariance is not None:
                 variance = jnp.einsum("d,e,deo->o", features, features, covariance)

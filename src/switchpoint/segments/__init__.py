@@ -1,7 +1,8 @@
 """The distribution of observations within one segment: conjugate families."""
 
 from switchpoint._namespace import namespace
-from switchpoint.segments.base import Segment
+from switchpoint._parameters import location, positive, real
+from switchpoint.segments.base import Level, Segment
 from switchpoint.segments.dirichlet import Bernoulli, Categorical, Dirichlet, make_segment
 from switchpoint.segments.distributions import (
     Discrete,
@@ -12,6 +13,7 @@ from switchpoint.segments.distributions import (
     Normal,
     Product,
     StudentT,
+    Support,
 )
 from switchpoint.segments.exponential import Exponential
 from switchpoint.segments.gaussian import Gaussian
@@ -30,6 +32,7 @@ __all__ = [
     "Exponential",
     "Gaussian",
     "Independent",
+    "Level",
     "Lomax",
     "MarkovChain",
     "Mixture",
@@ -40,7 +43,11 @@ __all__ = [
     "Product",
     "Segment",
     "StudentT",
+    "Support",
     "Trend",
+    "location",
     "make_segment",
     "namespace",
+    "positive",
+    "real",
 ]

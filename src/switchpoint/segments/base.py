@@ -3,18 +3,17 @@
 import operator
 from abc import abstractmethod
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from switchpoint import _checks
 from switchpoint._namespace import Numbers, namespace
-from switchpoint._parameters import Parameter, Parametric
-from switchpoint.segments.distributions import Distribution
+from switchpoint._parameters import Parametric, fields_with
+from switchpoint.segments.distributions import Distribution, Support
 
 _LOWEST = -1e30  # a log density that is lower would overflow in single precision
 
@@ -23,19 +22,26 @@ Statistics: TypeAlias = Any
 
 
 class Level(NamedTuple):
-    """The coefficients of the level of a segment, given its observations."""
+    """The posterior of the level of a segment: features @ coefficients, for uncertain coefficients.
+
+    One of two statistics matters for each part: `features` are those of the observation after the
+    statistics, `mean` and `covariance` those of the coefficients given the statistics.
+    """
 
     mean: Float[Array, "features outputs"]
     covariance: Float[Array, "features features outputs"] | None
     """None for the probabilities of symbols."""
+    features: Numbers = np.ones(1)  # (features,)
 
 
 class Segment(Parametric):
-    """The observations of a segment, whose parameters are drawn once per segment.
+    """The observations of a segment, whose parameters theta are drawn once per segment.
 
-    All that the exact algorithms need is how the next observation is distributed given *sufficient
-    statistics* of the segment so far, and how the statistics of adjacent runs of observations are
-    merged. Where statistics simply add up, a family of your own is two methods:
+    Generative model: theta ~ p(theta), then x_t ~ p(x | theta, statistics of the segment so far).
+    Exact algorithms need two things of it: the *statistics* S(x_1..x_n) of a run of observations,
+    which merge, S(run, run') = merge(S(run), S(run')), and the *predictive distribution*
+    p(x_{n+1} | x_1..x_n) as a function of them. Where statistics add up, a family of your own is
+    two methods:
 
         import jax.numpy as jnp
         import switchpoint as sp
@@ -61,38 +67,38 @@ class Segment(Parametric):
     prior. Methods are written for one observation and one segment; compiled programs vectorise
     them. A family whose formulas also work on NumPy arrays with further leading axes (use
     `switchpoint.segments.namespace` in place of `jnp`) is not compiled in a `Stream`, and faster
-    there. Fields are hyperparameters: their numbers become NumPy scalars, which are
-    traced, so another value does not recompile. Sizes must be static
-    (`equinox.field(static=True)`).
+    there.
 
-    Two methods must be written. `merge`, `initial` and `missing` are for statistics that do not
-    simply add up; `observe` and `run_log_density` for faster or more accurate formulas; `sample`
-    and `emission` for the parameters of segments; `level_posterior` and `level_features` for the
-    level in posteriors; `location_field` and `translate` for large values; `invalid` for messages.
+    **What an author writes.** Two methods must be written; each of the others has a default.
 
-    An observation that is NaN is missing: it has log density 0, and changes nothing.
-    """
+    - `statistic(x)`, of one observation, and `predictive(statistics)`, a `Distribution`.
+    - `merge(before, after)`, `empty()`, `initial()` and `missing()`, if statistics are a monoid
+      other than sums from zero: centred moments, Gram matrices, products of forward operators,
+      the last symbols as a context.
+    - `alphabet`, for symbols 0..alphabet-1, and `event_shape`, for vectors (columns,).
+    - `sample(key, shape)`, parameters drawn from the prior, and `emission(parameters, statistics)`,
+      the distribution given them: the truth in a `Draw`, against which regret is measured.
+    - `level_posterior(statistics)`, the posterior of the mean given the parameters, for bands.
+    - `translate(statistics, by)`, if a field is declared by `location()` and the statistics are not
+      a named tuple with a field of its name.
+    - `observe(statistics, x)` and `run_log_density(before, run)`, faster forms of what follows from
+      the first two.
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "pseudo_counts" in cls.__dict__ and not hasattr(cls, "probs"):
-            raise TypeError(
-                f"{cls.__name__} has pseudo_counts: make it a subclass of "
-                "switchpoint.segments.Dirichlet, which derives the rest from them"
-            )
+    Covariates or lags need nothing else: columns of x (or symbols that `merge` keeps) enter
+    `statistic` and `predictive`, whose distribution may be conditional on some columns of x.
 
-    real_fields: ClassVar[tuple[str, ...]] = ()
-    """The hyperparameters that may be any real number; the others are above 0."""
+    Fields are hyperparameters: numbers become NumPy scalars, which are traced, so another value
+    does not recompile. `positive()`, `real()` and `location()` from `switchpoint.segments` declare
+    their range, which is checked and which `fit` keeps; others are taken for positive. Sizes must
+    be static (`equinox.field(static=True)`).
 
-    location_field: ClassVar[str | None] = None
-    """The hyperparameter that is itself a value, and moves with the origin of the values.
-
-    A family that has one defines `translate`.
+    An observation that is NaN, or a vector of which an entry is, is missing: it has log density 0,
+    and adds `missing()`.
     """
 
     @abstractmethod
     def statistic(self, x: Float[Array, "..."]) -> Statistics:
-        """The statistics of a single observation."""
+        """The statistics of a single observation: a number, or of shape `event_shape`."""
 
     @abstractmethod
     def predictive(self, statistics: Statistics) -> Distribution:
@@ -101,20 +107,25 @@ class Segment(Parametric):
     def merge(self, before: Statistics, after: Statistics) -> Statistics:
         """The statistics of two adjacent runs; by default their sum.
 
-        Associative, and zeros, the statistics of no observations, are neutral.
+        Associative, and `empty()` is neutral.
         """
         return jax.tree.map(operator.add, before, after)
 
+    def empty(self) -> Statistics:
+        """The statistics of no observations, neutral in `merge`; by default zeros."""
+        shapes = jax.eval_shape(self.statistic, jnp.zeros(self.event_shape))
+        return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+
     def initial(self) -> Statistics:
-        """The statistics of a segment before its first observation: zeros, or its prior.
+        """The statistics of a segment before its first observation: empty, or its prior.
 
         A prior that is worth some observations is merged with those that follow.
         """
-        return no_statistics(self)
+        return self.empty()
 
     def missing(self) -> Statistics:
-        """The statistics of one missing observation; by default those of none."""
-        return no_statistics(self)
+        """The statistics of one missing observation; by default empty."""
+        return self.empty()
 
     def observe(self, statistics: Statistics, x: Numbers) -> tuple[Numbers, Statistics]:
         """ln p(x) of the next observation, and the statistics that include it.
@@ -149,10 +160,10 @@ class Segment(Parametric):
         return self.predictive(statistics)
 
     def level_posterior(self, statistics: Statistics) -> Level:
-        """The posterior mean and covariance of the level of a segment.
+        """The posterior of the level of a segment, and the features of the next observation.
 
-        The level is the mean of the next observation given the parameters of the segment (for
-        symbols, their probabilities): a linear function of `level_features`.
+        The level is E[x | theta], or for symbols P(x = k | theta), of the next observation. By
+        default the mean of the predictive distribution, of unknown covariance.
         """
         predictive: Any = self.predictive(statistics)
         if self.finite:
@@ -160,15 +171,15 @@ class Segment(Parametric):
         mean = jnp.atleast_1d(predictive.mean)[None]
         return Level(mean, jnp.full_like(mean, jnp.nan)[None])
 
-    def level_features(self, statistics: Statistics) -> Float[Array, " features"]:
-        """The features of the next observation, on which its level depends linearly."""
-        del statistics
-        return jnp.ones(1)
+    def translate(self, statistics: Statistics, by: Float[Array, "*event"]) -> Statistics:
+        """The statistics of the values minus `by`: large values keep the digits of differences.
 
-    @property
-    def finite(self) -> bool:
-        """Whether observations are symbols of a finite alphabet: whether there is an `alphabet`."""
-        return type(self).alphabet is not Segment.alphabet
+        By default for named tuples with a field that is called like the `location()` of the family.
+        """
+        name = _location_field(self)
+        if name is None:
+            return statistics
+        return statistics._replace(**{name: getattr(statistics, name) - by})
 
     @property
     def alphabet(self) -> int:
@@ -181,41 +192,52 @@ class Segment(Parametric):
         return ()
 
     @property
+    def finite(self) -> bool:
+        """Whether observations are symbols of a finite alphabet: whether there is an `alphabet`."""
+        return type(self).alphabet is not Segment.alphabet
+
+    @property
+    def support(self) -> Support:
+        """The values that can occur: those that the predictive distribution supports."""
+        if self.finite:
+            return Support(0, self.alphabet - 1, whole=True)
+        structure = jax.tree.structure(self)
+        if structure not in _SUPPORTS:
+            predictive = jax.eval_shape(lambda: self.predictive(prior_statistics(self)))
+            known = isinstance(predictive, Distribution)
+            _SUPPORTS[structure] = predictive.support if known else Support()
+        return _SUPPORTS[structure]
+
+    @property
     def shiftable(self) -> Bool[np.ndarray, "*event"]:
         """Whether there is a location, which moves with the origin, for each column."""
-        return np.full(self.event_shape, self.location_field is not None)
+        return np.full(self.event_shape, _location_field(self) is not None)
 
     @property
     def location(self) -> Any:
         """The hyperparameter that moves with the origin of the values, for each column, or 0."""
-        return 0.0 if self.location_field is None else getattr(self, self.location_field)
+        name = _location_field(self)
+        return 0.0 if name is None else getattr(self, name)
 
     def translated(self, by: Numbers) -> "Segment":
         """The family of the values minus `by`, which is 0 in columns without a location."""
-        if self.location_field is None:
+        name = _location_field(self)
+        if name is None:
             return self
-        return eqx.tree_at(attrgetter(self.location_field), self, self.location - by)
+        return eqx.tree_at(attrgetter(name), self, self.location - by)
 
-    def translate(self, statistics: Statistics, by: Float[Array, "*event"]) -> Statistics:
-        """The statistics of the values minus `by`.
 
-        For families of real values, whose digits are then those of differences between values.
-        """
-        del by
-        return statistics
+_SUPPORTS: dict[Any, Support] = {}
 
-    def invalid(self, values: Float[np.ndarray, "*event"]) -> tuple[Bool[np.ndarray, "..."], str]:
-        """Which values cannot occur, and what they should be; elementwise."""
-        if not self.finite:
-            return np.zeros(np.shape(values), bool), ""
-        outside = (values < 0) | (values >= self.alphabet) | (values != np.floor(values))
-        return outside, f"whole numbers from 0 to {self.alphabet - 1}"
+
+def _location_field(segment: Segment) -> str | None:
+    """The hyperparameter that is declared by `location()`."""
+    return next(iter(fields_with(type(segment), "location")), None)
 
 
 def no_statistics(segment: Segment) -> Statistics:
-    """The statistics of no observations: zeros."""
-    shapes = jax.eval_shape(segment.statistic, jnp.zeros(segment.event_shape))
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    """The statistics of no observations."""
+    return segment.empty()
 
 
 def prior_statistics(segment: Segment) -> Statistics:
@@ -229,7 +251,7 @@ def lift(segment: Segment, x: Numbers) -> Statistics:
     columns = getattr(segment, "columns", None)
     if columns is not None:
         return tuple(lift(column, x[..., i]) for i, column in enumerate(columns))
-    return _unless_missing(x, segment.statistic, segment.missing())
+    return _unless_missing(segment, x, segment.statistic, segment.missing())
 
 
 def observe(segment: Segment, statistics: Statistics, x: Numbers) -> Statistics:
@@ -245,30 +267,26 @@ def log_density(segment: Segment, statistics: Statistics, x: Numbers) -> Numbers
         return sum(log_density(column, each, x[..., i]) for i, (column, each) in parts)
     maximum = namespace(x).maximum
 
-    def bounded(known: Any) -> Any:
-        return maximum(segment.observe(statistics, known)[0], _LOWEST)
+    def bounded(x: Any) -> Any:
+        return maximum(segment.observe(statistics, x)[0], _LOWEST)
 
-    return _unless_missing(x, bounded, 0.0)
+    return _unless_missing(segment, x, bounded, 0.0)
 
 
-def _unless_missing(x: Any, function: Any, otherwise: Any) -> Any:
+def _unless_missing(segment: Segment, x: Any, function: Any, otherwise: Any) -> Any:
     """`function(x)`, or `otherwise` where x is missing; its gradient is finite in both cases."""
     xp = namespace(x)
-    gap = xp.isnan(x)
-    if xp is np and not gap.any():
+    gaps = xp.isnan(x)
+    missing = gaps.any(axis=-1) if segment.event_shape else gaps
+    if xp is np and not missing.any():
         return function(x)
-    found = function(xp.where(gap, 0.0, x))
-    return jax.tree.map(lambda one, none: xp.where(gap, none, one), found, otherwise)
+    result = function(xp.where(missing[..., None] if segment.event_shape else missing, 0.0, x))
+    return jax.tree.map(lambda one, none: xp.where(missing, none, one), result, otherwise)
 
 
-def positive(name: str, value: ArrayLike) -> Parameter:
-    """A hyperparameter above 0, checked unless traced."""
-    return value if isinstance(value, jax.core.Tracer) else _checks.positive_float(name, value)
-
-
-def real(name: str, value: ArrayLike) -> Parameter:
-    """A finite hyperparameter, checked unless traced."""
-    return value if isinstance(value, jax.core.Tracer) else _checks.finite_float(name, value)
+def scalar_level(mean: Float[Array, ""], variance: Float[Array, ""]) -> Level:
+    """The posterior of a level that is one number throughout the segment."""
+    return Level(mean.reshape(1, 1), variance.reshape(1, 1, 1))
 
 
 def weighted_mean(weights: tuple[Any, Any], means: tuple[Any, Any]) -> tuple[Any, Any, Any]:

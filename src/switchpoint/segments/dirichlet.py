@@ -8,9 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, Num, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint._parameters import Parameter, checked_field
 from switchpoint._random import uniform
 from switchpoint.segments.base import Segment
 from switchpoint.segments.distributions import Discrete
@@ -22,9 +23,17 @@ _LARGEST_COUNT = 2**30
 class Dirichlet(Segment):
     """Independent symbols within a segment, whose distribution is drawn once per segment.
 
-    That distribution is Dirichlet (Beta for two symbols), so symbol counts are a sufficient
-    statistic. A model of your own is a subclass with `pseudo_counts`; everything else follows from
-    them. The exact algorithms rely on that, so neither `predictive` nor `sample` can be overridden.
+    Generative model, with a = `pseudo_counts`:
+
+        p ~ Dirichlet(a_0, ..., a_{K-1}),    x_t | p ~ Categorical(p)
+
+    Statistic: the counts n_k of the symbols. Predictive:
+
+        P(x_{n+1} = k) = (n_k + a_k) / sum over j of (n_j + a_j)
+
+    A model of your own is a subclass with `pseudo_counts`; everything else follows from them. The
+    exact algorithms rely on that (counts are differences of prefix sums), so `predictive`, `probs`
+    and `sample` cannot be overridden.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -66,8 +75,8 @@ class Dirichlet(Segment):
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape alphabet"]:
         """Symbol distributions of segments, drawn from the Dirichlet prior."""
         pseudo = self.pseudo_counts
-        known = not any(isinstance(each, jax.core.Tracer) for each in (pseudo, *pseudo[:2]))
-        if known and tuple(pseudo) == (0.5, 0.5):
+        concrete = not any(isinstance(each, jax.core.Tracer) for each in (pseudo, *pseudo[:2]))
+        if concrete and tuple(pseudo) == (0.5, 0.5):
             # The arcsine distribution: draw the smaller probability, accurate near 0.
             twice = 2 * uniform(key, shape)
             rare = jnp.sin(jnp.minimum(twice, 2 - twice) * float(np.pi / 4)) ** 2
@@ -76,7 +85,7 @@ class Dirichlet(Segment):
                 axis=-1,
             )
         keys = jax.random.split(key, self.alphabet)
-        if known and len(set(pseudo)) == 1:
+        if concrete and len(set(pseudo)) == 1:
             logs = jax.vmap(lambda key: _log_gamma_draw(key, float(pseudo[0]), shape))(keys)
         else:
             logs = jax.vmap(lambda key, each: jax.random.loggamma(key, each, shape))(
@@ -91,35 +100,69 @@ class Dirichlet(Segment):
         return Discrete(parameters)
 
 
-class Bernoulli(Dirichlet):
-    """Bits whose probability of a 1 is drawn from Beta(alpha, beta).
+def _checked_pseudo_count(name: str, value: Any) -> float:
+    number = _checks.positive_float(name, value)
+    if not _SMALLEST <= number <= _LARGEST:
+        raise ValueError(f"{name} must be from {_SMALLEST:g} to {_LARGEST:g}, got {number:g}")
+    return number
 
-    The default Beta(1/2, 1/2) makes the predictor inside a segment the KT estimator.
+
+def pseudo_count() -> Any:
+    """A field for a Dirichlet parameter, by default 1/2."""
+    return checked_field(_checked_pseudo_count, 0.5)
+
+
+class Bernoulli(Dirichlet):
+    """Bits with an unknown probability of a 1.
+
+    Generative model: p ~ Beta(alpha, beta) once per segment, x_t | p ~ Bernoulli(p). Statistic: the
+    numbers n_0 of zeros and n_1 of ones. Predictive:
+
+        P(x_{n+1} = 1) = (n_1 + alpha) / (n_0 + n_1 + alpha + beta)
+
+    The default Beta(1/2, 1/2) makes it the estimator of Krichevsky and Trofimov (1981), KT.
+
+    - `alpha`, `beta`, from 1e-15 to 1e15: pseudo-counts of ones and of zeros.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.PTW(2), sp.Bernoulli()))
+    >>> print(np.exp(bayes.log_density([1, 1, 0])).round(3))
+    [0.5   0.688 0.318]
     """
 
-    alpha: float | Float[Array, ""]
-    beta: float | Float[Array, ""]
-
-    def __init__(self, alpha: ArrayLike = 0.5, beta: ArrayLike = 0.5) -> None:
-        self.alpha = pseudo_count("alpha", alpha)
-        self.beta = pseudo_count("beta", beta)
+    alpha: Parameter = pseudo_count()
+    beta: Parameter = pseudo_count()
 
     @property
-    def pseudo_counts(self) -> tuple[float | Float[Array, ""], ...]:
+    def pseudo_counts(self) -> tuple[Parameter, ...]:
         return (self.beta, self.alpha)
 
 
 class Categorical(Dirichlet):
-    """Symbols 0..size-1 whose distribution is drawn from a symmetric Dirichlet distribution."""
+    """Symbols 0..size-1 with an unknown distribution.
+
+    Generative model: p ~ Dirichlet(concentration, ..., concentration) once per segment,
+    x_t | p ~ Categorical(p). Statistic: the counts n_k, with sum n. Predictive:
+
+        P(x_{n+1} = k) = (n_k + concentration) / (n + size concentration)
+
+    - `size` >= 2: the alphabet;
+    - `concentration`, from 1e-15 to 1e15: the pseudo-count of every symbol.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.LIN(), sp.Categorical(3)))
+    >>> print(np.exp(bayes.log_density([2, 2, 0])).round(3))
+    [0.333 0.467 0.218]
+    """
 
     size: int = eqx.field(static=True)
-    concentration: float | Float[Array, ""]
+    concentration: Parameter = pseudo_count()
 
-    def __init__(self, size: int, concentration: ArrayLike = 0.5) -> None:
-        self.size = _checks.positive_int("size", size)
-        if self.size < 2:
-            raise ValueError(f"size must be at least 2, got {self.size}")
-        self.concentration = pseudo_count("concentration", concentration)
+    def __init__(self, size: int, concentration: Parameter = 0.5) -> None:
+        self.size = checked_size(size)
+        self.concentration = concentration
 
     @property
     def alphabet(self) -> int:
@@ -127,8 +170,8 @@ class Categorical(Dirichlet):
 
     @property
     def pseudo_counts(self) -> Float[np.ndarray | Array, " alphabet"]:
-        known = isinstance(self.concentration, float)
-        return (np if known else jnp).full(self.size, self.concentration)
+        concrete = isinstance(self.concentration, float)
+        return (np if concrete else jnp).full(self.size, self.concentration)
 
 
 def as_dirichlet(segment: Segment) -> Dirichlet:
@@ -166,14 +209,12 @@ def make_segment(
     return Bernoulli(**known) if bits else Categorical(alphabet, **known)
 
 
-def pseudo_count(name: str, value: ArrayLike) -> float | Float[Array, ""]:
-    """A Dirichlet parameter, checked unless traced."""
-    if isinstance(value, jax.core.Tracer):
-        return value
-    number = _checks.positive_float(name, value)
-    if not _SMALLEST <= number <= _LARGEST:
-        raise ValueError(f"{name} must be from {_SMALLEST:g} to {_LARGEST:g}, got {number:g}")
-    return number
+def checked_size(size: int) -> int:
+    """The size of an alphabet, which is at least 2."""
+    size = _checks.positive_int("size", size)
+    if size < 2:
+        raise ValueError(f"size must be at least 2, got {size}")
+    return size
 
 
 def _log_gamma_draw(

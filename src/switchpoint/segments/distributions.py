@@ -5,14 +5,14 @@ All are elementwise: parameters, and the points where a function is evaluated, b
 
 import math
 from abc import abstractmethod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from switchpoint._namespace import Numbers, as_float, namespace
 from switchpoint._random import uniform
@@ -24,38 +24,63 @@ Parameter: TypeAlias = Numbers
 _WIDEST = 60.0  # quantiles are sought within sinh(60) = 6e25 scales of the centre
 
 
-class Distribution(eqx.Module):
-    """The distribution of one observation."""
+class Support(NamedTuple):
+    """The numbers from `least` to `most` that a distribution can give, or the whole ones."""
 
-    whole: eqx.AbstractClassVar[bool]
-    """Whether it is a distribution of whole numbers, whose density is their probability."""
+    least: float = -math.inf
+    most: float = math.inf
+    whole: bool = False
+
+    def contains(self, x: Any) -> Bool[np.ndarray, "..."]:
+        """Whether each number is one of them; NaN is not."""
+        inside = (x >= self.least) & (x <= self.most)
+        return inside & (x == np.floor(x)) if self.whole else inside
+
+    def __str__(self) -> str:
+        numbers = "whole numbers" if self.whole else "numbers"
+        least = "" if math.isinf(self.least) else f" from {self.least:g}"
+        return numbers + least + ("" if math.isinf(self.most) else f" to {self.most:g}")
+
+
+class Distribution(eqx.Module):
+    """The distribution of one observation.
+
+    `log_density` and `sample` must be written. `cdf`, `mean` and `variance` make forecasts with
+    intervals possible (`quantile` bisects `cdf`, within a bracket around `location`), and `support`
+    the refusal of values that have no density.
+    """
 
     @abstractmethod
     def log_density(self, x: Any) -> Numbers:
-        """ln p(x); for whole numbers ln P(x)."""
-
-    @abstractmethod
-    def cdf(self, x: Any) -> Float[Array, "..."]:
-        """P(X <= x)."""
-
-    @property
-    @abstractmethod
-    def mean(self) -> Float[Array, "..."]:
-        """E[X]; infinite or NaN where it does not exist."""
-
-    @property
-    @abstractmethod
-    def variance(self) -> Float[Array, "..."]:
-        """Var[X]; infinite or NaN where it does not exist."""
+        """ln p(x); for whole numbers ln P(x). -inf outside of the support."""
 
     @abstractmethod
     def sample(self, key: PRNGKeyArray) -> Shaped[Array, "..."]:
         """One draw."""
 
+    def cdf(self, x: Any) -> Float[Array, "..."]:
+        """P(X <= x)."""
+        raise NotImplementedError(f"{type(self).__name__} has no cdf")
+
     @property
-    @abstractmethod
+    def mean(self) -> Float[Array, "..."]:
+        """E[X]; infinite or NaN where it does not exist."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean")
+
+    @property
+    def variance(self) -> Float[Array, "..."]:
+        """Var[X]; infinite or NaN where it does not exist."""
+        raise NotImplementedError(f"{type(self).__name__} has no variance")
+
+    @property
     def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """A centre and a scale, both finite, around which quantiles are sought."""
+        return self.mean, jnp.sqrt(self.variance)
+
+    @property
+    def support(self) -> Support:
+        """The values that have a density; by default all real numbers."""
+        return Support()
 
     @jax.jit
     def quantile(self, q: Any) -> Float[Array, "..."]:
@@ -75,17 +100,22 @@ class Distribution(eqx.Module):
 
         bracket = jnp.full(shape, -_WIDEST), jnp.full(shape, _WIDEST)
         _, high = lax.fori_loop(0, 64 if q.dtype == jnp.float64 else 36, halve, bracket)
-        found = jnp.where((q > 0) & (q < 1), point(high), jnp.nan)
-        return jnp.maximum(jnp.floor(found), 0.0) if self.whole else found
+        quantile = jnp.where((q > 0) & (q < 1), point(high), jnp.nan)
+        return jnp.maximum(jnp.floor(quantile), 0.0) if self.support.whole else quantile
 
 
 class Normal(Distribution):
-    """The normal distribution."""
+    """The normal distribution N(loc, squared_scale).
+
+    p(x) = (2 pi squared_scale)^(-1/2) exp(-(x - loc)^2 / (2 squared_scale))
+
+    >>> from switchpoint.segments import Normal
+    >>> round(float(Normal(1.0, 4.0).cdf(1.0)), 3)
+    0.5
+    """
 
     loc: Parameter
     squared_scale: Parameter
-
-    whole = False
 
     def log_density(self, x: Any) -> Numbers:
         square = (x - self.loc) ** 2 / self.squared_scale
@@ -103,24 +133,30 @@ class Normal(Distribution):
     def variance(self) -> Float[Array, "..."]:
         return jnp.asarray(self.squared_scale)
 
-    @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        return jnp.asarray(self.loc), jnp.sqrt(self.squared_scale)
-
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
         shape = jnp.broadcast_shapes(jnp.shape(self.loc), jnp.shape(self.squared_scale))
         return self.loc + jnp.sqrt(self.squared_scale) * jax.random.normal(key, shape)
 
 
 class StudentT(Distribution):
-    """Student's t distribution with `df` degrees of freedom."""
+    """Student's t distribution with `df` degrees of freedom, shifted by `loc` and scaled.
+
+    With s^2 = squared_scale, nu = df, z = (x - loc) / s:
+
+        p(x) = Gamma((nu + 1) / 2) / (Gamma(nu / 2) sqrt(pi nu) s) (1 + z^2 / nu)^(-(nu + 1) / 2)
+
+    The mean is `loc` for nu > 1, the variance s^2 nu / (nu - 2) for nu > 2. The ratio of Gamma
+    functions is a series, which keeps 7 digits in single precision for any nu.
+
+    >>> from switchpoint.segments import StudentT
+    >>> round(float(StudentT(5.0, 0.0, 1.0).quantile(0.975)), 3)
+    2.571
+    """
 
     df: Parameter
     loc: Parameter
     inverse_spread: Parameter
     """1 / (df squared_scale): what a density needs, often known without a division."""
-
-    whole = False
 
     def __init__(
         self,
@@ -161,8 +197,8 @@ class StudentT(Distribution):
     @property
     def variance(self) -> Float[Array, "..."]:
         df = jnp.asarray(self.df)
-        known = self.squared_scale * df / jnp.where(df > 2, df - 2, 1.0)
-        return jnp.where(df > 2, known, jnp.where(df > 1, jnp.inf, jnp.nan))
+        finite = self.squared_scale * df / jnp.where(df > 2, df - 2, 1.0)
+        return jnp.where(df > 2, finite, jnp.where(df > 1, jnp.inf, jnp.nan))
 
     @property
     def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
@@ -175,12 +211,21 @@ class StudentT(Distribution):
 
 
 class NegativeBinomial(Distribution):
-    """Poisson counts whose rate is drawn from Gamma(shape, rate)."""
+    """Poisson counts whose rate is drawn from Gamma(shape, rate).
+
+    With a = shape > 0 and b = rate > 0, for x = 0, 1, 2, ...:
+
+        P(x) = Gamma(a + x) / (Gamma(a) x!) (b / (b + 1))^a (1 / (b + 1))^x
+
+    The mean is a / b, the variance a (b + 1) / b^2.
+
+    >>> from switchpoint.segments import NegativeBinomial
+    >>> float(NegativeBinomial(2.0, 0.5).mean)
+    4.0
+    """
 
     shape: Parameter
     rate: Parameter
-
-    whole = True
 
     def log_density(self, x: Any) -> Numbers:
         return negative_binomial_log_density(self.shape, self.rate, x)
@@ -202,8 +247,8 @@ class NegativeBinomial(Distribution):
         return self.mean * (1 + 1 / jnp.asarray(self.rate, float))
 
     @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        return self.mean, jnp.sqrt(self.variance)
+    def support(self) -> Support:
+        return Support(least=0, whole=True)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
         key_rate, key_count = jax.random.split(key)
@@ -234,60 +279,48 @@ def negative_binomial_log_density(shape: Any, rate: Any, x: Any) -> Any:
         - stirling_error(shape)
         - stirling_error(positive)
     )
-    known = xp.where(x < 1, -shape * xp.log1p(1 / rate), log_prob)
-    return xp.where((x >= 0) & (xp.floor(x) == x), known, -xp.inf)
+    log_prob = xp.where(x < 1, -shape * xp.log1p(1 / rate), log_prob)
+    return xp.where((x >= 0) & (xp.floor(x) == x), log_prob, -xp.inf)
 
 
 class PoissonCounts(Distribution):
-    """The Poisson distribution."""
+    """The Poisson distribution: P(x) = rate^x e^(-rate) / x!, with mean and variance `rate`."""
 
     rate: Parameter
 
-    whole = True
-
     def log_density(self, x: Any) -> Numbers:
-        rate = jnp.asarray(self.rate, float)
+        rate, x = jnp.asarray(self.rate, float), jnp.asarray(x, float)
         positive = jnp.maximum(x, 1.0)
-        log_prob = (
+        log_prob = (  # as a deviance (Loader, 2000)
             positive * jnp.log1p((rate - positive) / positive)
             + positive
             - rate
             - 0.5 * jnp.log(2 * math.pi * positive)
             - stirling_error(positive)
         )
-        known = jnp.where(jnp.asarray(x) < 1, -rate, log_prob)
-        return jnp.where((jnp.asarray(x) >= 0) & (jnp.floor(x) == x), known, -jnp.inf)
-
-    def cdf(self, x: Any) -> Float[Array, "..."]:
-        below = jnp.floor(jnp.asarray(x, float))
-        reached = jax.scipy.special.gammaincc(
-            jnp.maximum(below, 0) + 1, jnp.asarray(self.rate, float)
-        )
-        return jnp.where(below >= 0, reached, 0.0)
-
-    @property
-    def mean(self) -> Float[Array, "..."]:
-        return jnp.asarray(self.rate, float)
-
-    @property
-    def variance(self) -> Float[Array, "..."]:
-        return self.mean
-
-    @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        return self.mean, jnp.sqrt(self.mean) + 1
+        log_prob = jnp.where(x < 1, -rate, log_prob)
+        return jnp.where((x >= 0) & (jnp.floor(x) == x), log_prob, -jnp.inf)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
-        return jax.random.poisson(key, self.mean).astype(float)
+        return jax.random.poisson(key, jnp.asarray(self.rate, float)).astype(float)
 
 
 class Lomax(Distribution):
-    """Exponential waiting times whose rate is drawn from Gamma(shape, rate)."""
+    """Exponential waiting times whose rate is drawn from Gamma(shape, rate).
+
+    With a = shape > 0 and b = rate > 0, for x >= 0 (Lomax, 1954):
+
+        p(x) = (a / b) (1 + x / b)^(-(a + 1)),    P(X > x) = (1 + x / b)^(-a)
+
+    The mean is b / (a - 1) for a > 1, the variance mean^2 a / (a - 2) for a > 2.
+
+    >>> from switchpoint.segments import Lomax
+    >>> float(Lomax(3.0, 4.0).mean)
+    2.0
+    """
 
     shape: Parameter
     rate: Parameter
-
-    whole = False
 
     def log_density(self, x: Any) -> Numbers:
         xp = namespace(self.shape, self.rate, x)
@@ -306,13 +339,17 @@ class Lomax(Distribution):
     @property
     def variance(self) -> Float[Array, "..."]:
         shape = jnp.asarray(self.shape, float)
-        known = self.mean**2 * shape / jnp.where(shape > 2, shape - 2, 1.0)
-        return jnp.where(shape > 2, known, jnp.inf)
+        finite = self.mean**2 * shape / jnp.where(shape > 2, shape - 2, 1.0)
+        return jnp.where(shape > 2, finite, jnp.inf)
 
     @property
     def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         scale = jnp.asarray(self.rate / self.shape, float)
         return scale, scale
+
+    @property
+    def support(self) -> Support:
+        return Support(least=0)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
         shape = jnp.broadcast_shapes(jnp.shape(self.shape), jnp.shape(self.rate))
@@ -320,40 +357,27 @@ class Lomax(Distribution):
 
 
 class WaitingTime(Distribution):
-    """The exponential distribution."""
+    """The exponential distribution: p(x) = rate e^(-rate x) for x >= 0, with mean 1 / rate."""
 
     rate: Parameter
-
-    whole = False
 
     def log_density(self, x: Any) -> Numbers:
         return jnp.where(jnp.asarray(x) >= 0, jnp.log(self.rate) - self.rate * x, -jnp.inf)
 
-    def cdf(self, x: Any) -> Float[Array, "..."]:
-        return -jnp.expm1(-self.rate * jnp.maximum(x, 0.0))
-
-    @property
-    def mean(self) -> Float[Array, "..."]:
-        return 1 / jnp.asarray(self.rate, float)
-
-    @property
-    def variance(self) -> Float[Array, "..."]:
-        return self.mean**2
-
-    @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        return self.mean, self.mean
-
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
-        return -jnp.log(uniform(key, jnp.shape(self.rate))) * self.mean
+        return -jnp.log(uniform(key, jnp.shape(self.rate))) / jnp.asarray(self.rate, float)
 
 
 class Discrete(Distribution):
-    """Symbols 0..alphabet-1 with these probabilities."""
+    """Symbols 0..alphabet-1 with these probabilities: P(x = k) = probs[..., k].
+
+    >>> import jax.numpy as jnp
+    >>> from switchpoint.segments import Discrete
+    >>> round(float(Discrete(jnp.array([0.2, 0.3, 0.5])).mean), 3)
+    1.3
+    """
 
     probs: Float[Array, "*batch alphabet"]
-
-    whole = True
 
     def log_density(self, x: Any) -> Numbers:
         symbol = jnp.asarray(x).astype(jnp.int32)
@@ -378,6 +402,10 @@ class Discrete(Distribution):
     def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         return self.mean, jnp.ones_like(self.mean)
 
+    @property
+    def support(self) -> Support:
+        return Support(0, self.probs.shape[-1] - 1, whole=True)
+
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
         below = jnp.cumsum(self.probs[..., :-1], axis=-1)
         coins = uniform(key, self.probs.shape[:-1])
@@ -390,12 +418,15 @@ class Discrete(Distribution):
 class Product(Distribution):
     """Independent columns, which are the last axis of an observation.
 
-    An entry that is NaN is missing, and does not count. `cdf` and `quantile` are of each column.
+    ln p(x) = sum over columns i of ln p_i(x[..., i]). An entry that is NaN is missing, and adds 0.
+    `cdf`, `quantile`, `mean` and `variance` are those of each column, (..., columns).
+
+    >>> from switchpoint.segments import Normal, Product
+    >>> Product((Normal(0.0, 1.0), Normal(5.0, 1.0))).mean.tolist()
+    [0.0, 5.0]
     """
 
     columns: tuple[Distribution, ...]
-
-    whole = False
 
     def log_density(self, x: Any) -> Numbers:
         x = jnp.asarray(x, float)
@@ -437,7 +468,16 @@ def _stack(parts: Any) -> Array:
 
 
 class Mixture(Distribution):
-    """A mixture of distributions of one family, shifted by `offset`."""
+    """A mixture of K distributions of one family, shifted by `offset`.
+
+    p(x) = sum over k of w_k p_k(x - offset), with w_k = exp(log_weights[k]), which sum to 1.
+
+    >>> import jax.numpy as jnp
+    >>> from switchpoint.segments import Mixture, Normal
+    >>> two = Normal(jnp.array([-1.0, 3.0]), jnp.ones(2))
+    >>> round(float(Mixture(jnp.log(jnp.array([0.5, 0.5])), two, jnp.zeros(())).mean), 3)
+    1.0
+    """
 
     log_weights: Float[Array, " components"]
     """The logarithms of their weights, which sum to 1."""
@@ -446,37 +486,39 @@ class Mixture(Distribution):
     offset: Float[Array | np.ndarray, "*columns"]
     """Added to every observation. Large values keep their digits as differences from it."""
 
-    whole = False  # `quantile` asks the components
-
     def log_density(self, x: Any) -> Numbers:
+        def at_point(point: Array) -> Array:
+            logs = jax.vmap(lambda component: component.log_density(point))(self.components)
+            return jax.nn.logsumexp(self.log_weights + logs)
+
         x = self._relative(x)
-        points = x.reshape(-1, *self.offset.shape)
-        logs = jax.vmap(
-            lambda point: jax.nn.logsumexp(self.log_weights + self.components.log_density(point))
-        )(points)
+        logs = jax.vmap(at_point)(x.reshape(-1, *self.offset.shape))
         return logs.reshape(x.shape[: x.ndim - self.offset.ndim])
 
     def cdf(self, x: Any) -> Float[Array, "..."]:
         x = self._relative(x)
         points = x.reshape(-1, *self.offset.shape)
-        return jax.vmap(lambda point: self._mean(self.components.cdf(point)))(points).reshape(
-            x.shape
-        )
+        reached = jax.vmap(lambda point: self._mean(lambda each: each.cdf(point)))(points)
+        return reached.reshape(x.shape)
 
     @property
     def mean(self) -> Float[Array, "*columns"]:
-        return self._mean(self.components.mean) + self.offset
+        return self._mean(lambda component: component.mean) + self.offset
 
     @property
     def variance(self) -> Float[Array, "*columns"]:
-        means = self.components.mean
-        return self._mean(self.components.variance + (means - self._mean(means)) ** 2)
+        mean = self._mean(lambda component: component.mean)
+        return self._mean(lambda component: component.variance + (component.mean - mean) ** 2)
 
     @property
     def location(self) -> tuple[Float[Array, "*columns"], Float[Array, "*columns"]]:
-        centres, scales = self.components.location
         likely = jnp.argmax(self.log_weights)
-        return centres[likely] + self.offset, scales[likely]
+        centre, scale = jax.tree.map(lambda leaf: leaf[likely], self.components).location
+        return centre + self.offset, scale
+
+    @property
+    def support(self) -> Support:
+        return self.components.support
 
     @jax.jit
     def quantile(self, q: Any) -> Float[Array, "..."]:
@@ -486,8 +528,7 @@ class Mixture(Distribution):
                 Mixture(self.log_weights, column, self.offset[i, ...]).quantile(q)
                 for i, column in enumerate(self.components.columns)
             )
-        found = super().quantile(q)
-        return jnp.maximum(jnp.floor(found), 0.0) if self.components.whole else found
+        return super().quantile(q)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*columns"]:
         key_component, key_value = jax.random.split(key)
@@ -502,8 +543,9 @@ class Mixture(Distribution):
             return jnp.asarray(x, float)
         return jnp.asarray(x - self.offset, float)
 
-    def _mean(self, of_components: Float[Array, "components ..."]) -> Float[Array, "..."]:
-        """The mean over the components; those of weight 0 may be infinite."""
+    def _mean(self, function: Any) -> Float[Array, "..."]:
+        """The mean of a function of the components; at those of weight 0 it may be infinite."""
+        values = jax.vmap(function)(self.components)
         weights = jnp.exp(self.log_weights)
-        weights = weights.reshape(-1, *(1,) * (of_components.ndim - 1))
-        return jnp.sum(jnp.where(weights > 0, weights * of_components, 0.0), axis=0)
+        weights = weights.reshape(-1, *(1,) * (values.ndim - 1))
+        return jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=0)

@@ -2,25 +2,40 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint._namespace import Numbers, namespace
-from switchpoint._parameters import Parameter
-from switchpoint.segments.base import Level, Segment, positive
+from switchpoint._parameters import Parameter, positive
+from switchpoint.segments.base import Level, Segment, scalar_level
 from switchpoint.segments.distributions import Lomax, WaitingTime
 from switchpoint.segments.poisson import GammaRun
 
 
 class Exponential(Segment):
-    """Waiting times, exponential with a rate ~ Gamma(shape, rate)."""
+    """Waiting times of at least 0 with an unknown rate.
 
-    shape: Parameter
-    rate: Parameter
+    Generative model, with r drawn once per segment:
 
-    def __init__(self, shape: ArrayLike = 1.0, rate: ArrayLike = 1.0) -> None:
-        self.shape = positive("shape", shape)
-        self.rate = positive("rate", rate)
+        r ~ Gamma(shape, rate),    x_t | r ~ Exponential(r)
+
+    Statistic: the number n of waiting times and their sum s, which add up. Predictive:
+
+        x_{n+1} ~ Lomax(shape + n, rate + s),    p(x) = (a / b) (1 + x / b)^(-(a + 1))
+
+    with a = shape + n and b = rate + s. Evidence in O(1) per observation and hypothesis. The level
+    is 1 / r, with E[1 / r] = b / (a - 1). See Murphy (2022), "Probabilistic Machine Learning", 4.6.
+
+    - `shape` > 0: the prior is worth this many waiting times;
+    - `rate` > 0: which sum to this.
+
+    >>> import switchpoint as sp
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), sp.Exponential(3.0, 4.0)))
+    >>> float(bayes.predict(bayes.init()).mean)
+    2.0
+    """
+
+    shape: Parameter = positive(1.0)
+    rate: Parameter = positive(1.0)
 
     def statistic(self, x: Numbers) -> GammaRun:
         return GammaRun(namespace(x).ones_like(x), x)
@@ -45,15 +60,11 @@ class Exponential(Segment):
         return WaitingTime(parameters)
 
     def level_posterior(self, statistics: GammaRun) -> Level:
-        """E[1 / rate] and Var[1 / rate].
+        """E[1 / r] and Var[1 / r].
 
         For a shape below 2, twice rate / shape is a mean that exists; below 3, a multiple of its
         square replaces the variance.
         """
         shape = statistics.shape
         mean = statistics.rate / jnp.maximum(shape - 1, shape / 2)
-        variance = mean**2 / jnp.maximum(shape - 2, shape / 3)
-        return Level(mean.reshape(1, 1), variance.reshape(1, 1, 1))
-
-    def invalid(self, values: Float[np.ndarray, "..."]) -> tuple[Bool[np.ndarray, "..."], str]:
-        return values < 0, "waiting times of at least 0"
+        return scalar_level(mean, mean**2 / jnp.maximum(shape - 2, shape / 3))

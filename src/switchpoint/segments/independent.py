@@ -14,9 +14,24 @@ from switchpoint.segments.distributions import Product
 
 
 class Independent(Segment):
-    """Observations of several columns, each with its own family, independent within a segment.
+    """Several columns with common switching points, independent within a segment.
 
-    Values are (..., time, columns). A NaN is missing in its column alone.
+    Generative model: theta_i ~ the prior of family i, once per segment, and
+    x_t[i] | theta_i ~ that family, for the columns i of an observation. Statistics are those of
+    the columns side by side, and so is the merge; the predictive is their product:
+
+        p(x_{n+1}) = product over columns i of p_i(x_{n+1}[i])
+
+    Values are (..., time, columns). A NaN is missing in its column alone. The cost is the sum of
+    the costs of the columns; all of them are evidence for common switching points.
+
+    - `columns`: a family of single values for each column.
+
+    >>> import switchpoint as sp
+    >>> both = sp.Independent(sp.NormalGamma(), sp.Poisson())
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), both))
+    >>> bayes.predict(bayes.init()).mean.tolist()
+    [0.0, 1.0]
     """
 
     columns: tuple[Segment, ...]
@@ -38,6 +53,9 @@ class Independent(Segment):
 
     def statistic(self, x: Numbers) -> tuple[Any, ...]:
         return tuple(column.statistic(x[..., i]) for i, column in enumerate(self.columns))
+
+    def empty(self) -> tuple[Any, ...]:
+        return tuple(column.empty() for column in self.columns)
 
     def initial(self) -> tuple[Any, ...]:
         return tuple(column.initial() for column in self.columns)
@@ -80,17 +98,14 @@ class Independent(Segment):
         """The levels of the columns side by side: features and outputs of each by itself."""
         parts = zip(self.columns, statistics, strict=True)
         levels = [_level_of_column(column, each) for column, each in parts]
-        features = [len(level.mean) for level in levels]
-        covariance = jnp.zeros((sum(features), sum(features), len(levels)))
+        sizes = [len(level.mean) for level in levels]
+        covariance = jnp.zeros((sum(sizes), sum(sizes), len(levels)))
         end = 0
         for i, level in enumerate(levels):
-            begin, end = end, end + features[i]
+            begin, end = end, end + sizes[i]
             covariance = covariance.at[begin:end, begin:end, i].set(level.covariance[..., 0])
-        return Level(jax.scipy.linalg.block_diag(*(level.mean for level in levels)), covariance)
-
-    def level_features(self, statistics: tuple[Any, ...]) -> Float[Array, " features"]:
-        parts = zip(self.columns, statistics, strict=True)
-        return jnp.concatenate([column.level_features(each) for column, each in parts])
+        mean = jax.scipy.linalg.block_diag(*(level.mean for level in levels))
+        return Level(mean, covariance, jnp.concatenate([level.features for level in levels]))
 
     @property
     def shiftable(self) -> Bool[np.ndarray, " columns"]:
@@ -115,4 +130,4 @@ def _level_of_column(column: Segment, statistics: Any) -> Any:
     if not column.finite:
         return level
     mean = level.mean @ jnp.arange(column.alphabet, dtype=float)
-    return Level(mean[:, None], jnp.full((len(mean), len(mean), 1), jnp.nan))
+    return Level(mean[:, None], jnp.full((len(mean), len(mean), 1), jnp.nan), level.features)

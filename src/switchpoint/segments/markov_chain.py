@@ -6,12 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._namespace import Numbers, namespace
+from switchpoint._parameters import Parameter
 from switchpoint.segments.base import Level, Segment
-from switchpoint.segments.dirichlet import pseudo_count
+from switchpoint.segments.dirichlet import checked_size, pseudo_count
 from switchpoint.segments.distributions import Discrete
 
 _MAX_ROWS = 2**16
@@ -31,27 +32,44 @@ class ChainRun(NamedTuple):
 
 
 class MarkovChain(Segment):
-    """Symbols 0..size-1 with a distribution per context, which is the `order` symbols before.
+    """Symbols 0..size-1, each of which depends on the `order` symbols before.
 
-    Each distribution is drawn from a symmetric Dirichlet distribution, once per segment. The
-    first symbols of a segment, and those after a missing one, have shorter contexts, each with a
-    distribution of its own: since it is met once, its prediction is the prior's.
+    Generative model, with a distribution p_c drawn once per segment for each context c, which is
+    a sequence of `order` symbols:
+
+        p_c ~ Dirichlet(concentration, ..., concentration),    x_t | x_<t ~ p_{x_{t-order}..x_{t-1}}
+
+    Statistic: how often each symbol k followed each context, n_ck, and the symbols at both ends of
+    the run, so that runs merge with the transitions between them. Predictive, in context c:
+
+        P(x = k) = (n_ck + concentration) / sum over j of (n_cj + concentration)
+
+    (Dirichlet-multinomial; Willems, Shtarkov and Tjalkens, 1995, use it per context). The first
+    symbols of a segment, and those after a missing one, have shorter contexts, each of which occurs
+    once: their prediction is the prior's, 1 / size. The statistics have size^(order + 1) counts.
+
+    - `size` >= 2, the alphabet; `order` >= 1, with at most 65,536 contexts;
+    - `concentration` > 0: pseudo-count of every symbol in every context.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), sp.MarkovChain(2)))
+    >>> print(np.exp(bayes.log_density([0, 1, 0, 1, 0])).round(2))
+    [0.5  0.5  0.5  0.74 0.74]
     """
 
     size: int = eqx.field(static=True)
     order: int = eqx.field(static=True)
-    concentration: float | Float[Array, ""]
+    concentration: Parameter = pseudo_count()
 
-    def __init__(self, size: int, order: int = 1, concentration: ArrayLike = 0.5) -> None:
-        self.size = _checks.positive_int("size", size)
-        if self.size < 2:
-            raise ValueError(f"size must be at least 2, got {self.size}")
+    def __init__(self, size: int, order: int = 1, concentration: Parameter = 0.5) -> None:
+        self.size = checked_size(size)
         self.order = _checks.positive_int("order", order)
         if self.size**self.order > _MAX_ROWS:
             raise ValueError(
                 f"order must leave at most {_MAX_ROWS} contexts, got {self.size}^{self.order}"
             )
-        self.concentration = pseudo_count("concentration", concentration)
+        self.concentration = concentration
 
     @property
     def alphabet(self) -> int:
@@ -115,14 +133,12 @@ class MarkovChain(Segment):
         return Discrete(jnp.where(known, parameters[row], 1 / self.size))
 
     def level_posterior(self, statistics: ChainRun) -> Level:
-        """The rows of all full contexts, and that of the others."""
-        others = jnp.zeros((1, self.size), jnp.int32)
-        return Level(self._probs(jnp.concatenate([statistics.counts, others])), None)
-
-    def level_features(self, statistics: ChainRun) -> Float[Array, " contexts"]:
-        row, known = self._row(statistics.last)
+        """The rows of all full contexts, and that of shorter ones."""
+        row, full = self._row(statistics.last)
         rows = self.size**self.order
-        return jax.nn.one_hot(jnp.where(known, row, rows), rows + 1)
+        shorter = jnp.zeros((1, self.size), jnp.int32)
+        probs = self._probs(jnp.concatenate([statistics.counts, shorter]))
+        return Level(probs, None, jax.nn.one_hot(jnp.where(full, row, rows), rows + 1))
 
     def _row(self, context: Any) -> tuple[Any, Any]:
         """The number of a context, and whether it is full."""

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint._namespace import Numbers, namespace
-from switchpoint._parameters import Parameter
+from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import gamma_ratio, log, log1p, log_student_t
-from switchpoint.segments.base import Level, Segment, positive, real, weighted_mean
+from switchpoint.segments.base import Level, Segment, scalar_level, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
 
 
@@ -26,29 +26,40 @@ class NormalGammaRun(NamedTuple):
 
 
 class NormalGamma(Segment):
-    """Normal values with unknown mean and precision.
+    """Real values with an unknown mean and unknown noise.
 
-    precision ~ Gamma(shape, rate), and mean | precision ~ N(mean, 1 / (strength precision)).
+    Generative model, with mu and the precision tau drawn once per segment:
+
+        tau ~ Gamma(shape, rate),    mu | tau ~ N(mean, 1 / (strength tau)),
+        x_t | mu, tau ~ N(mu, 1 / tau)
+
+    Statistic: the number of observations, their mean, and half the sum of squared deviations from
+    it, merged by the pairwise formula of Chan, Golub and LeVeque (1983). With the prior, after n
+    observations, they are the parameters of the posterior w = strength + n, m, a = shape + n / 2
+    and b. Predictive:
+
+        x_{n+1} ~ StudentT(df = 2 a, loc = m, squared_scale = b (w + 1) / (a w))
+
+    Evidence in O(1) per observation and hypothesis. The evidence of a run has a closed form, with
+    one ratio of Gamma functions. See Murphy (2007), "Conjugate Bayesian analysis of the Gaussian
+    distribution", section 3.
+
+    - `mean`: the expected level, any real number;
+    - `strength` > 0: how many observations the prior of the mean is worth; small for levels that
+      differ by many standard deviations of the noise between segments;
+    - `shape` > 0, `rate` > 0: the prior of the noise, whose variance is about rate / shape.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.PTW(3), sp.NormalGamma()))
+    >>> print(np.exp(bayes.log_density([0.0, 0.1, 4.0])).round(3))
+    [0.25  0.351 0.008]
     """
 
-    location_field = "mean"
-
-    mean: Parameter
-    strength: Parameter
-    shape: Parameter
-    rate: Parameter
-
-    def __init__(
-        self,
-        mean: ArrayLike = 0.0,
-        strength: ArrayLike = 1.0,
-        shape: ArrayLike = 1.0,
-        rate: ArrayLike = 1.0,
-    ) -> None:
-        self.mean = real("mean", mean)
-        self.strength = positive("strength", strength)
-        self.shape = positive("shape", shape)
-        self.rate = positive("rate", rate)
+    mean: Parameter = location(0.0)
+    strength: Parameter = positive(1.0)
+    shape: Parameter = positive(1.0)
+    rate: Parameter = positive(1.0)
 
     def statistic(self, x: Numbers) -> NormalGammaRun:
         one = namespace(x).ones_like(x)
@@ -99,11 +110,7 @@ class NormalGamma(Segment):
         return Normal(*parameters)
 
     def level_posterior(self, statistics: NormalGammaRun) -> Level:
-        variance = noise_variance(statistics) / statistics.weight
-        return Level(statistics.mean.reshape(1, 1), variance.reshape(1, 1, 1))
-
-    def translate(self, statistics: NormalGammaRun, by: Any) -> NormalGammaRun:
-        return statistics._replace(mean=statistics.mean - by)
+        return scalar_level(statistics.mean, noise_variance(statistics) / statistics.weight)
 
 
 def noise_variance(statistics: Any) -> Float[Array, ""]:

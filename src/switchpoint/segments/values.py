@@ -97,25 +97,27 @@ def centred(
     return segment.translated(by), values - by, by
 
 
+def families_by_column(segment: Segment) -> tuple[Segment, ...]:
+    """The family of each column of an observation: one for all, or those of `Independent`."""
+    columns = segment.event_shape[0] if segment.event_shape else 1
+    return getattr(segment, "columns", (segment,) * columns)
+
+
 def _check_each(
     segment: Segment, array: Float[np.ndarray, "..."], name: str, *, position: bool = True
 ) -> None:
-    """Raise a `ValueError` that names the first value that cannot be, and where it is."""
+    """Raise a `ValueError` that names the first invalid value, and where it is."""
     largest = LARGEST[jnp.zeros(()).dtype.itemsize]
-    columns = getattr(segment, "columns", (segment,))
-    for i, column in enumerate(columns):
-        own = array[..., i] if segment.event_shape else array
-        unknown = np.isnan(own)
-        with np.errstate(invalid="ignore"):
-            size = np.abs(own)
-            bad, wanted = column.invalid(own)
+    for i, family in enumerate(families_by_column(segment)):
+        column = array[..., i] if segment.event_shape else array
+        support = family.support
         for wrong, should in (
-            (np.isinf(own), "finite, or NaN where missing"),
-            (bad & ~unknown, wanted),
-            (size > largest, f"at most {largest:g} in size (rescale them)"),
+            (np.isinf(column), "finite, or NaN where missing"),
+            (~support.contains(column) & ~np.isnan(column), str(support)),
+            (np.abs(column) > largest, f"at most {largest:g} in size (rescale them)"),
         ):
             if wrong.any():
                 at = tuple(int(each) for each in np.argwhere(wrong)[0])
                 where = _checks.place(at) if position else ""
                 where += f", column {i}" if segment.event_shape else ""
-                raise ValueError(f"{name} must be {should}, got {own[at]:.9g}{where}")
+                raise ValueError(f"{name} must be {should}, got {column[at]:.9g}{where}")

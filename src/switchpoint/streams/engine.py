@@ -12,6 +12,7 @@ from jaxtyping import Float
 from switchpoint import _checks
 from switchpoint._tensors import DamagedError
 from switchpoint.segments import Segment
+from switchpoint.segments.distributions import Support
 from switchpoint.segments.values import LARGEST as LARGEST_BY_BYTES
 from switchpoint.segments.values import checked_value, checked_values
 
@@ -142,7 +143,7 @@ class ValueEngine(Engine):
         self.segment = segment
         self.columns = columns
         self.scalar = not segment.event_shape
-        self._every_number = type(segment).invalid is Segment.invalid
+        self._every_number = segment.support == Support()
 
     @abstractmethod
     def step(self, x: Any) -> float:
@@ -180,7 +181,7 @@ class ValueEngine(Engine):
 
     def _is_possible(self, x: float) -> bool:
         """Whether the family has this finite number."""
-        return self._every_number or not self.segment.invalid(np.array([x], np.float64))[0][0]
+        return self._every_number or bool(self.segment.support.contains(x))
 
     def _checked(self, x: Any) -> Any:
         if self.segment.event_shape:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint.segments import Mixture
+from switchpoint.segments.values import families_by_column
 from switchpoint.streams.host import HostFamily, Table
 
 
@@ -52,12 +53,11 @@ class Predictive:
     def _is_impossible(self, x: Any) -> bool:
         """Whether a value, or one of a column, is none that the family has."""
         segment = self._family.segment
-        for column, value in zip(
-            getattr(segment, "columns", (segment,)), np.atleast_1d(x), strict=True
-        ):
-            if not np.isnan(value) and (np.isinf(value) or column.invalid(np.array([value]))[0][0]):
-                return True
-        return False
+        pairs = zip(families_by_column(segment), np.atleast_1d(x), strict=True)
+        return any(
+            np.isinf(value) or not (np.isnan(value) or family.support.contains(value))
+            for family, value in pairs
+        )
 
     @functools.cached_property
     def _mixture(self) -> Mixture:

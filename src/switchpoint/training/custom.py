@@ -116,7 +116,7 @@ def _value_spec(sources: Mapping[str, Source], length: int) -> ValueSpec:
     for label, source in sources.items():
         next_one = source.segment.predictive(source.segment.initial())
         columns = next_one.columns if isinstance(next_one, Product) else [next_one]
-        if any(column.whole for column in columns):
+        if any(column.support.whole for column in columns):
             raise ValueError(
                 "networks predict densities of real values, and those of source "
                 f"{label!r}, {source.segment!r}, are whole numbers"
