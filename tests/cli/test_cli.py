@@ -22,7 +22,7 @@ from switchpoint.cli import check_cost, main, sequence_report
 from switchpoint.cli.app import PANELS, load_command
 from switchpoint.cli.config_options import read_pmf
 from switchpoint.cli.prior import length_law, likely_counts, shown_lengths
-from switchpoint.cli.symbols import read_symbols
+from switchpoint.cli.reader import read_symbols
 from switchpoint.neural.recurrent import Recurrent
 from switchpoint.neural.transformer import Transformer
 

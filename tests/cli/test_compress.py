@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import switchpoint as sp
 from switchpoint.cli import main
-from switchpoint.cli.symbol_files import kind_of, to_content, to_symbols
+from switchpoint.cli.reader.symbol_files import kind_of, to_content, to_symbols
 from switchpoint.streams import archive, coding
 from switchpoint.streams.archive import Archive, unpack
 

@@ -18,10 +18,8 @@ import pytest
 
 from switchpoint import _text
 from switchpoint._text import printable
-from switchpoint.cli.cells import parse_number
-from switchpoint.cli.reading import Layout
-from switchpoint.cli.series import read_series
-from switchpoint.cli.symbols import read_symbols
+from switchpoint.cli.reader import Layout, read_series, read_symbols
+from switchpoint.cli.reader.cells import parse_number
 
 NAN = float("nan")
 HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None

@@ -16,8 +16,7 @@ from rich.console import Console
 
 import switchpoint as sp
 from switchpoint.cli import main
-from switchpoint.cli.line_reader import LineReader
-from switchpoint.cli.observations import guess_format
+from switchpoint.cli.reader import LineReader, guess_format
 from switchpoint.cli.signals import SIGNALS
 from switchpoint.cli.watch_view import WatchView
 from switchpoint.detection.defaults import default_column, in_own_units
@@ -145,7 +144,7 @@ def test_lines_of_json(capsys):
     rows[7] = {"w": 3}
     write(map(json.dumps, rows[:7]))
     _, message = refused(capsys, "x.txt")
-    assert "2 fields of numbers, choose with --column" in message
+    assert "2 columns of numbers, choose with --column" in message
     assert "v, w" in message
     write(map(json.dumps, rows))
     records = watch(capsys, "x.txt", "--column", "v")
@@ -221,7 +220,7 @@ def test_a_format_is_guessed_from_the_first_lines():
     assert guessed("load", "2", "3") == (None, (), ("load",), True)
     assert guessed("date,load", "2026-01-01,3") == (None, (), ("load",), True)
     assert guessed("3", alphabet=5) == (5, (), ("value",), False)
-    with pytest.raises(ValueError, match="2 columns of values, choose with --column"):
+    with pytest.raises(ValueError, match="2 columns of numbers, choose with --column"):
         guessed("1,2", "3,4")
 
 

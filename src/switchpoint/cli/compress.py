@@ -13,7 +13,7 @@ from switchpoint._text import STDIN, name_of, printable, read_bytes
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.archive_predictor import describe_exact, describe_network, predictor_from
-from switchpoint.cli.symbol_files import KINDS, kind_of, to_content, to_symbols
+from switchpoint.cli.reader.symbol_files import KINDS, kind_of, to_content, to_symbols
 from switchpoint.streams import Stream
 from switchpoint.streams.archive import Archive, unpack
 from switchpoint.streams.coding import GRIDS, decode, encode

@@ -12,8 +12,8 @@ import typer
 
 from switchpoint import _checks
 from switchpoint._text import name_of, read_text
-from switchpoint.cli.cells import parse_number
 from switchpoint.cli.check_cost import MAX_ALPHABET
+from switchpoint.cli.reader.cells import parse_number
 from switchpoint.neural.registry import MODEL_OPTIONS
 from switchpoint.priors import PRIOR_NAMES, Prior, prior_from_name
 from switchpoint.segments import Segment, make_segment

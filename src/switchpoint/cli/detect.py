@@ -16,9 +16,8 @@ from switchpoint._files import atomic_write
 from switchpoint._numbers import chance, expected_count
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.reading import Layout
+from switchpoint.cli.reader import FileSeries, Layout, read_series
 from switchpoint.cli.sequence_report import FORMATS
-from switchpoint.cli.series import FileSeries, read_series
 from switchpoint.detection import Segmentation
 from switchpoint.detection import detect as detect_changes
 from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY

@@ -10,9 +10,8 @@ import typer
 from switchpoint._files import atomic_write
 from switchpoint.cli import check_cost, loaded_predictor, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.reading import Layout
+from switchpoint.cli.reader import Layout, SymbolSequence, read_symbols
 from switchpoint.cli.sequence_report import FORMATS, analyse
-from switchpoint.cli.symbols import SymbolSequence, read_symbols
 from switchpoint.priors import PARAMETER_OWNERS, Geometric
 from switchpoint.sources import Source
 

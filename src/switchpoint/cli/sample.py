@@ -14,7 +14,7 @@ from switchpoint._files import atomic_write
 from switchpoint._text import printable
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.symbols import SAMPLE_COLUMNS
+from switchpoint.cli.reader import SAMPLE_COLUMNS
 from switchpoint.sources import Source
 
 

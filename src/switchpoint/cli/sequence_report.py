@@ -19,7 +19,7 @@ from switchpoint._text import printable
 from switchpoint.cli import output
 from switchpoint.cli.check_cost import NETWORK_BLOCK
 from switchpoint.cli.loaded_predictor import LoadedPredictor
-from switchpoint.cli.symbols import SymbolSequence
+from switchpoint.cli.reader import SymbolSequence
 from switchpoint.evaluation import code_length
 from switchpoint.exact import KT, ExactPredictor, Posterior
 from switchpoint.neural import Network

@@ -16,7 +16,7 @@ from switchpoint._text import STDIN, name_of
 from switchpoint.cli import config_options as options
 from switchpoint.cli import output
 from switchpoint.cli.json_lines import JsonLines
-from switchpoint.cli.line_reader import Line, LineReader
+from switchpoint.cli.reader import Line, LineReader
 from switchpoint.cli.signals import SIGNALS
 from switchpoint.cli.watch_view import WatchView
 from switchpoint.cli.watcher import KINDS, Watcher, begin, load_watcher, save_watcher
@@ -81,8 +81,8 @@ def watch(
     time_column: str | None = typer.Option(
         None,
         "--time",
-        help="The time column; if not given, the first if it holds dates or is called date, year "
-        "or the like.",
+        help="The time column, or none. If not given, the only column of dates, or one that is "
+        "called date, time, year or the like.",
     ),
     labels: str | None = typer.Option(
         None, metavar="LABEL,LABEL,...", help="The labels of the symbols 0, 1 and so on."

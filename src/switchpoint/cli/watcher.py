@@ -12,8 +12,7 @@ from jaxtyping import Float
 
 from switchpoint._text import name_of
 from switchpoint.cli import config_options as options
-from switchpoint.cli.line_reader import Line
-from switchpoint.cli.observations import LineFormat, guess_format
+from switchpoint.cli.reader import Line, LineFormat, guess_format
 from switchpoint.detection.defaults import (
     SEGMENTS,
     SENSITIVITY,

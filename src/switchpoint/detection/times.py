@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtyping import Bool, Shaped
 
 from switchpoint._checks import is_missing, shown
 
+_SAMPLE = 1000  # cells that show whether a column holds dates
 _TOLERANCE = 0.1  # of a step: months, rounded decimal years and changed clocks deviate by less
 _HOLIDAYS = 0.1  # the share of business days that may follow a holiday
 _LONGEST_HOLIDAYS = 5  # business days in a row
@@ -65,7 +67,7 @@ class Times:
 
 
 def holds_dates(column: Any) -> bool:
-    """Whether a column of pandas or polars, holds dates, apart from missing cells.
+    """Whether a column of pandas or polars begins with dates, apart from missing cells.
 
     Dates are typed, texts such as 2024-01-31, 31/01/2024 or Jan 31 2024, or numbers 20240131.
     """
@@ -74,7 +76,8 @@ def holds_dates(column: Any) -> bool:
         return True
     if not kind.startswith(("object", "str", "int")):
         return False
-    cells = [cell for cell in column if not is_missing(cell) and cell != ""]
+    filled = (cell for cell in column if not is_missing(cell) and cell != "")
+    cells = list(islice(filled, _SAMPLE))
     if not cells or is_date(cells[0]):
         return bool(cells) and all(map(is_date, cells))
     return len(_label(cells[0])) == 8 and _dates_in_digits([*map(_label, cells)], 8) is not None
@@ -138,7 +141,8 @@ def read_times(times: Any, day_first: bool | None = None) -> Times:
         cells: Any = [times] if isinstance(times, str) else list(times)
     except TypeError as error:
         raise ValueError(f"times must be a list of numbers or dates, got {shown(times)}") from error
-    labels = tuple(map(_label, cells))
+    texts = all(isinstance(cell, str) for cell in cells)
+    labels = tuple(cells) if texts else tuple(map(_label, cells))
     if all(label.endswith(" 00:00:00") for label in labels):
         labels = tuple(label.removesuffix(" 00:00:00") for label in labels)
     if cells and all(isinstance(cell, pd.Period) for cell in cells):
@@ -146,9 +150,8 @@ def read_times(times: Any, day_first: bool | None = None) -> Times:
     coordinates, order = _numbers(labels), ""
     if coordinates is None:
         coordinates, order = _dates(labels, cells, day_first)
-    given = np.asarray(times)
-    column = given if given.dtype.kind in "iufM" else coordinates
-    return Times(labels, coordinates, column, order)
+    given = coordinates if texts else np.asarray(times)
+    return Times(labels, coordinates, given if given.dtype.kind in "iufM" else coordinates, order)
 
 
 def _label(cell: Any) -> str:
@@ -191,10 +194,13 @@ def _dates(labels: Sequence[str], cells: Any, day_first: bool | None) -> tuple[n
     match = _DAY_OR_MONTH.match(labels[0])
     readings: dict[str, np.ndarray] = {}
     if match is None:
-        for name, form in {"guessed": None, "ISO": "ISO8601", "short": "%b-%y"}.items():
-            readings[name] = _read_dates(labels, cells, format=form)
+        forms = {"guessed": None, "ISO": "ISO8601", "short": "%b-%y"}
         if any(map(str.isalpha, labels[0])):  # months by name have no other order
-            readings["mixed"] = _read_dates(labels, cells, format="mixed")
+            forms["mixed"] = "mixed"
+        for name, form in forms.items():
+            readings[name] = _read_dates(labels, cells, format=form)
+            if _oddity(readings[name]) == (0, 0, False):
+                return readings[name], ""
     else:
         for name in ("day first", "month first"):
             if day_first is None or day_first == (name == "day first"):
@@ -251,8 +257,10 @@ def _read_dates(labels: Sequence[str], cells: Any, **options: Any) -> np.ndarray
 def _oddity(dates: np.ndarray) -> tuple[int, int, bool]:
     """How little dates look like those of a series: not read, not in order, not regular."""
     missing = int(np.isnat(dates).sum())
-    disorder = int((np.diff(dates) < np.timedelta64(0)).sum())
-    return missing, disorder, missing == 0 and not _is_regular(np.unique(dates))
+    steps = np.diff(dates)
+    disorder = int((steps < np.timedelta64(0)).sum())
+    distinct = dates if (steps > np.timedelta64(0)).all() else np.unique(dates)
+    return missing, disorder, missing == 0 and not _is_regular(distinct)
 
 
 def _is_regular(coordinates: np.ndarray) -> bool:

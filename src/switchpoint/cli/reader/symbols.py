@@ -11,9 +11,10 @@ from jaxtyping import Int
 
 from switchpoint._checks import is_missing
 from switchpoint._text import name_of, printable
-from switchpoint.cli.cells import first_of, is_boolean, parse_number
 from switchpoint.cli.output import shortened
-from switchpoint.cli.reading import GUESSED, Layout, Table, read_array, read_content, read_table
+from switchpoint.cli.reader.cells import first_names, is_boolean, parse_number
+from switchpoint.cli.reader.content import read_content
+from switchpoint.cli.reader.tables import GUESSED, Layout, Table, read_table
 
 SAMPLE_COLUMNS = ("sequence", "t", "symbol", "switch")
 """The first columns of a table written by `switchpoint sample`."""
@@ -64,7 +65,7 @@ def read_symbols(
         if content.is_array:
             if column is not None:
                 raise ValueError(f"--column is for tables, got {column!r}")
-            rows = np.atleast_2d(read_array(content.data))
+            rows = np.atleast_2d(content.array())
             array = rows[_pick_row(len(rows), row)] if rows.size else rows.reshape(-1)
             if array.size and array.dtype.kind not in "US" and listed is None:
                 sequence = _from_numbers(array, alphabet)
@@ -120,7 +121,7 @@ def _from_tokens(
     mixed = listed is None and len(words) < len(set(tokens))
     for word in words:
         if listed is not None:
-            problem = "" if word in listed else f"not one of the labels {first_of(listed)}"
+            problem = "" if word in listed else f"not one of the labels {first_names(listed)}"
         elif mixed or _looks_like_a_number(word):
             problem = f"not a number{', but others are' if mixed else ''}; {_USE_LABELS}"
         else:
@@ -134,7 +135,7 @@ def _from_tokens(
     most = MAX_LABELS if alphabet is None else alphabet
     if len(labels) > most:
         bound = f"for an alphabet of {alphabet}" if alphabet else f"(at most {most})"
-        raise ValueError(f"{len(labels)} labels are too many {bound}, got {first_of(labels)}")
+        raise ValueError(f"{len(labels)} labels are too many {bound}, got {first_names(labels)}")
     values = {label: symbol for symbol, label in enumerate(labels)}
     symbols = np.fromiter((values[token] for token in tokens), np.int32, len(tokens))
     return SymbolSequence(symbols, alphabet or max(2, len(labels)), labels)
@@ -229,7 +230,7 @@ def _table_tokens(table: Table, column: str | None, row: int | None) -> list[str
     names, frame = table.names, table.frame
     if column is None and len(names) > 1:
         raise ValueError(
-            f"the table has {len(names)} columns, choose one with --column: {first_of(names)}"
+            f"the table has {len(names)} columns, choose one with --column: {first_names(names)}"
         )
     if frame.empty:
         return []

@@ -3,9 +3,11 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from switchpoint import _checks
 from switchpoint._text import printable
@@ -30,27 +32,25 @@ def _number_pattern(decimal: str, other: str) -> re.Pattern[str]:
     )
 
 
-_PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _NUMBER = {".": _number_pattern(".", ","), ",": _number_pattern(",", ".")}
+_PLAIN = {
+    sign: re.compile(rf"[+-]?(\d+[{sign}]?\d*|[{sign}]\d+)([eE][+-]?\d+)?", re.ASCII).fullmatch
+    for sign in _NUMBER
+}
 DECIMALS = tuple(_NUMBER)
 
 
 def parse_number(token: str) -> float | None:
     """The finite number that `token` is; stricter than `float`, which accepts nan and 0_1."""
-    value = float(token) if _PLAIN_NUMBER.fullmatch(token) else math.inf
+    value = float(token) if _PLAIN["."](token) else math.inf
     return value if math.isfinite(value) else None
 
 
 def is_missing(cell: Any) -> bool:
     """Whether a cell of a column of numbers is a missing observation."""
     if isinstance(cell, str):
-        return cell.lower() in MISSING or is_mark(cell)
+        return cell.lower() in MISSING or cell.lower() in _MARKS
     return _checks.is_missing(cell)
-
-
-def is_mark(cell: Any) -> bool:
-    """Whether a cell has a mark, such as ?, for a missing observation."""
-    return isinstance(cell, str) and cell.lower() in _MARKS
 
 
 def to_number(cell: Any, decimal: str) -> tuple[float, str] | None:
@@ -77,6 +77,52 @@ def is_number(cell: Any) -> bool:
     return any(to_number(cell, decimal) is not None for decimal in DECIMALS)
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """The cells of a column as numbers."""
+
+    values: Float[np.ndarray, " rows"]
+    """NaN where an observation is missing, or the cell is not a number."""
+    invalid: list[int] = field(default_factory=list)
+    """The rows of the cells that are neither numbers nor missing."""
+    units: dict[int, str] = field(default_factory=dict)
+    """The percent or currency signs, by row."""
+    marks: set[str] = field(default_factory=set)
+    """The marks, such as ?, of missing observations."""
+    comma: str = ""
+    """The first cell with a comma."""
+
+
+def parse_numbers(cells: Sequence[Any], decimal: str = ".") -> Numbers:
+    """The numbers in a column with this decimal sign."""
+    match, count = _PLAIN[decimal], len(cells)
+    plain = np.fromiter(
+        (type(x) is float or (type(x) is str and match(x) is not None) for x in cells), bool, count
+    )
+    texts = [x for x, simple in zip(cells, plain.tolist(), strict=True) if simple]
+    if decimal != ".":
+        texts = [x.replace(decimal, ".") if type(x) is str else x for x in texts]
+    numbers = Numbers(np.full(count, np.nan))
+    numbers.values[plain] = np.array(texts, dtype=object).astype(float)
+    comma = ""
+    for row in np.flatnonzero(~plain | np.isinf(numbers.values)).tolist():
+        cell = cells[row]
+        numbers.values[row] = np.nan
+        if is_missing(cell):
+            numbers.marks.update({cell} if str(cell).lower() in _MARKS else ())
+        elif (number := to_number(cell, decimal)) is None:
+            numbers.invalid.append(row)
+        else:
+            numbers.values[row], numbers.units[row] = number
+        comma = comma or (cell if isinstance(cell, str) and "," in cell else "")
+    if decimal == ",":
+        comma = comma or next((x for x in cells if isinstance(x, str) and "," in x), "")
+    return Numbers(numbers.values, numbers.invalid, numbers.units, numbers.marks, comma)
+
+
+# --- names of columns -------------------------------------------------------------------------
+
+
 def is_value(cell: Any) -> bool:
     """Whether a cell is a number or a date."""
     return is_number(cell) or is_date(cell)
@@ -85,16 +131,16 @@ def is_value(cell: Any) -> bool:
 def is_header(
     first: Sequence[Any],
     rest: Sequence[Sequence[Any]],
-    column: str | None = None,
+    names: Sequence[str | None] = (),
     labels: Sequence[str] = (),
 ) -> bool:
-    """Whether the first row of a table names its columns.
+    """Whether the first row of a table names its columns, of which `names` are expected.
 
     Names are words above numbers or dates, numbers above dates, or a cell that is left empty above
     dates or counted rows. Without any such column, a name does not recur below.
     """
     words = {i: cell for i, cell in enumerate(first) if not is_missing(cell) and not is_value(cell)}
-    if column in words.values():
+    if any(name in words.values() for name in names):
         return True
     if any(word in labels or is_boolean(word) for word in words.values()):
         return False
@@ -106,8 +152,8 @@ def is_header(
             if i in words or (dates and not is_date(cell)) or (cell == "" and _step(below) == 1):
                 return True
             values = True
-    below_words = {(i, str(row[i])) for row in rest for i in words if i < len(row)}
-    return bool(words) and not values and not below_words & set(words.items())
+    recurring = (str(row[i]) == word for i, word in words.items() for row in rest if i < len(row))
+    return bool(words) and not values and not any(recurring)
 
 
 def may_be_header(first: Sequence[Any], rest: Sequence[Sequence[Any]]) -> bool:
@@ -146,7 +192,16 @@ def is_boolean(word: Any) -> bool:
     return str(word).lower() in ("false", "true")
 
 
-def first_of(names: Iterable[Any]) -> str:
+def find_column(names: Sequence[str], column: str) -> int:
+    """The index of a column that is given by its name, or by its number from 0."""
+    if column in names:
+        return list(names).index(column)
+    if column.isascii() and column.isdigit() and int(column) < len(names):
+        return int(column)
+    raise ValueError(f"there is no column {column!r}; the columns are: {first_names(names)}")
+
+
+def first_names(names: Iterable[Any]) -> str:
     """The first of many names, for a message."""
     names = [str(name) for name in names]
     more = ", ..." if len(names) > _SHOWN else ""

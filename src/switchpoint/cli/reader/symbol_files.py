@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from switchpoint.cli.symbols import SymbolSequence, parse_text
+from switchpoint.cli.reader.symbols import SymbolSequence, parse_text
 
 KINDS = ("text", "bits", "bytes")
 """What the symbols of a file can be: those that a text lists, its bits, or its bytes."""

@@ -9,19 +9,19 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from switchpoint.cli.cells import MISSING, first_of, is_header, parse_number
 from switchpoint.cli.output import shortened
-from switchpoint.cli.series import TIME_NAMES
-from switchpoint.cli.symbols import MAX_LABELS, parse_labels
+from switchpoint.cli.reader.cells import MISSING, first_names, is_header, parse_number
+from switchpoint.cli.reader.series import only_numbers, time_column
+from switchpoint.cli.reader.symbols import MAX_LABELS, parse_labels
+from switchpoint.cli.reader.tables import Table, column_names, guess_separator, make_frame
 from switchpoint.streams.engine import LARGEST
 
-_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T].*)?", re.ASCII)
 _ASSIGNMENT = re.compile(r"=\s*[+-]?\.?\d")
 _MAX_SHOWN = 40  # characters of a cell in a message
 
 
 class Observation(NamedTuple):
-    """What a line says."""
+    """The observation in a line."""
 
     values: tuple[float, ...]
     """The value in each column; NaN where it is missing."""
@@ -31,16 +31,16 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True)
 class LineFormat:
-    """How a line is an observation."""
+    """The format of the lines of a stream, each of which is an observation."""
 
     names: tuple[str, ...] = ("value",)
     """The names of the columns that hold values."""
     columns: tuple[int, ...] = (0,)
-    """Which cells of a line these are."""
+    """The indices of their cells in a line."""
     time: int | None = None
-    """Which cell is the label of the time."""
+    """The index of the cell that is the label of the time."""
     delimiter: str = ""
-    """What separates cells; empty where a line is a single value."""
+    """The separator of cells; empty where a line is a single value."""
     width: int = 1
     """The number of cells."""
     alphabet: int | None = None
@@ -69,7 +69,10 @@ class LineFormat:
 
     def shown(self, values: Sequence[float]) -> Any:
         """The values for JSON: a number or a label, or one for each column, null where missing."""
-        shown = [None if value != value else self._shown(value) for value in values]
+        shown = [
+            None if value != value else self.labels[int(value)] if self.labels else value
+            for value in values
+        ]
         return shown[0] if len(shown) == 1 else dict(zip(self.names, shown, strict=True))
 
     def to_json(self) -> dict[str, Any]:
@@ -88,32 +91,23 @@ class LineFormat:
         if cell.lower() in MISSING:
             return math.nan
         number = None if self.labels else parse_number(cell)
-        if number is None or not self._allows(number):
-            raise ValueError(f"{shortened(cell, _MAX_SHOWN)!r} is {self._problem(number)}")
-        return int(number) if self.alphabet else number
-
-    def _allows(self, number: float) -> bool:
-        if self.alphabet is None:
-            return abs(number) <= LARGEST
-        return number in range(self.alphabet)
-
-    def _problem(self, number: float | None) -> str:
         if self.labels:
-            return f"not one of the labels {first_of(self.labels)}; list all with --labels"
-        if number is None:
-            return (
+            problem = f"not one of the labels {first_names(self.labels)}; list all with --labels"
+        elif number is None:
+            problem = (
                 "not a finite number; leave a missing observation empty, or write NA; if all are "
                 "labels, list them with --labels"
             )
-        if abs(number) > LARGEST:
-            return f"larger than {LARGEST:g}; write each observation into a line of its own"
-        return (
-            f"outside the alphabet 0..{int(self.alphabet or 0) - 1}; give --alphabet, or --segment "
-            "level for real values"
-        )
-
-    def _shown(self, value: float) -> float | str:
-        return self.labels[int(value)] if self.labels else value
+        elif self.alphabet is None and abs(number) > LARGEST:
+            problem = f"larger than {LARGEST:g}; write each observation into a line of its own"
+        elif self.alphabet is not None and number not in range(self.alphabet):
+            problem = (
+                f"outside the alphabet 0..{self.alphabet - 1}; give --alphabet, or --segment level "
+                "for real values"
+            )
+        else:
+            return int(number) if self.alphabet else number
+        raise ValueError(f"{shortened(cell, _MAX_SHOWN)!r} is {problem}")
 
 
 def guess_format(
@@ -127,47 +121,47 @@ def guess_format(
     """The format of a stream that begins with these lines, and whether the first one is a header.
 
     A line is one value, a row of a table, or a JSON object. Values are symbols if their alphabet or
-    labels are given; unless they are known to be `real`, also where the first ones are all 0 or 1,
-    or words.
+    labels are given, and unless they are `real` also if the first ones are all 0 or 1, or words.
     """
     listed = () if labels is None else parse_labels(labels)
     head = next((line for line in lines if line.strip()), "")
-    delimiter = next((mark for mark in ",;\t" if mark in head), "")
-    fields: tuple[str, ...] = ()
+    separator, fields, rows = "", (), []
     if head.lstrip()[:1] in ("{", "[") and head.strip() not in listed:
-        delimiter, fields, rows = "", *_json_rows(lines)
-    else:
-        rows = []
+        fields, rows = _json_rows(lines)
+    elif head:
+        separator = guess_separator([line for line in lines if line.strip()], spaces=False)
         for line in lines:
             with suppress(ValueError):  # it is refused when it is observed
-                rows.append(_cells(line, delimiter or ","))
+                rows.append(_cells(line, separator or "\x1f"))
     rows = [cells for cells in rows if any(cells)]
     if not rows and not fields:
         return LineFormat(alphabet=alphabet or len(listed) or None, labels=listed), False
     first = rows[0] if rows else []
     known = [*listed, *(cell for cell in first if cell and cell.lower() in MISSING)]
-    header = not fields and any(
-        is_header(first, rows[1:], each, known) for each in (None, time, *column)
-    )
-    names = fields or (first if header else [str(index) for index in range(len(first))])
-    rows = rows[1:] if header else rows
-    at = _time_column(names, rows, time, column, anywhere=bool(fields))
-    chosen = tuple(_find(names, each) for each in column) or _values(names, rows, at, fields)
-    odd = [names[each] for each in chosen if header and names[each] not in column]
+    header = not fields and is_header(first, rows[1:], (time, *column), known)
+    names = fields or tuple(column_names(first) if header else map(str, range(len(first))))
+    rows = [row for row in rows[header:] if len(row) == len(names)]
+    table = Table(make_frame(names, rows), header=header)
+    chosen = [table.find(each) for each in column]
+    at = time_column(table, chosen, time)
+    chosen = chosen or list(only_numbers(table, at))
+    odd = [name for name in chosen if header and name not in column]
     _refuse_units(lines, odd, "the name of a column, give it with --column")
     if alphabet is None and not real and len(chosen) == 1:
-        cells = [row[chosen[0]] for row in rows if chosen[0] < len(row)]
-        alphabet, listed = _guess_alphabet(cells, listed)
+        alphabet, listed = _guess_alphabet(table.cells(chosen[0]), listed)
         if labels is None:
             _refuse_units(lines, listed, "a label, list all labels with --labels")
-    chosen_names = tuple(names[each] for each in chosen) if header or fields else ("value",)
-    if len(chosen) > 1 and not (header or fields):
-        chosen_names = tuple(str(each) for each in chosen)
-    delimiter = delimiter if len(names) > 1 else ""
-    made = LineFormat(
-        chosen_names, chosen, at, delimiter, len(names), alphabet, listed, fields=fields
+    line_format = LineFormat(
+        tuple(chosen) if header or fields or len(chosen) > 1 else ("value",),
+        tuple(table.names.index(name) for name in chosen),
+        None if at is None else table.names.index(at),
+        separator if len(names) > 1 else "",
+        len(names),
+        alphabet,
+        listed,
+        fields=fields,
     )
-    return made, header
+    return line_format, header
 
 
 def _json_rows(lines: Sequence[str]) -> tuple[tuple[str, ...], list[list[str]]]:
@@ -183,7 +177,7 @@ def _json_rows(lines: Sequence[str]) -> tuple[tuple[str, ...], list[list[str]]]:
     pairs = [pair for each in objects for pair in each.items()]
     fields = tuple(dict.fromkeys(k for k, value in pairs if not isinstance(value, list | dict)))
     if not fields:
-        names = first_of(dict(pairs)) if pairs else "none at all"
+        names = first_names(dict(pairs)) if pairs else "none at all"
         raise ValueError(f"the JSON objects have no field that is a number or a word, but {names}")
     rows = []
     for each in objects:
@@ -218,28 +212,6 @@ def _field_cells(content: Mapping[str, Any], fields: Sequence[str]) -> list[str]
         is_text = isinstance(value, str)
         cells.append("" if value is None else value.strip() if is_text else json.dumps(value))
     return cells
-
-
-def _values(
-    names: Sequence[str], rows: Sequence[Sequence[str]], at: int | None, fields: Sequence[str]
-) -> tuple[int, ...]:
-    """The only column of values beside the times; of the fields of JSON, that of numbers."""
-    chosen = [index for index in range(len(names)) if index != at]
-    kind = "columns of values"
-    if fields and len(chosen) > 1:
-        chosen = [index for index in chosen if _is_numeric([row[index] for row in rows])] or chosen
-        kind = "fields of numbers" if _is_numeric([row[chosen[0]] for row in rows]) else "fields"
-    if len(chosen) > 1:
-        raise ValueError(
-            f"a line has {len(chosen)} {kind}, choose with --column (again for several with common "
-            f"switches): {first_of(names[each] for each in chosen)}"
-        )
-    return tuple(chosen)
-
-
-def _is_numeric(cells: Sequence[str]) -> bool:
-    seen = [cell for cell in cells if cell.lower() not in MISSING]
-    return bool(seen) and all(parse_number(cell) is not None for cell in seen)
 
 
 def _refuse_units(lines: Sequence[str], words: Iterable[str], remedy: str) -> None:
@@ -278,32 +250,3 @@ def _guess_alphabet(
     if len(seen) > MAX_LABELS:
         raise ValueError(f"{len(seen)} labels are too many (at most {MAX_LABELS})")
     return max(2, len(seen)), tuple(seen)
-
-
-def _find(names: Sequence[str], column: str) -> int:
-    if column in names:
-        return list(names).index(column)
-    if column.isascii() and column.isdigit() and int(column) < len(names):
-        return int(column)
-    raise ValueError(f"there is no column {column!r}; the columns are: {first_of(names)}")
-
-
-def _time_column(
-    names: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    time: str | None,
-    columns: Sequence[str],
-    anywhere: bool,
-) -> int | None:
-    """The column of the times: if not given, one that holds dates or is called so, if any.
-
-    Only the first column is looked at, unless it may be anywhere.
-    """
-    if time is not None:
-        return _find(names, time)
-    for index, name in enumerate(names if anywhere else names[:1]):
-        cells = [row[index] for row in rows if row[index]]
-        dated = bool(cells) and all(map(_ISO_DATE.fullmatch, cells))
-        if (dated or name.lower() in TIME_NAMES) and len(names) > 1 and name not in columns:
-            return index
-    return None

@@ -1,0 +1,235 @@
+"""Series of numbers in the columns of a table, with the labels of their times."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from switchpoint._text import name_of, printable
+from switchpoint.cli.output import shortened
+from switchpoint.cli.reader.cells import (
+    Numbers,
+    first_names,
+    is_missing,
+    is_number,
+    parse_numbers,
+    to_number,
+)
+from switchpoint.cli.reader.content import read_content
+from switchpoint.cli.reader.tables import GUESSED, Layout, Table, read_table
+from switchpoint.detection.times import Times, holds_dates, read_times
+
+TIME_NAMES = {"date", "datetime", "day", "hour", "month", "time", "timestamp", "week", "year"}
+"""Names of columns that hold times, in lower case."""
+
+_NO_TIME = "none"
+_ONE_SERIES = {
+    ",": "; if a comma is the decimal sign, give --decimal ,",
+    " ": "; if it is one series, write each number into a line of its own",
+}
+_MAX_SHOWN = 40  # characters of a cell in a message
+
+
+@dataclass(frozen=True)
+class FileSeries:
+    """The series in a file."""
+
+    frame: Any
+    """A DataFrame of floats, NaN where an observation is missing."""
+    time_name: str | None
+    times: Times | None
+    notes: tuple[str, ...]
+    """How the file was read, for people."""
+
+    @property
+    def time(self) -> str:
+        """The column of the times and the order of its dates, for people."""
+        if self.times is None or not self.times.order:
+            return self.time_name or "no column of times"
+        days = self.times.coordinates.astype("datetime64[D]")
+        at = next((i for i, day in enumerate(days) if day.item().day != day.item().month), 0)
+        return f"{self.time_name}, {self.times.order} ({self.times.labels[at]} is {days[at]})"
+
+    @property
+    def read_as(self) -> list[str]:
+        """Everything that was guessed."""
+        return [*self.notes, f"time: {self.time}"]
+
+
+def read_series(
+    path: Path,
+    columns: Sequence[str] = (),
+    time: str | None = None,
+    day_first: bool | None = None,
+    layout: Layout = GUESSED,
+) -> FileSeries:
+    """The series in these columns of a table, or in its only column of numbers.
+
+    `time` is the column of the times, or `none`. If it is not given, it is the only column of
+    dates, else one that is called date, time, year or the like.
+    """
+    import pandas as pd
+
+    content = read_content(path)
+    try:
+        table = read_table(content, replace(layout, names=(*columns, *([time] if time else []))))
+        if table.frame.empty:
+            raise ValueError("the file holds no observations")
+        chosen = [table.find(each) for each in columns]
+        repeated = next((each for i, each in enumerate(chosen) if each in chosen[:i]), None)
+        if repeated is not None:
+            raise ValueError(f"column {repeated!r} is chosen twice")
+        label = time_column(table, chosen, time)
+        numbers = (
+            {name: parse_numbers(table.cells(name)) for name in chosen}
+            if chosen
+            else only_numbers(table, label)
+        )
+        decimal, numbers, notes = _settle_decimal(table, numbers, layout.decimal)
+        for name, column in numbers.items():
+            unit = _check_numbers(table, name, column)
+            notes += (f"{name} in {unit}",) if unit else ()
+        marks = sorted(set().union(*(column.marks for column in numbers.values())))
+        notes += (f"missing: {first_names(marks)}",) if marks else ()
+        times = None if label is None else _read_times(table, label, decimal, day_first)
+        if times is not None:
+            _check_one_series(table, str(label), times)
+        unused = [name for name in table.names if name not in (label, *numbers)]
+        notes += (f"not used: {first_names(unused)}",) if unused else ()
+        frame = pd.DataFrame({name: column.values for name, column in numbers.items()})
+        return FileSeries(frame, label, times, table.notes + notes)
+    except ValueError as error:
+        raise ValueError(f"{name_of(path)}: {printable(str(error))}") from error
+
+
+def time_column(table: Table, chosen: Sequence[str], given: str | None) -> str | None:
+    """The column of the times beside the chosen ones.
+
+    If it is not given, it is the only column of dates, else the first that is called date, time,
+    year or the like; None if there is none, or if `none` is given.
+    """
+    if given is not None:
+        label = None if given == _NO_TIME not in table.names else table.find(given)
+        if label in chosen:
+            raise ValueError(f"column {label!r} cannot be both the series and its time")
+        return label
+    names = [name for name in table.names if name not in chosen]
+    if len(table.names) == 1:
+        return None
+    dates = [name for name in names if holds_dates(table.frame[name])]
+    if len(dates) > 1:
+        raise ValueError(
+            f"{len(dates)} columns hold dates, choose with --time: {first_names(dates)}"
+        )
+    counted = names[:1] == table.names[:1] == ["index"] and is_number(table.cells("index")[0])
+    named = [name for name in names if name.lower() in TIME_NAMES]
+    return next(iter([*dates, *named, *(["index"] if counted else [])]), None)
+
+
+def only_numbers(table: Table, time: str | None) -> dict[str, Numbers]:
+    """The only column of numbers, apart from the time."""
+    others = [name for name in table.names if name != time]
+    numeric = {}
+    for name in others:
+        cells = table.cells(name)
+        column = parse_numbers(cells)
+        known = len(column.invalid) > 0 or not np.isnan(column.values).all()
+        if known and all(is_number(cells[row]) for row in column.invalid):
+            numeric[name] = column
+        elif len(others) == 1:
+            return {name: column}  # its first cell that is not a number is refused by its place
+    if len(numeric) == 1:
+        return numeric
+    if numeric:
+        remedy = "" if table.header else _ONE_SERIES.get(table.separator, "")
+        raise ValueError(
+            f"there are {len(numeric)} columns of numbers, choose with --column (again for "
+            f"several series with common switches): {first_names(numeric)}{remedy}"
+        )
+    raise ValueError(
+        f"no column holds only numbers; choose one with --column: {first_names(others)}"
+    )
+
+
+def _settle_decimal(
+    table: Table, numbers: dict[str, Numbers], given: str | None
+) -> tuple[str, dict[str, Numbers], tuple[str, ...]]:
+    """The decimal sign with which all cells are numbers, these numbers, and a note of it."""
+    invalid = any(column.invalid for column in numbers.values())
+    comma = next((column.comma for column in numbers.values() if column.comma), "")
+    if given == "." or (given is None and not invalid and not comma):
+        return ".", numbers, ()
+    with_commas = {name: parse_numbers(table.cells(name), ",") for name in numbers}
+    if given == ",":
+        return ",", with_commas, ()
+    comma_fits = not any(column.invalid for column in with_commas.values())
+    if not invalid and comma_fits:
+        point, other = (next(iter(to_number(comma, sign) or ())) for sign in ".,")
+        raise ValueError(
+            f"{comma!r} may be {point:g} or {other:g}: give --decimal . or --decimal ,"
+        )
+    if invalid and comma_fits:
+        return ",", with_commas, ("decimal commas",)
+    return ".", numbers, (("thousands separated by commas",) if comma else ())
+
+
+def _check_numbers(table: Table, name: str, column: Numbers) -> str:
+    """Refuse cells that are not numbers, or that differ in their unit; the unit."""
+    rows = np.flatnonzero(~np.isnan(column.values)).tolist() if any(column.units.values()) else []
+    unit = column.units.get(rows[0], "") if rows else ""
+    odd = next((row for row in rows if column.units.get(row, "") != unit), len(column.values))
+    if column.invalid and column.invalid[0] < odd:
+        cell = table.cells(name)[column.invalid[0]]
+        raise ValueError(
+            f"{shortened(repr(cell), _MAX_SHOWN)} in column {name}, "
+            f"{table.place(column.invalid[0])}, is not a finite number; leave a missing "
+            "observation empty, or write NA"
+        )
+    if odd < len(column.values):
+        raise ValueError(
+            f"{table.cells(name)[odd]!r} in column {name}, {table.place(odd)}, has another unit "
+            "than those above"
+        )
+    return unit
+
+
+def _read_times(table: Table, name: str, decimal: str, day_first: bool | None) -> Times:
+    cells = table.cells(name)
+    missing = next((row for row, cell in enumerate(cells) if is_missing(cell)), None)
+    if missing is not None:
+        raise ValueError(f"there is no time in column {name}, {table.place(missing)}")
+    if decimal == ",":  # 1959,083
+        numbers = parse_numbers(cells, ",")
+        cells = cells if numbers.invalid else numbers.values.tolist()
+    return read_times(cells, day_first)
+
+
+def _check_one_series(table: Table, name: str, times: Times) -> None:
+    """Raise a `ValueError` where times repeat or go back, as those of stacked series do."""
+    import pandas as pd
+
+    when = pd.Series(times.coordinates)
+    repeated, back = when.duplicated(), when < when.shift()
+    if not (repeated | back).any():
+        return
+    place = table.place(int((repeated | back).argmax()))
+    problem = f"times in column {name} repeat or go back in {place}"
+    one = "or give --time none if all of it is one series"
+    for other in table.names:
+        groups = when.groupby(table.frame[other].map(str).to_numpy())
+        if 1 < groups.ngroups <= len(when) / 2 and all(
+            group.is_unique and group.is_monotonic_increasing for _, group in groups
+        ):
+            choice = shlex.quote(f"{other}={table.frame[other].iloc[0]}")
+            raise ValueError(
+                f"{problem}, and column {other} tells {groups.ngroups} series apart: choose one, "
+                f"such as --where {choice}, {one}"
+            )
+    if back.any() or repeated.mean() >= 0.5:
+        raise ValueError(
+            f"{problem}: sort the rows, or if several series are stacked, choose one with --where "
+            f"COLUMN=VALUE, {one}"
+        )

@@ -1,0 +1,368 @@
+"""Tables in files: text, JSON, Excel, Parquet and NumPy, plain or compressed.
+
+What a file does not state (encoding, separator, header) is guessed from its content and noted;
+if the content is ambiguous, the file is refused with the option that settles it.
+"""
+
+import csv
+import io
+import json
+import re
+import warnings
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from switchpoint import _text
+from switchpoint.cli.reader.cells import (
+    find_column,
+    first_names,
+    is_header,
+    is_missing,
+    is_number,
+    is_value,
+    may_be_header,
+)
+from switchpoint.cli.reader.content import WORKBOOK, Content
+
+SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "pipes", ",": "commas", " ": "spaces"}
+"""The separators of columns that are recognised, and their names."""
+
+_SAMPLE = 200  # lines that show the separator
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The layout of a file as far as it is given; None is guessed."""
+
+    separator: str | None = None
+    decimal: str | None = None
+    header: bool | None = None
+    sheet: str | None = None
+    where: tuple[str, ...] = ()
+    """COLUMN=VALUE: only the rows with these values."""
+    names: tuple[str, ...] = ()
+    """Columns that were asked for, which a header may have."""
+    labels: tuple[str, ...] = ()
+    """Labels of symbols, which no header has."""
+
+    def __post_init__(self) -> None:
+        for name, mark in (("tab", "\t"), ("\\t", "\t"), ("space", " ")):
+            if self.separator == name:
+                object.__setattr__(self, "separator", mark)
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):
+            raise ValueError(
+                f"separator must be one character, tab or space, got {self.separator!r}"
+            )
+        if self.decimal not in (None, ".", ","):
+            raise ValueError(f"decimal must be a point or a comma, got {self.decimal!r}")
+        for each in self.where:
+            if "=" not in each:
+                raise ValueError(f"where must be COLUMN=VALUE, got {each!r}")
+
+
+GUESSED = Layout()
+
+
+@dataclass(frozen=True)
+class Table:
+    """The cells of a table: text, or typed where the format has types."""
+
+    frame: Any
+    """A DataFrame of objects, indexed by the line or the row of the file."""
+    unit: str = "row"
+    notes: tuple[str, ...] = ()
+    """How the file was read, for people."""
+    header: bool = True
+    separator: str = ""
+    """The separator of columns in a text."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.frame.columns)
+
+    def find(self, column: str) -> str:
+        """The name of a column that is given by its name, or by its number from 0."""
+        return self.names[find_column(self.names, column)]
+
+    def cells(self, column: str) -> list[Any]:
+        """The cells of a column."""
+        return self.frame[column].tolist()
+
+    def place(self, row: int) -> str:
+        """Where a row is in the file."""
+        return f"{self.unit} {self.frame.index[row]}"
+
+    def only(self, where: str) -> "Table":
+        """The rows with a value in a column, which are given as COLUMN=VALUE."""
+        column, _, value = where.partition("=")
+        cells = self.frame[self.find(column)].map(str)
+        if not (cells == value).any():
+            raise ValueError(
+                f"column {column} has no {value!r} for --where; its values are: "
+                f"{first_names(dict.fromkeys(cells))}"
+            )
+        return replace(self, frame=self.frame[cells == value], notes=(*self.notes, where))
+
+
+def read_table(content: Content, layout: Layout) -> Table:
+    """The table in a file."""
+    data = content.data
+    if content.suffix in (".parquet", ".pq") or data.startswith(b"PAR1"):
+        table = Table(_read_parquet(data), "row", ("Parquet",))
+    elif content.is_array:
+        array = content.array()
+        columns = range(array.shape[-1] if array.ndim > 1 else 1)
+        table = Table(make_frame(columns, array), "row", ("NumPy",))
+    elif content.suffix in (".xlsx", ".xls", ".ods") or data.startswith(b"PK"):
+        sheet, rows, numbers = _read_excel(data, layout.sheet)
+        table = _with_names(rows, numbers, "row", layout)
+        table = replace(table, notes=(f"Excel, sheet {sheet}", *table.notes))
+    else:
+        text, notes = content.text()
+        content = replace(content, notes=content.notes + notes)
+        if content.is_json:
+            table = Table(_read_json(text), "row", ("JSON",))
+        else:
+            table = _read_text(text, content.suffix, layout)
+    for each in layout.where:
+        table = table.only(each)
+    return replace(table, notes=content.notes + table.notes)
+
+
+def make_frame(names: Sequence[Any], rows: Any, index: Any = None) -> Any:
+    """A DataFrame of objects with these columns, whose names must differ."""
+    import pandas as pd
+
+    names = [str(name) for name in names]
+    repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if repeated is not None:
+        raise ValueError(f"the table has two columns called {repeated!r}")
+    return pd.DataFrame(rows, index=index, columns=names, dtype=object)
+
+
+# --- text -------------------------------------------------------------------------------------
+
+
+def _read_text(text: str, suffix: str, layout: Layout) -> Table:
+    lines = re.split(r"\r\n|\r|\n", text)
+    numbers = [i for i, line in enumerate(lines) if line.strip()]
+    filled = len(numbers)
+    if "#" in text:
+        numbers = [i for i in numbers if not _is_comment(lines[i])]
+    notes = (f"comment lines skipped: {filled - len(numbers)}",) if len(numbers) < filled else ()
+    if not numbers:
+        return Table(make_frame([], None))
+    lines = [lines[i] for i in numbers]
+    separator = layout.separator or ("\t" if suffix == ".tsv" else None)
+    if separator is None:
+        separator = guess_separator(lines[:_SAMPLE], layout.decimal)
+    rows, ends = split_rows(lines, separator)
+    if len(rows) == 1 or separator == "":
+        tokens = [token for row in rows for cell in row for token in cell.split() or [""]]
+        if len(tokens) > len(rows) and all(is_number(x) or is_missing(x) for x in tokens):
+            return Table(make_frame(["0"], tokens), "number", (*notes, "a list of numbers"))
+    table = _with_names(rows, [numbers[end - 1] + 1 for end in ends], "line", layout)
+    name = SEPARATORS.get(separator, repr(separator))
+    kind = f"separated by {name}" if separator else "one column"
+    return replace(table, notes=(kind, *table.notes, *notes), separator=separator)
+
+
+def _is_comment(line: str) -> bool:
+    """Whether a line begins with #, but not with a missing value such as #N/A."""
+    line = line.lstrip()
+    return line.startswith("#") and not is_missing(re.split(r"[\t;|, ]", line)[0])
+
+
+def split_rows(lines: Sequence[str], separator: str) -> tuple[list[list[str]], Sequence[int]]:
+    """The cells of each row, and the number of its last line from 1.
+
+    A quoted cell may have several lines. Empty rows at both ends are left out.
+    """
+    if separator == " ":
+        lines = [" ".join(line.split()) for line in lines]
+    try:
+        rows = [list(map(str.strip, row)) for row in _csv_reader(lines, separator)]
+    except csv.Error as error:
+        raise ValueError(f"the file is not a table ({error})") from error
+    ends: Sequence[int] = range(1, len(lines) + 1)
+    if len(rows) < len(lines):
+        reader = _csv_reader(lines, separator)
+        ends = [reader.line_num for _ in reader]
+    first, last = 0, len(rows)
+    while first < last and not _is_full(rows[first]):
+        first += 1
+    while first < last and not _is_full(rows[last - 1]):
+        last -= 1
+    return rows[first:last], ends[first:last]
+
+
+def _csv_reader(lines: Sequence[str], separator: str) -> Any:
+    ended = (f"{line}\n" for line in lines)
+    return csv.reader(ended, delimiter=separator or "\x1f", skipinitialspace=True)
+
+
+def _is_full(row: Sequence[str]) -> bool:
+    return any(row) or len(row) == 1
+
+
+def guess_separator(
+    lines: Sequence[str], decimal: str | None = None, *, spaces: bool = True
+) -> str:
+    """The separator that makes rows of equal length, most of them values; empty for one column.
+
+    It is never the decimal sign, and a space only if `spaces` may separate columns.
+    """
+    scores = {}
+    for mark in SEPARATORS:
+        if mark in lines[0] and mark != decimal and (spaces or mark != " "):
+            try:
+                rows, _ = split_rows(lines, mark)
+            except ValueError:  # raised again if it is the separator
+                continue
+            below = [cell for row in rows[1:] or rows for cell in row]
+            share = sum(is_value(cell) or is_missing(cell) for cell in below) / max(1, len(below))
+            widths = {len(row) for row in rows}
+            if len(widths) == 1 and widths != {1} and (share > 0 or mark != " "):
+                scores[mark] = share
+    if scores:
+        return max(scores, key=lambda mark: scores[mark])
+    return next((mark for mark in "\t;|," if mark in lines[0] and mark != decimal), "")
+
+
+def _with_names(
+    rows: Sequence[Sequence[Any]], numbers: Sequence[int], unit: str, layout: Layout
+) -> Table:
+    """A table of these rows, whose first may be names and whose second may be units."""
+    if not rows:
+        return Table(make_frame([], None))
+    first, rest = rows[0], rows[1:]
+    if set(map(len, rest)) - {len(first)}:
+        pairs = zip(numbers, rows, strict=True)
+        number, row = next(each for each in pairs if len(each[1]) != len(first))
+        raise ValueError(
+            f"{unit} {number} has {len(row)} cell{'s' * (len(row) != 1)}, the first has "
+            f"{len(first)}; give --separator if they are separated otherwise"
+        )
+    header = layout.header
+    if header is None:
+        header = is_header(first, rest, layout.names, layout.labels)
+        if not header and may_be_header(first, rest):
+            raise ValueError(
+                f"{unit} {numbers[0]} ({first_names(first)}) may be names of columns or values: "
+                "give --header or --no-header"
+            )
+    if not header:
+        frame = make_frame(range(len(first)), rows, numbers)
+        return Table(frame, unit, ("no header",), header=False)
+    names = column_names(first)
+    notes, skipped = [f"names in {unit} {numbers[0]}"], 1
+    if len(rest) > 1 and _is_units(*rest[:2]):
+        notes.append(f"units in {unit} {numbers[1]} ({first_names(filter(None, rest[0]))})")
+        skipped = 2
+    return Table(make_frame(names, rest[skipped - 1 :], numbers[skipped:]), unit, tuple(notes))
+
+
+def column_names(header: Sequence[Any]) -> list[Any]:
+    """The names of columns in a header, of which an empty one is its number, or index."""
+    return [str(i or "index") if is_missing(name) else name for i, name in enumerate(header)]
+
+
+def _is_units(row: Sequence[Any], below: Sequence[Any]) -> bool:
+    """Whether a row has words, and no value, where the next one has several values."""
+    above = [cell for cell, next_cell in zip(row, below, strict=True) if is_value(next_cell)]
+    return (
+        len(above) > 1
+        and not any(map(is_value, row))
+        and any(isinstance(cell, str) and not is_missing(cell) for cell in above)
+    )
+
+
+# --- other formats ----------------------------------------------------------------------------
+
+
+def _read_json(text: str) -> Any:
+    """A list of numbers, a list of records, columns by name, or one of the former in lines."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        content = _json_lines(text, error)
+    if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
+        names = dict.fromkeys(name for row in content for name in row)
+        content = {name: [row.get(name) for row in content] for name in names}
+    elif isinstance(content, list):
+        content = {"0": content}
+    columns = {}
+    for name, column in content.items() if isinstance(content, dict) else ():
+        column = list(column.values()) if isinstance(column, dict) else column
+        if isinstance(column, list) and not any(isinstance(x, list | dict) for x in column):
+            columns[name] = column
+    if len({len(column) for column in columns.values()}) != 1:
+        lengths = [f"{name}: {len(column)}" for name, column in columns.items()]
+        raise ValueError(
+            "JSON must be a list of numbers, a list of records, or an object of columns of equal "
+            f"length{f', got columns of {first_names(lengths)}' if columns else ''}"
+        )
+    return make_frame(list(columns), columns)
+
+
+def _json_lines(text: str, problem: ValueError) -> list[Any]:
+    """The rows of a text that is not JSON, for this reason, but whose lines are."""
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            rows += [json.loads(line)] if line.strip() else []
+        except ValueError as error:
+            reason = f"line {number} is not JSON ({error})"
+            reason = reason if rows else f"the file is not JSON ({problem})"
+            raise ValueError(reason) from error
+    return rows
+
+
+def _read_parquet(data: bytes) -> Any:
+    import pandas as pd
+
+    frame = _with_package(lambda: pd.read_parquet(io.BytesIO(data)), "Parquet", "pyarrow")
+    frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
+    return make_frame(list(frame.columns), frame.astype(object).to_numpy())
+
+
+def _read_excel(data: bytes, sheet: str | None) -> tuple[str, list[list[Any]], range]:
+    """The name of a sheet, the first if not given, its rows, and their numbers there."""
+    import pandas as pd
+
+    if WORKBOOK not in data:
+        raise ValueError("the file is not an Excel workbook (.xlsx): save it as .xlsx or .csv")
+    size = 0
+    with suppress(Exception), zipfile.ZipFile(io.BytesIO(data)) as archive:  # damage shows below
+        size = sum(each.file_size for each in archive.infolist())
+    if size > _text.LARGEST:
+        raise ValueError(f"the workbook holds more than {_text.LARGEST // 2**20} MiB unpacked")
+    options: Any = {"sheet_name": None, "header": None, "dtype": object, "engine": "openpyxl"}
+    sheets = _with_package(lambda: pd.read_excel(io.BytesIO(data), **options), "Excel", "openpyxl")
+    sheet = next(iter(sheets)) if sheet is None else sheet
+    if sheet not in sheets:
+        raise ValueError(f"there is no sheet {sheet!r}; the sheets are: {first_names(sheets)}")
+    frame = sheets[sheet].dropna(axis=1, how="all")
+    frame = frame.astype(object).where(frame.notna(), "")
+    full = np.flatnonzero((frame != "").any(axis=1)).tolist() or [0, -1]
+    rows = frame.to_numpy()[full[0] : full[-1] + 1].tolist()
+    return sheet, rows, range(full[0] + 1, full[-1] + 2)
+
+
+def _with_package(read: Callable[[], Any], name: str, package: str) -> Any:
+    """The result of reading a format for which pandas needs another package."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of styles that are unknown
+            return read()
+    except ImportError as error:
+        extra = f"pip install 'switchpoint[{name.lower()}]'"
+        raise ValueError(f"reading {name} needs the package {package}: {extra}") from error
+    except Exception as error:  # damaged files fail in many ways
+        raise ValueError(f"the file is damaged, or not of {name}") from error
