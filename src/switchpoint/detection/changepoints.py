@@ -7,6 +7,7 @@ from switchpoint import _checks
 from switchpoint.detection.model import series_model
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import parse_series
+from switchpoint.exact import bayes_optimal
 from switchpoint.sources import Source
 
 
@@ -43,4 +44,5 @@ def detect(
     series = parse_series(values, times)
     coverage = _checks.probability("coverage", coverage, below_one=True)
     model = series_model(series.values, segment, sensitivity, source, fit, series.names)
-    return model.segmentation(series, coverage)
+    posterior = bayes_optimal(model.source).posterior(model.padded(series.values))
+    return model.segmentation(series, posterior, coverage)

@@ -1,4 +1,4 @@
-"""What `detect` infers with: a source, and the units in which it sees the values."""
+"""The model of `detect`: a source, and the units of its values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,18 +46,35 @@ class SeriesModel:
     def standardised(
         self, values: Float[np.ndarray, "time columns"]
     ) -> Float[np.ndarray, "time *columns"]:
-        """Values as the source sees them, without the axis of the columns if it has none."""
+        """Values in the units of the source, without an axis of columns if it has none."""
         standard = (values - self.centres) / self.scales
         return standard if self.source.segment.event_shape else standard[:, 0]
 
     def posterior(self, values: Float[np.ndarray, "time columns"]) -> Posterior:
         """The posterior over switching points, which may have more positions at the end."""
-        data = _filled_up(self.standardised(values), self.source)
-        return bayes_optimal(self.source).posterior(data)
+        return bayes_optimal(self.source).posterior(self.padded(values))
+
+    def padded(
+        self, values: Float[np.ndarray, "time columns"]
+    ) -> Float[np.ndarray, "more *columns"]:
+        """Standardised values, padded with missing ones to a round length.
+
+        Programs are compiled for a length. Missing observations have no influence on the inference
+        about those before them. The most probable partition includes the times of the missing
+        ones; where the hazard is constant, it is the same before them.
+        """
+        standard, length = self.standardised(values), len(values)
+        if type(self.source.prior) is not Geometric or self.source.segment.finite:
+            return standard
+        # The time grows with the square: beyond that it would be more than one more compilation.
+        step = 1024 if length <= 8192 else 2048
+        bucket = 256 if length <= 256 else -(-length // step) * step
+        more = [(0, bucket - length), *[(0, 0)] * (standard.ndim - 1)]
+        return np.pad(standard, more, constant_values=np.nan)
 
     def forecasts(self, values: Float[np.ndarray, "time columns"]) -> Forecasts:
-        """What was expected of each observation before it was seen, in the units of the data."""
-        data, length = _filled_up(self.standardised(values), self.source), len(values)
+        """The prediction of each observation from those before it, in the units of the data."""
+        data, length = self.padded(values), len(values)
         if self.source.segment.finite:
             predictor = bayes_optimal(self.source)
             return Forecasts(
@@ -75,10 +92,9 @@ class SeriesModel:
             logs[:length] - units,
         )
 
-    def segmentation(self, series: Series, coverage: float) -> Segmentation:
-        """The most probable partition of a series, and how certain it is."""
+    def segmentation(self, series: Series, posterior: Posterior, coverage: float) -> Segmentation:
+        """The most probable partition of a series with this posterior, and its uncertainty."""
         length = len(series.values)
-        posterior = self.posterior(series.values)
         intervals, no_switch = posterior.intervals_and_no_switch(coverage, before=length)
         logs_of_scale = np.log(self.scales) * (~np.isnan(series.values)).sum(0)
         return Segmentation(
@@ -97,11 +113,10 @@ class SeriesModel:
     def fitted(
         self, values: Float[np.ndarray, "time columns"], parameters: Sequence[str] | None
     ) -> "SeriesModel":
-        """With those hyperparameters of the source, or all, that have the highest evidence."""
+        """The model with those hyperparameters of the source, or all, of highest evidence."""
         from switchpoint.exact.fitting import fit
 
-        data = _filled_up(self.standardised(values), self.source)
-        return replace(self, source=fit(self.source, data, parameters).source)
+        return replace(self, source=fit(self.source, self.padded(values), parameters).source)
 
 
 def series_model(
@@ -118,24 +133,19 @@ def series_model(
     """
     count = values.shape[1]
     if source is None:
-        given = (
-            SENSITIVITY
-            if sensitivity is None
-            else _checks.positive_float("sensitivity", sensitivity)
-        )
-        if given >= 1000:
+        sensitivity = SENSITIVITY if sensitivity is None else sensitivity
+        if _checks.positive_float("sensitivity", sensitivity) >= 1000:
             raise ValueError(
                 "sensitivity must be below 1000, the number of switches per 1,000 observations, "
-                f"got {given:g}"
+                f"got {sensitivity:g}"
             )
-        told = [f"values of column {name}" for name in names or range(count)]
-        parts = zip(
-            segment_kinds(segment, count), values.T, told if count > 1 else ["values"], strict=True
-        )
+        titles = [f"values of column {name}" for name in names or range(count)]
+        titles = titles if count > 1 else ["values"]
+        parts = zip(segment_kinds(segment, count), values.T, titles, strict=True)
         columns = [default_column(*part) for part in parts]
         centres = np.array([column.centre for column in columns])
         scales = np.array([column.scale for column in columns])
-        model = SeriesModel(default_source(columns, given), centres, scales)
+        model = SeriesModel(default_source(columns, float(sensitivity)), centres, scales)
         return model.fitted(values, fitted_parameters(model.source)) if fit else model
     for name, value in (("segment", segment), ("sensitivity", sensitivity)):
         if value is not None:
@@ -165,25 +175,6 @@ def _forecasts(
         )
 
     return lax.scan(step, predictor.init(length=len(values)), values)[1]
-
-
-def _filled_up(
-    values: Float[np.ndarray, "time *columns"], source: Source
-) -> Float[np.ndarray, "more *columns"]:
-    """Values with missing ones at the end, up to a round length, since programs depend on it.
-
-    Missing observations have no influence on what is inferred about those before them. The most
-    probable partition includes the times of the missing ones; where the hazard is constant, it is
-    the same before them.
-    """
-    length = len(values)
-    if type(source.prior) is not Geometric or source.segment.finite:
-        return values
-    # The time grows with the square: beyond that it would be more than one more compilation.
-    step = 1024 if length <= 8192 else 2048
-    room = 256 if length <= 256 else -(-length // step) * step
-    more = [(0, room - length), *[(0, 0)] * (values.ndim - 1)]
-    return np.pad(values, more, constant_values=np.nan)
 
 
 def segment_kinds(segment: str | Sequence[str] | None, count: int) -> list[str]:

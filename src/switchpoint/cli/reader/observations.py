@@ -125,7 +125,9 @@ def guess_format(
     """
     listed = () if labels is None else parse_labels(labels)
     head = next((line for line in lines if line.strip()), "")
-    separator, fields, rows = "", (), []
+    separator = ""
+    fields: tuple[str, ...] = ()
+    rows: list[list[str]] = []
     if head.lstrip()[:1] in ("{", "[") and head.strip() not in listed:
         fields, rows = _json_rows(lines)
     elif head:
