@@ -1,6 +1,6 @@
 """Labels of values: what is computed from a Series or a DataFrame keeps its library and its index.
 
-Neither pandas nor polars is imported here: whoever passes their objects has imported them.
+Neither pandas nor polars is imported here: a caller who passes their objects has imported them.
 """
 
 import functools

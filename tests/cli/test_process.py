@@ -130,7 +130,7 @@ def test_an_ignored_interrupt_stays_ignored(monkeypatch):
     assert train_until(monkeypatch, signal.SIGINT) == 0
     assert Path("run/model.safetensors").exists()
     listen = (
-        "import signal; from switchpoint.cli.signals import SIGNALS; SIGNALS.listen(); "
+        "import signal; from switchpoint.cli.process import SIGNALS; SIGNALS.listen(); "
         "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
     )
     command = [sys.executable, "-c", listen]

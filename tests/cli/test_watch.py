@@ -16,10 +16,10 @@ from rich.console import Console
 
 import switchpoint as sp
 from switchpoint.cli import main
+from switchpoint.cli.process import SIGNALS
 from switchpoint.cli.reader import LineReader, guess_format
-from switchpoint.cli.signals import SIGNALS
 from switchpoint.cli.watch_view import WatchView
-from switchpoint.detection.defaults import default_column, in_own_units
+from switchpoint.detection.defaults import default_column, destandardise
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
 RNG = np.random.default_rng(18)
@@ -54,7 +54,7 @@ def without_time(records):
 
 def test_every_observation_is_what_the_stream_says(capsys):
     records = watch(capsys, "x.txt", "--hazard", "0.01", "--within", "7")
-    segment = in_own_units(default_column("level", np.array(VALUES[:50], float)))
+    segment = destandardise(default_column("level", np.array(VALUES[:50], float)))
     stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.Geometric(0.01), segment), 100))
     assert len(records) == len(VALUES)
     for position, (record, value) in enumerate(zip(records, VALUES, strict=True)):
@@ -355,12 +355,12 @@ def test_options_and_states_that_do_not_fit(capsys, folder):
     write(VALUES[:30])
     assert "it is shorter than the" in message(*options, "--hazard", "0.01")
     write(["9", *VALUES])
-    assert "are others; begin anew" in message(*options, "--hazard", "0.01")
+    assert "bytes differ" in message(*options, "--hazard", "0.01")
     assert (folder / "x.state").read_bytes() == saved
     (folder / "x.state").write_bytes(saved[:-20])
     assert "x.state is not a saved stream" in message(*options, "--hazard", "0.01")
     sp.Stream(sp.KT()).save("x.state")
-    assert "not one of switchpoint watch" in message(*options)
+    assert "not of switchpoint watch" in message(*options)
     write(VALUES)
     assert "alarm must be" in message("x.txt", "--alarm", "2")
     assert "state cannot be written" in message("x.txt", "--state", "no/x.state")

@@ -6,8 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from switchpoint.cli.process import use_compilation_cache
-from switchpoint.cli.signals import SIGNALS
+from switchpoint.cli.process import SIGNALS, use_compilation_cache
 
 PANELS = {
     "Your data": {

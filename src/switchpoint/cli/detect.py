@@ -21,7 +21,7 @@ from switchpoint.cli.sequence_report import FORMATS
 from switchpoint.detection import Segmentation
 from switchpoint.detection import detect as detect_changes
 from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY
-from switchpoint.detection.description import columns_of
+from switchpoint.detection.description import column_segments
 
 _KINDS = " or ".join([", ".join(SEGMENTS[:-1]), SEGMENTS[-1]])
 _SHOWN_SEGMENTS = 60
@@ -97,13 +97,15 @@ def detect(
     check_cost.check_detect(*series.frame.shape)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = detect_changes(
+        result = detect_changes(
             series.frame, series.times, segment=segment or None, sensitivity=sensitivity, fit=fit
         )
     screen = output.console(sys.stderr if form is not None and out is None else sys.stdout)
     if form is not None or out is not None:
         form = form or str(out and out.suffix.lower()[1:])
-        text = found.to_csv() if form == "csv" else found.to_json(about={"read_as": series.read_as})
+        text = (
+            result.to_csv() if form == "csv" else result.to_json(about={"read_as": series.read_as})
+        )
         if out is None:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -111,24 +113,24 @@ def detect(
             with atomic_write(out) as target:
                 target.write(text.encode())
     if plot is not None:
-        output.write_picture(plot, found.plot())
-    screen.print(_report(found, series, [str(each.message) for each in caught], screen.width))
+        output.write_picture(plot, result.plot())
+    screen.print(_report(result, series, [str(each.message) for each in caught], screen.width))
 
 
-def _report(found: Segmentation, series: FileSeries, messages: list[str], width: int) -> Any:
+def _report(result: Segmentation, series: FileSeries, messages: list[str], width: int) -> Any:
     """The summary and the table of segments for a terminal."""
-    summary, count = found.summary, len(found.changepoints)
+    summary, count = result.summary, len(result.changepoints)
     seen = summary["observations"]
     observations = f"{seen} observation{'s' * (seen != 1)}"
     missing = f", {summary['missing']} missing" if summary["missing"] else ""
     expected = f"; expected number {expected_count(summary['expected_switches'])}, "
     none = f"probability of none {chance(summary['no_switch_probability'])}"
-    families = [one_line(each) for each in columns_of(found.source.segment)]
+    families = [one_line(each) for each in column_segments(result.source.segment)]
     lines: list[tuple[str, str | Text]] = [
         ("read as", "; ".join(series.notes)),
-        ("series", f"{', '.join(found.series.names)}: {observations}{missing}"),
+        ("series", f"{', '.join(result.series.names)}: {observations}{missing}"),
         ("time", series.time),
-        ("source", repr(found.source.prior)),
+        ("source", repr(result.source.prior)),
         *(("", family) for family in dict.fromkeys(families)),
         (
             "found",
@@ -136,33 +138,33 @@ def _report(found: Segmentation, series: FileSeries, messages: list[str], width:
         ),
     ]
     lines += [("warning", Text(message, "yellow")) for message in messages]
-    tables = [_segments(found, ends) for ends in (True, False)]
+    tables = [_segments(result, ends) for ends in (True, False)]
     whole = (each for each in tables if output.keep_words(each, width))
     parts: list[Any] = [output.panel("switchpoint detect", lines), next(whole, tables[0])]
-    if len(found.bounds) > _SHOWN_SEGMENTS:
-        parts.append(f"and {len(found.bounds) - _SHOWN_SEGMENTS} more segments")
+    if len(result.bounds) > _SHOWN_SEGMENTS:
+        parts.append(f"and {len(result.bounds) - _SHOWN_SEGMENTS} more segments")
     return Group(*parts)
 
 
-def _segments(found: Segmentation, ends: bool) -> Table:
+def _segments(result: Segmentation, ends: bool) -> Table:
     """A row for each segment, or for each of its columns; with or without the segments' ends."""
-    names, several = found.series.names, len(found.series.names) > 1
-    times = found.series.times
-    labels = times.short if times is not None else range(len(found.series.values))
-    numbers = list(dict.fromkeys(key for row in found.descriptions[0] for key in row))
+    names, several = result.series.names, len(result.series.names) > 1
+    times = result.series.times
+    labels = times.short if times is not None else range(len(result.series.values))
+    numbers = list(dict.fromkeys(key for row in result.descriptions[0] for key in row))
     shown = output.table(
         "Segments", "from", *["to"] * ends, *["column"] * several, *numbers,
-        "switch", f"{found.coverage:.0%} interval", texts=1 + ends + several,
+        "switch", f"{result.coverage:.0%} interval", texts=1 + ends + several,
     )  # fmt: skip
-    for number, (start, end) in enumerate(found.bounds[:_SHOWN_SEGMENTS]):
+    for number, (start, end) in enumerate(result.bounds[:_SHOWN_SEGMENTS]):
         where, switch = [str(labels[start]), str(labels[end - 1])][: 1 + ends], ["", ""]
         if number > 0:
-            first, last = (labels[each] for each in found.intervals[number - 1].tolist())
-            reached = found.interval_probability[number - 1]
-            doubt = "" if reached >= found.coverage else f" ({chance(reached)})"
+            first, last = (labels[each] for each in result.intervals[number - 1].tolist())
+            reached = result.interval_probability[number - 1]
+            doubt = "" if reached >= result.coverage else f" ({chance(reached)})"
             interval = f"{first} to {last}" if first != last else f"{first}"
-            switch = [chance(found.probability[number - 1]), f"{interval}{doubt}"]
-        for name, description in zip(names, found.descriptions[number], strict=True):
+            switch = [chance(result.probability[number - 1]), f"{interval}{doubt}"]
+        for name, description in zip(names, result.descriptions[number], strict=True):
             cells = [_number(description.get(key, math.nan)) for key in numbers]
             shown.add_row(*where, *[name] * several, *cells, *switch)
             where, switch = [""] * len(where), ["", ""]

@@ -67,8 +67,8 @@ def evaluate(
     output.check_output(out, "out", (".nc",))
     order, ensembles = _load(names or [])
     if reference not in (*order, *EXACT_NAMES):
-        known = ", ".join(dict.fromkeys([*EXACT_NAMES, *order]))
-        raise ValueError(f"reference must be one of {known}, got {reference!r}")
+        allowed = ", ".join(dict.fromkeys([*EXACT_NAMES, *order]))
+        raise ValueError(f"reference must be one of {allowed}, got {reference!r}")
     order = list(dict.fromkeys([*order, reference, _OPTIMUM]))
     segment = options.segment_model(given)
     most_members = max([1, *(len(each.networks) for each in ensembles.values())])

@@ -5,7 +5,8 @@ import os
 import sys
 from importlib import import_module
 
-from switchpoint.cli.signals import SIGNALS
+from switchpoint.cli import process
+from switchpoint.cli.process import SIGNALS
 
 _BROKEN_PIPE, _BAD_INPUT, _BUG = 1, 2, 70
 _MAX_MESSAGE = 400
@@ -30,8 +31,6 @@ def main(
         try:
             if in_process:
                 SIGNALS.listen()
-                from switchpoint.cli import process
-
                 process.open_streams()
             app = import_module(application).app
             words = sys.argv[1:] if arguments is None else arguments

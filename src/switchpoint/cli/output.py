@@ -1,4 +1,4 @@
-"""What commands print and write: tables, progress on a terminal, pictures."""
+"""The output of commands: tables, progress on a terminal, pictures."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -29,12 +29,12 @@ def console(stream: Any = None, **options: Any) -> Console:
 def table(title: str, *headings: str, texts: int = 1, **options: Any) -> Table:
     """A table with these headings: the first `texts` columns hold text, the others numbers."""
     style: Any = {"title_justify": "left", "title_style": "cyan", "box": box.SIMPLE_HEAD}
-    made = Table(title=Text(title), pad_edge=False, **style, **options)
+    result = Table(title=Text(title), pad_edge=False, **style, **options)
     for index, heading in enumerate(headings):
         justify: Any = "left" if index < texts else "right"
         # Folded rather than cropped: nothing is lost on a narrow terminal.
-        made.add_column(Text(heading, overflow="fold"), justify=justify, overflow="fold")
-    return made
+        result.add_column(Text(heading, overflow="fold"), justify=justify, overflow="fold")
+    return result
 
 
 def keep_words(table: Table, width: int) -> bool:
@@ -81,7 +81,7 @@ def shortened(text: str, width: int = 60) -> str:
 
 
 def check_output(path: Path | None, name: str, suffixes: tuple[str, ...]) -> None:
-    """Raise a `ValueError` where a file with one of these suffixes cannot be written to `path`."""
+    """Raise a `ValueError` unless a file with one of these suffixes can be written to `path`."""
     if path is not None:
         if suffixes and path.suffix.lower() not in suffixes:
             allowed = " or ".join(suffixes)

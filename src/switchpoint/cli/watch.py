@@ -16,13 +16,13 @@ from switchpoint._text import STDIN, name_of
 from switchpoint.cli import config_options as options
 from switchpoint.cli import output
 from switchpoint.cli.json_lines import JsonLines
+from switchpoint.cli.process import SIGNALS
 from switchpoint.cli.reader import Line, LineReader
-from switchpoint.cli.signals import SIGNALS
 from switchpoint.cli.watch_view import WatchView
 from switchpoint.cli.watcher import KINDS, Watcher, begin, load_watcher, save_watcher
 
 _KINDS = " or ".join([", ".join(KINDS[:-1]), KINDS[-1]])
-_BATCH = 1000  # lines, after which what they gave is written, and signals are heard
+_BATCH = 1000  # lines, after which their records are written, and signals are handled
 _SAVE_SECONDS = 10.0
 _PATIENCE = 1.0  # seconds for which a reader may take nothing when the command is interrupted
 
@@ -140,8 +140,8 @@ def watch(
         if view:
             shown = stack.enter_context(WatchView(reader.name, within, screen))
         if watcher is None:
-            known = (labels is not None or given["alphabet"] is not None) and not column
-            needed = 1 if known else warm_up
+            symbols = (labels is not None or given["alphabet"] is not None) and not column
+            needed = 1 if symbols else warm_up
             first = _first_lines(batches, needed)
             if not first:
                 return
@@ -175,7 +175,7 @@ def watch(
 
 
 def _first_lines(batches: Iterator[list[Line]], count: int) -> list[Line]:
-    """At least so many lines, unless there are fewer."""
+    """The first lines: at least `count`, unless there are fewer."""
     first: list[Line] = []
     for batch in batches:
         first += batch
@@ -190,7 +190,7 @@ def _farewell(watcher: Watcher, state: Path | None) -> str:
 
 
 class _Saver:
-    """Saves the state of a watcher from time to time."""
+    """Saves the state of a watcher periodically."""
 
     def __init__(self, watcher: Watcher, reader: LineReader, path: Path | None, every: int) -> None:
         self._watcher, self._reader, self._path, self._every = watcher, reader, path, every
@@ -198,14 +198,14 @@ class _Saver:
         self._files = reader.files
 
     def save_if_due(self) -> None:
-        """Save after enough observations, enough time, or a file."""
+        """Save after enough observations, after enough time, or at the end of a file."""
         late = time.monotonic() - self._time >= _SAVE_SECONDS
         late |= self._reader.files != self._files  # the lines before cannot be read again
         if late or self._watcher.stream.position - self._position >= self._every:
             self.save()
 
     def save(self) -> None:
-        """Save what has not been saved."""
+        """Save the state unless it is saved already."""
         self._time = time.monotonic()
         state = self._watcher.stream.position, self._reader.files
         if self._path is not None and state != (self._position, self._files):

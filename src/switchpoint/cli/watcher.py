@@ -1,4 +1,4 @@
-"""A stream that is watched: its observations, its alarms, and how far it has come."""
+"""A stream that is watched: its observations, its alarms, and its position."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from switchpoint.detection.defaults import (
     SENSITIVITY,
     Column,
     default_column,
-    in_own_units,
+    destandardise,
 )
 from switchpoint.exact import bayes_optimal
 from switchpoint.priors import PARAMETER_OWNERS
@@ -27,7 +27,7 @@ from switchpoint.sources import Source
 from switchpoint.streams import Stream
 
 KINDS = (*SEGMENTS, "symbols")
-"""What segments of a stream can look like."""
+"""The kinds of segments of a stream."""
 
 _PRIOR_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "geometric": {"hazard": SENSITIVITY / 1000},
@@ -46,17 +46,17 @@ class Watcher:
     stream: Stream
     lines: LineFormat
     settings: Mapping[str, Any]
-    """The options that the stream was made with."""
+    """The options that the stream was created with."""
     within: int = 1
-    """How many observations back a switch is looked for."""
+    """The number of last observations in which a switch is reported."""
     alarm: float | None = None
-    """The probability of such a switch from which on there is an alarm."""
+    """The probability of such a switch that raises an alarm."""
     armed: bool = True
     """Whether there may be an alarm: not again before the probability has fallen to half."""
     last: Line | None = None
     """The last line."""
     place: Mapping[str, Any] | None = None
-    """Where the lines go on in their file, if the watcher was loaded."""
+    """The place in the file where reading resumes, if the watcher was loaded."""
 
     def observe(self, line: Line, name: str, report: bool = True) -> dict[str, Any] | None:
         """Absorb a line of the file called `name`, and report on it if asked, or at an alarm.
@@ -171,7 +171,7 @@ def _segment(
                 or f"{name} has no value in the first {len(first)} lines, by which it is scaled; "
                 "raise --warm-up"
             )
-        segments.append(in_own_units(_default_column(kind, column)))
+        segments.append(destandardise(_default_column(kind, column)))
     return segments[0] if len(segments) == 1 else Independent(*segments)
 
 
@@ -188,7 +188,7 @@ def _default_column(kind: str, first: Float[np.ndarray, " time"]) -> Column:
 
 
 def save_watcher(path: Path, watcher: Watcher, place: Mapping[str, Any] | None) -> None:
-    """Write the state of a watcher to a file, atomically; `place` is where its lines go on."""
+    """Write the state of a watcher to a file, atomically; reading resumes at `place`."""
     notes = {
         "settings": _as_json(watcher.settings),
         "lines": watcher.lines.to_json(),
@@ -200,7 +200,7 @@ def save_watcher(path: Path, watcher: Watcher, place: Mapping[str, Any] | None) 
 
 
 def load_watcher(path: Path, settings: Mapping[str, Any]) -> Watcher:
-    """The watcher that was saved, which must have been made with these settings."""
+    """The watcher that was saved, which must have been created with these settings."""
     stream = Stream.load(path)
     try:
         notes = stream.notes[_NOTES]
@@ -208,7 +208,7 @@ def load_watcher(path: Path, settings: Mapping[str, Any]) -> Watcher:
         armed, place = notes["armed"], notes["place"]
     except (KeyError, TypeError) as error:
         raise ValueError(
-            f"{name_of(path)} is a saved stream, but not one of switchpoint watch"
+            f"{name_of(path)} is a saved stream, but not of switchpoint watch"
         ) from error
     for name, value in _as_json(settings).items():
         if saved.get(name) != value:

@@ -18,8 +18,8 @@ SENSITIVITY = 5.0
 """The default expected number of switches per 1,000 observations."""
 
 # On standardised values. Levels differ by about twice the noise, and a trend moves as far within
-# 20 observations. The noise is known as if from 6 observations, with about 0.6 of the spread of the
-# series: without such a floor a smooth curve would fall apart into many short lines. Accuracy on
+# 20 observations. The prior of the noise is worth 6 observations with about 0.6 of the spread of
+# the series: without such a floor a smooth curve would be split into many short lines. Accuracy on
 # real series changes little from half to twice these values (docs/detect.md).
 _LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE = 2.0, 0.1, 3.0, 1.0
 
@@ -33,7 +33,7 @@ _ROUNDING = 1e-12  # relative variation that is none
 
 
 class Column(NamedTuple):
-    """A column as the default source sees it: (values - centre) / scale under `segment`."""
+    """The model of a column in the default source: (values - centre) / scale under `segment`."""
 
     segment: Segment
     centre: float
@@ -70,18 +70,18 @@ def default_column(kind: str, values: Float[np.ndarray, " time"], name: str = "v
     return Column(Poisson(1.0, rate) if kind == "counts" else Exponential(1.0, rate), 0.0, 1.0)
 
 
-def in_own_units(column: Column) -> Segment:
+def destandardise(column: Column) -> Segment:
     """The model of a column for its values as they are."""
     match column.segment:
         case NormalGamma() as segment:
-            own = {"mean": column.centre, "strength": segment.strength}
+            location = {"mean": column.centre, "strength": segment.strength}
         case Trend() as segment:
             scales = {"level_scale": segment.level_scale, "slope_scale": segment.slope_scale}
-            own = {"level": column.centre, **scales}
+            location = {"level": column.centre, **scales}
         case segment:
             return segment
     rate = float(segment.rate) * column.scale**2
-    return type(segment)(shape=segment.shape, rate=rate, **own)
+    return type(segment)(shape=segment.shape, rate=rate, **location)
 
 
 def _centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:

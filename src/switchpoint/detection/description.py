@@ -1,4 +1,4 @@
-"""What the observations of one segment look like: level, slope and noise in the data's own units.
+"""Descriptions of the observations of one segment: level, slope and noise in the data's units.
 
 These describe the data of a segment alone. The prior of the default source decides where a segment
 begins, but it does not draw its level towards those of others.
@@ -12,13 +12,13 @@ from jaxtyping import Float
 from switchpoint.segments import Exponential, Independent, Poisson, Segment, Trend
 
 
-def columns_of(segment: Segment) -> tuple[Segment, ...]:
+def column_segments(segment: Segment) -> tuple[Segment, ...]:
     """The segment model of each column."""
     return segment.columns if isinstance(segment, Independent) else (segment,)
 
 
 def is_positive(segment: Segment) -> bool:
-    """Whether observations cannot be below 0."""
+    """Whether observations are never below 0."""
     return isinstance(segment, Poisson | Exponential)
 
 

@@ -168,10 +168,10 @@ def _forecasts(
 ) -> tuple[Float[Array, "time *columns"], Float[Array, " time"]]:
     def step(state: Any, x: Float[Array, "*columns"]) -> tuple[Any, Any]:
         expected: Any = predictor.predict(state)
-        known = ~jnp.isnan(x).all()
+        observed = ~jnp.isnan(x).all()
         return predictor.update(state, x), (
             expected.mean,
-            jnp.where(known, expected.log_density(x), 0.0),
+            jnp.where(observed, expected.log_density(x), 0.0),
         )
 
     return lax.scan(step, predictor.init(length=len(values)), values)[1]

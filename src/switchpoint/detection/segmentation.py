@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from switchpoint._checks import one_line
 from switchpoint._files import atomic_write
 from switchpoint._labels import Labels
-from switchpoint.detection.description import columns_of, describe, fitted, is_positive
+from switchpoint.detection.description import column_segments, describe, fitted, is_positive
 from switchpoint.detection.series import Series
 from switchpoint.sources import Source
 
@@ -124,7 +124,7 @@ class Segmentation:
         """The series, the segments with bands of two standard deviations, and P(switch at t)."""
         from switchpoint.figures import segmentation_figure  # imports Matplotlib
 
-        series, families = self.series, columns_of(self.source.segment)
+        series, families = self.series, column_segments(self.source.segment)
         noise = np.full_like(series.values, np.nan)
         for (start, end), descriptions in zip(self.bounds, self.descriptions, strict=True):
             noise[start:end] = [each.get("noise", math.nan) for each in descriptions]
@@ -168,7 +168,7 @@ class Segmentation:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What describes the whole series, ready for JSON."""
+        """The description of the whole series, ready for JSON."""
         return {
             "observations": len(self.series.values),
             "missing": int(np.isnan(self.series.values).sum()),
@@ -181,12 +181,12 @@ class Segmentation:
         }
 
     def __repr__(self) -> str:
-        found = self.changepoints.tolist()
-        several = f"{len(found)} change points" if len(found) != 1 else "1 change point"
-        at = f" at {', '.join(map(str, found[:10]))}{', ...' if len(found) > 10 else ''}"
-        return (
-            f"Segmentation({len(self.series.values)} observations, {several}{at if found else ''})"
-        )
+        positions = self.changepoints.tolist()
+        count = len(positions)
+        several = f"{count} change points" if count != 1 else "1 change point"
+        at = f" at {', '.join(map(str, positions[:10]))}{', ...' if count > 10 else ''}"
+        length = len(self.series.values)
+        return f"Segmentation({length} observations, {several}{at if positions else ''})"
 
     def _levels(self) -> Float[np.ndarray, "time columns"]:
         """The level at each position."""
@@ -212,7 +212,7 @@ class Segmentation:
         return rows
 
     def _switch(self, number: int) -> dict[str, Any]:
-        """The certainty of a change point; nothing for the start of the series, -1."""
+        """The uncertainty of a change point; empty for the start of the series, -1."""
         if number < 0:
             return dict.fromkeys(
                 ("probability", "interval_begin", "interval_end", "interval_probability")
@@ -228,7 +228,7 @@ class Segmentation:
     @cached_property
     def descriptions(self) -> list[list[dict[str, float]]]:
         """Of each segment, the description of each column: level, slope and noise by name."""
-        families = columns_of(self.source.segment)
+        families = column_segments(self.source.segment)
         return [
             [
                 describe(family, self.series.values[start:end, column])

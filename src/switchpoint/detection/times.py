@@ -190,7 +190,7 @@ def _dates_in_digits(labels: Sequence[str], digits: int) -> np.ndarray | None:
 
 
 def _dates(labels: Sequence[str], cells: Any, day_first: bool | None) -> tuple[np.ndarray, str]:
-    """The dates, and their order where that had to be found."""
+    """The dates, and the order of day and month if the year is last."""
     match = _DAY_OR_MONTH.match(labels[0])
     readings: dict[str, np.ndarray] = {}
     if match is None:
@@ -227,7 +227,7 @@ def _dates(labels: Sequence[str], cells: Any, day_first: bool | None) -> tuple[n
 
 
 def _read_in_order(labels: Sequence[str], day_first: bool) -> np.ndarray:
-    """The dates if their first number is the day, or the month; NaT where it cannot be."""
+    """The dates if their first number is the day, or the month; NaT where it is not."""
     dates = _read_dates(labels, labels, dayfirst=day_first)
     months = dates.astype("datetime64[M]")
     days = (dates.astype("datetime64[D]") - months).astype(int) + 1
@@ -255,7 +255,7 @@ def _read_dates(labels: Sequence[str], cells: Any, **options: Any) -> np.ndarray
 
 
 def _oddity(dates: np.ndarray) -> tuple[int, int, bool]:
-    """How little dates look like those of a series: not read, not in order, not regular."""
+    """The oddity of dates as a series: how many are not read, not in order; whether irregular."""
     missing = int(np.isnat(dates).sum())
     steps = np.diff(dates)
     disorder = int((steps < np.timedelta64(0)).sum())

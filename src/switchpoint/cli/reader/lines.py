@@ -13,7 +13,7 @@ from switchpoint._text import STDIN, name_of
 
 _CHUNK = 2**16  # bytes that are read at a time: nothing else is held, however slow the work is
 _LONGEST = 2**20  # bytes of a line
-_TAIL = 4096  # bytes by which a file is recognised
+_TAIL = 4096  # bytes that identify a file
 _POLL = 0.1  # seconds between looks at a file that has ended
 _WAIT = 1.0  # seconds after which waiting for standard input is reported
 
@@ -27,22 +27,22 @@ class Line(NamedTuple):
     """The number of bytes up to the end of the line."""
     text: str
     file: int = 0
-    """How many files were followed before the one of this line."""
+    """The number of files that were followed before the file of this line."""
 
 
 class LineReader:
-    """Reads lines in order, and knows the place up to which they have been used.
+    """Reads lines in order.
 
-    With `follow` the end of a file is where more lines will be, until another file with content has
-    its path, which is then read from its beginning. `place` is what `place_after` said about an
+    With `follow` more lines are expected at the end of a file, until another file with content has
+    its path, which is then read from its beginning. `place` is the result of `place_after` of an
     earlier reader of the same file: lines before it are skipped. The lines of standard input are
     always new.
     """
 
     files = 0
-    """How many files were followed before this one."""
+    """The number of files that were followed before this one."""
     _successor: Any = None
-    _unfinished = False  # whether the last line that counts did not have its end yet
+    _unfinished = False  # whether the last line that was read had no end yet
 
     def __init__(self, path: Path, follow: bool, place: Mapping[str, Any] | None = None) -> None:
         self.path, self.name, self.follow = path, name_of(path), follow
@@ -73,7 +73,7 @@ class LineReader:
         self.close()
 
     def batches(self, most: int) -> Iterator[list[Line]]:
-        """The lines, at most so many at a time; none where there are no new ones yet."""
+        """The lines, at most `most` at a time; an empty batch if there are no new ones yet."""
         rest = b""
         while True:
             data = self._read()
@@ -100,7 +100,7 @@ class LineReader:
                 return
 
     def place_after(self, line: Line | None) -> dict[str, Any] | None:
-        """What a later reader needs to go on after this line; None for what cannot be reread."""
+        """The place after this line, for a later reader; None if the input cannot be read again."""
         if not self._regular:
             return None
         if line is None or line.file != self.files:
@@ -150,7 +150,7 @@ class LineReader:
         if _size(self._file) < self._offset:
             problem = f"it is shorter than the {self._offset} bytes that were read"
         elif _tail(self._file, self._offset) != place["tail"]:
-            problem = f"the bytes before {self._offset} are others"
+            problem = f"its first {self._offset} bytes differ"
         else:
             self._file.seek(max(0, self._offset - 1))
             self._unfinished = self._offset > 0 and self._file.read(1) != b"\n"
@@ -204,7 +204,7 @@ def _tail(file: Any, offset: int) -> int:
 
 
 def _is_ready(file: Any) -> bool:
-    """Whether a read does not wait, or cannot be told to wait for a limited time."""
+    """Whether a read does not block, or cannot be given a limit of time."""
     try:
         return bool(select.select([file], [], [], _WAIT)[0])
     except (OSError, ValueError):  # not a file, or on Windows not a socket

@@ -139,8 +139,8 @@ def guess_format(
     if not rows and not fields:
         return LineFormat(alphabet=alphabet or len(listed) or None, labels=listed), False
     first = rows[0] if rows else []
-    known = [*listed, *(cell for cell in first if cell and cell.lower() in MISSING)]
-    header = not fields and is_header(first, rows[1:], (time, *column), known)
+    labelled = [*listed, *(cell for cell in first if cell and cell.lower() in MISSING)]
+    header = not fields and is_header(first, rows[1:], (time, *column), labelled)
     names = fields or tuple(column_names(first) if header else map(str, range(len(first))))
     rows = [row for row in rows[header:] if len(row) == len(names)]
     table = Table(make_frame(names, rows), header=header)

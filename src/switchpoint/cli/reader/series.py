@@ -136,8 +136,8 @@ def only_numbers(table: Table, time: str | None) -> dict[str, Numbers]:
     for name in others:
         cells = table.cells(name)
         column = parse_numbers(cells)
-        known = len(column.invalid) > 0 or not np.isnan(column.values).all()
-        if known and all(is_number(cells[row]) for row in column.invalid):
+        filled = len(column.invalid) > 0 or not np.isnan(column.values).all()
+        if filled and all(is_number(cells[row]) for row in column.invalid):
             numeric[name] = column
         elif len(others) == 1:
             return {name: column}  # its first cell that is not a number is refused by its place

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from switchpoint.cli.reader.symbols import SymbolSequence, parse_text
 
 KINDS = ("text", "bits", "bytes")
-"""What the symbols of a file can be: those that a text lists, its bits, or its bytes."""
+"""The kinds of symbols of a file: those that a text lists, its bits, or its bytes."""
 
 _TEXT_OF_BITS = re.compile(rb"[\s,;]*[01][01\s,;]*")
 _MAX_GAPS = 256
@@ -33,7 +33,7 @@ def kind_of(content: bytes, alphabet: int | None) -> str:
 def to_symbols(
     content: bytes, kind: str, alphabet: int | None = None, labels: str | None = None
 ) -> tuple[SymbolSequence, dict[str, Any]]:
-    """The symbols of a file, and what `to_content` needs to know about it."""
+    """The symbols of a file, and the description of it that `to_content` needs."""
     if kind == "text":
         return _text_symbols(content, alphabet, labels)
     if labels is not None:
@@ -75,7 +75,7 @@ def _text_symbols(
 
 
 def _layout(text: str, tokens: Sequence[str]) -> dict[str, Any]:
-    """What stands before, between and behind the symbols of a text."""
+    """The text before, between and after the symbols."""
     at, gaps = 0, []
     for token in tokens:
         begin = text.index(token, at)

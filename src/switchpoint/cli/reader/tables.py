@@ -288,27 +288,27 @@ def _is_units(row: Sequence[Any], below: Sequence[Any]) -> bool:
 
 def _read_json(text: str) -> Any:
     """A list of numbers, a list of records, columns by name, or one of the former in lines."""
+    import pandas as pd
+
     try:
         content = json.loads(text)
     except ValueError as error:
         content = _json_lines(text, error)
-    if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
-        names = dict.fromkeys(name for row in content for name in row)
-        content = {name: [row.get(name) for row in content] for name in names}
-    elif isinstance(content, list):
+    if isinstance(content, list) and not (content and all(isinstance(x, dict) for x in content)):
         content = {"0": content}
-    columns = {}
-    for name, column in content.items() if isinstance(content, dict) else ():
-        column = list(column.values()) if isinstance(column, dict) else column
-        if isinstance(column, list) and not any(isinstance(x, list | dict) for x in column):
-            columns[name] = column
-    if len({len(column) for column in columns.values()}) != 1:
-        lengths = [f"{name}: {len(column)}" for name, column in columns.items()]
+    try:
+        frame = pd.DataFrame(content, dtype=object)
+        nested = frame.map(lambda cell: isinstance(cell, list | dict)).any()
+        if nested.all():
+            raise ValueError("all of its columns are nested")
+    except (ValueError, AttributeError) as error:
+        columns = content if isinstance(content, dict) else {}
+        lengths = [f"{name}: {len(x)}" for name, x in columns.items() if isinstance(x, list)]
         raise ValueError(
             "JSON must be a list of numbers, a list of records, or an object of columns of equal "
-            f"length{f', got columns of {first_names(lengths)}' if columns else ''}"
-        )
-    return make_frame(list(columns), columns)
+            f"length{f', got columns of {first_names(lengths)}' if lengths else ''}"
+        ) from error
+    return make_frame(list(frame.columns[~nested]), frame.loc[:, ~nested].to_numpy())
 
 
 def _json_lines(text: str, problem: ValueError) -> list[Any]:
