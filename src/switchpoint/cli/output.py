@@ -10,7 +10,6 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -69,10 +68,10 @@ def panel(title: str, lines: Iterable[tuple[str, str | Text]]) -> Panel:
 @contextmanager
 def progress_bar(description: str, total: int) -> Iterator[Callable[[int, int], None]]:
     """A function of (done, total) that moves a bar on standard error, if that is a terminal."""
-    screen = Console(file=sys.stderr)
-    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda done, _: bar.update(task, completed=done)
+    from switchpoint.cli.progress import show_progress  # imports the training package
+
+    with show_progress(sys.stderr, lines=False) as progress:
+        yield lambda done, _: progress.update(description, done / max(1, total))
 
 
 def shortened(text: str, width: int = 60) -> str:
