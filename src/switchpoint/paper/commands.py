@@ -23,8 +23,8 @@ from switchpoint.cli.executor_options import (
     ShardMembers,
     executor_arguments,
 )
+from switchpoint.cli.process import SIGNALS
 from switchpoint.cli.progress import show_progress
-from switchpoint.cli.signals import SIGNALS
 from switchpoint.executors import LocalExecutor, Task, open_executor, run_tasks
 from switchpoint.paper.base import Run
 from switchpoint.paper.networks import ShardNetworks, shard

@@ -11,12 +11,15 @@ from switchpoint.figures.style import INK
 _DARK = 0.55  # the share of the colour scale from which letters are white
 
 
-def log_norm(values: Float[np.ndarray, "..."]) -> LogNorm:
-    """A logarithmic colour scale over the positive values, of three decades at most."""
+def log_norm(values: Float[np.ndarray, "..."], least_ratio: float = 10.0) -> LogNorm:
+    """A logarithmic colour scale over the positive values, of three decades at most.
+
+    Its ends differ by a factor of `least_ratio` at least, so that small differences look small.
+    """
     positive = values[np.isfinite(values) & (values > 0)]
     top = float(positive.max()) if positive.size else 1.0
     low = max(float(positive.min()), top / 1000) if positive.size else 0.1
-    return LogNorm(min(low, top / 10), top, clip=True)
+    return LogNorm(min(low, top / least_ratio), top, clip=True)
 
 
 def squares(axes: Axes, table: Float[np.ndarray, "row column"], norm: LogNorm) -> AxesImage:
@@ -45,7 +48,7 @@ def squares(axes: Axes, table: Float[np.ndarray, "row column"], norm: LogNorm) -
 
 
 def short(value: float) -> str:
-    """A number in few digits."""
-    if abs(value) >= 99.5:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 9.95 else f"{value:.2f}"
+    """A number in few digits, two of them significant."""
+    size = abs(value)
+    digits = 0 if size >= 99.5 else 1 if size >= 9.95 else 2 if size >= 0.0995 else 3
+    return f"{value:.{digits}f}"

@@ -174,7 +174,7 @@ def _dots(axes: Axes, one: xr.Dataset, label: str, colour: str, marker: str) -> 
 def _stacks(result: xr.Dataset) -> Figure:
     stacks = result.isel(configuration=_part(result, "stack"))
     models = list(dict.fromkeys(names(stacks["model"])))
-    norm = log_norm(stacks["excess_mean"].values)
+    norm = log_norm(stacks["excess_mean"].values, least_ratio=4.0)
     with styled():
         figure = new_figure(WIDTH, 3.2)
         row = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
