@@ -338,23 +338,8 @@ BAD = {
         "symbol 2 at position 1 is outside the alphabet 0..1",
     ),
     **{
-        f"with {name}": (
-            (*MODEL, "lstm", f"--{name}", value),
-            f"{name} cannot be given with --model",
-        )
-        for name, value in {
-            "prior": "ptw",
-            "depth": 5,
-            "split": 0.5,
-            "period": 4,
-            "longest": 4,
-            "hazard": 0.1,
-            "pmf": "bits.txt",
-            "alphabet": 2,
-            "alpha": 0.5,
-            "beta": 0.5,
-            "concentration": 0.5,
-        }.items()
+        f"with {name}": ((*MODEL, "lstm", f"--{name}", 2), f"{name} cannot be given with --model")
+        for name in ("prior", "depth", "period", "pmf", "alphabet", "concentration")
     },
     "evaluate nothing": (("evaluate", "none"), "zoo or the path of trained networks, got 'none'"),
     "evaluate no name": (("evaluate", "=lstm"), "a name must stand before ="),

@@ -557,17 +557,14 @@ def test_kinds_of_arrays(sequence, dtype):
         assert found.symbols.dtype == np.int32
 
 
-@pytest.mark.parametrize("text", ["1", "1.0", "+1", "1e0", "10e-1", "01", ".5e1", "1."])
-def test_numbers(text):
-    assert parse_number(text) == float(text)
-
-
 NOT_NUMBERS = ["0_1", "1_000", "١", "１", "1e400", "-1e400", "nan", "NaN", "inf", "infinity", "0x1"]
 
 
-@pytest.mark.parametrize("text", [*NOT_NUMBERS, "", "-", ".", "1 0"])
-def test_not_numbers(text):
-    assert parse_number(text) is None
+def test_parse_number_is_stricter_than_float():
+    for text in ("1", "1.0", "+1", "1e0", "10e-1", "01", ".5e1", "1."):
+        assert parse_number(text) == float(text)
+    for text in (*NOT_NUMBERS, "", "-", ".", "1 0"):
+        assert parse_number(text) is None
 
 
 @pytest.mark.parametrize("token", NOT_NUMBERS)

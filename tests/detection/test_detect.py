@@ -697,7 +697,6 @@ def test_irregular_dates_are_warned_of(run):
     assert "steps of time differ" in " ".join(out.split())
 
 
-CONSTANT = "x\n" + "3\n" * 30
 REFUSED = {
     "there is no column 'depth'; the columns are: year, flow": (NILE_FILE, "--column", "depth"),
     "segment must be trend or level": (NILE_FILE, "--segment", "cubic"),
@@ -706,39 +705,28 @@ REFUSED = {
     "out must end in .csv or .json": (NILE_FILE, "--out", "x.txt"),
     "plot must end in .png or .pdf or .svg": (NILE_FILE, "--plot", "x.bmp"),
     "none.csv cannot be read": ("none.csv",),
+    "column x has no observation: all 2 are missing": "x,y\nNA,\nNA,\n",
+    "whole numbers from 0, got -1 at position 1": "n,y\n3,\n-1,\n",
+    "got 'Monday' at position 0": "day,x\nMonday,1\nTuesday,2\n",
+    "got '2020-02-30' at position 0": "date,x\n2020-02-30,1\n2020-03-01,2\n",
+    "30001 observations in 1 column are too many": "x\n" + "1\n" * 30_001,
 }
 
 
 @pytest.mark.parametrize(("message", "arguments"), REFUSED.items(), ids=list(REFUSED))
-def test_bad_options_cost_one_line(run, tmp_path, message, arguments):
-    status, out, err = run(*arguments)
+def test_bad_options_and_files_cost_one_line(run, tmp_path, message, arguments):
+    if isinstance(arguments, str):
+        chosen = ["--column", "0", "--segment", "counts"] if arguments.endswith(",\n") else []
+        status, out, err = run("-", *chosen, stdin=arguments)
+    else:
+        status, out, err = run(*arguments)
     assert (status, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments", "message"),
-    [
-        ("", [], "the file holds no observations"),
-        ("x\n\n", [], "the file holds no observations"),
-        ("x,y\nNA,\nNA,\n", ["--column", "x"], "column x has no observation: all 2 are missing"),
-        ("name\nanna\nbob\n", [], "'anna' in column name, line 2, is not a finite number"),
-        ("n\n3\n-1\n", ["--segment", "counts"], "whole numbers from 0, got -1 at position 1"),
-        ("day,x\nMonday,1\nTuesday,2\n", [], "got 'Monday' at position 0"),
-        ("date,x\n2020-02-30,1\n2020-03-01,2\n", [], "got '2020-02-30' at position 0"),
-        ("x\n" + "1\n" * 30_001, [], "30001 observations in 1 column are too many"),
-    ],
-)
-def test_bad_files_cost_one_line(run, text, arguments, message):
-    status, out, err = run("-", *arguments, stdin=text)
-    assert (status, out) == (2, "")
-    assert message in err
-    assert err.count("\n") == 1
-
-
 def test_a_constant_column_has_no_change_points(run):
-    status, out, _ = run("-", stdin=CONSTANT)
+    status, out, _ = run("-", stdin="x\n" + "3\n" * 30)
     assert status == 0
     assert "0 change points" in out
