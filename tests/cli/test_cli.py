@@ -603,7 +603,7 @@ def test_the_help_of_a_command_begins_with_its_summary_and_shows_its_use():
             text = " ".join(load_command(name).help.split())
             assert text.startswith(f"{summary} "), name
             example = text.partition("For example:")[2]
-            assert f"switchpoint {name}" in example or not example, name
+            assert f" {name} " in f"{example} " or not example, name
 
 
 def test_probabilities_are_rounded_and_never_to_a_certainty():
