@@ -91,16 +91,13 @@ def _write_csv(file: BinaryIO, pieces: Iterable[dict[str, np.ndarray]]) -> None:
     first = 0
     for piece in pieces:
         rows, length, alphabet = piece["probs"].shape
-        table = pd.DataFrame(
-            piece["probs"].reshape(-1, alphabet), columns=[f"p{k}" for k in range(alphabet)]
-        )
         columns = (
             np.repeat(np.arange(first, first + rows, dtype=np.int32), length),
             np.tile(np.arange(length, dtype=np.int32), rows),
             piece["symbols"].ravel(),
             piece["switches"].ravel().astype(np.int8),
         )
-        for index, (name, values) in enumerate(zip(SAMPLE_COLUMNS, columns, strict=True)):
-            table.insert(index, name, values)
+        probs = {f"p{k}": piece["probs"][..., k].ravel() for k in range(alphabet)}
+        table = pd.DataFrame(dict(zip(SAMPLE_COLUMNS, columns, strict=True)) | probs)
         table.to_csv(file, mode="wb", index=False, header=first == 0, lineterminator="\n")
         first += rows

@@ -71,18 +71,17 @@ class WatchView:
         if last is None:
             return Panel(Text("waiting for observations"), title=self._name, border_style="dim")
         lines: list[tuple[str, str | Text]] = [("position", f"{last['position']:,}")]
-        columns = _columns(list(self._values))
-        for name, values in columns[:_SHOWN_COLUMNS]:
-            shown = "missing" if values[-1] is None else _number(values[-1])
-            lines.append((name, Text.assemble(self._spark(values), f"  {shown}")))
+        names = list(last["value"]) if isinstance(last["value"], dict) else [None]
+        for name in names[:_SHOWN_COLUMNS]:
+            values = [each if name is None else each[name] for each in self._values]
+            value = "missing" if values[-1] is None else values[-1]
+            shown = value if isinstance(value, str) else f"{value:.6g}"
+            lines.append((name or "value", Text.assemble(self._spark(values), f"  {shown}")))
         probability = last["switch_probability"]
         style = "bold red" if probability >= 0.5 else ""
         spark = self._spark(list(self._probabilities), 0.0, 1.0)
         lines += [
-            (
-                f"switch in {self._within}",
-                Text.assemble(spark, (f"  {probability:.1%}", style)),
-            ),
+            (f"switch in {self._within}", Text.assemble(spark, (f"  {probability:.1%}", style))),
             ("run length", f"{last['run_length']:,} (mean {last['run_length_mean']:,})"),
             ("code length", f"{last['code_length']:,.1f} bits"),
             ("rate", f"{self._rate():,.0f} per second"),
@@ -111,14 +110,3 @@ class WatchView:
         scale = top / (high - low) if high > low else 0.0
         marks = [" " if v is None else self._levels[round(scale * (v - low))] for v in heights]
         return Text("".join(marks).rjust(width), "cyan")
-
-
-def _columns(values: Sequence[Any]) -> list[tuple[str, list[Any]]]:
-    """The values of each column by its name."""
-    if not isinstance(values[-1], dict):
-        return [("value", list(values))]
-    return [(name, [each[name] for each in values]) for name in values[-1]]
-
-
-def _number(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:.6g}"
