@@ -19,7 +19,7 @@ POSITIONS = ("sincos", "alibi", "relative")
 """The position encodings of a Transformer."""
 
 _GROUPS = 2
-"""How many loops the blocks of queries form, each with its own keys.
+"""The number of loops over blocks of queries, each with its own keys.
 
 More would skip more of the keys that follow the queries. Four are no faster than two on a CPU, and
 take longer to compile.
@@ -27,11 +27,11 @@ take longer to compile.
 
 
 class RelativeScores(NamedTuple):
-    """What is added to the product of a query and a key: a product that depends on the distance."""
+    """The part of a score that depends on the distance, a product of two factors."""
 
     query: Float[Array, "batch queries heads terms"]
     by_distance: Float[Array, "one_or_heads terms keys"]
-    """What `query` is multiplied by for a key at distance 0, 1, ...; heads may share it."""
+    """The factor of `query` for a key at distance 0, 1, ...; heads may share it."""
 
 
 def attend(
@@ -72,18 +72,18 @@ def attend(
     # Layers and blocks of queries are loops, which need no barrier against reuse of the scores.
     @partial(jax.checkpoint, prevent_cse=False, static_argnums=0)
     def attend_block(
-        start: int, place: Array, query: Array, rel_query: Array | None, key: Array, value: Array
+        start: int, position: Array, query: Array, rel_query: Array | None, key: Array, value: Array
     ) -> Array:
-        """Queries of which the first is at `place`, on keys from `start`, with heads first."""
+        """Queries of which the first is at `position`, on keys from `start`, with heads first."""
         # Without the barrier JAX would hoist the mask out of the loop over layers and store it.
-        query, place = lax.optimization_barrier((query, place))
+        query, position = lax.optimization_barrier((query, position))
         seen = key.shape[-1]
         index = start + jnp.arange(seen, dtype=jnp.int32)
-        distance = place + jnp.arange(rows, dtype=jnp.int32)[:, None] - index
+        distance = position + jnp.arange(rows, dtype=jnp.int32)[:, None] - index
         scores = query @ key
         if table is not None and rel_query is not None:
             columns = lax.dynamic_slice_in_dim(
-                table, padded - rows - place + start, seen + rows, axis=-1
+                table, padded - rows - position + start, seen + rows, axis=-1
             )
             products = rel_query.reshape(heads, -1, rel_query.shape[-1]) @ columns
             scores += _skewed(products.reshape(*scores.shape[:-1], -1))
@@ -103,8 +103,8 @@ def attend(
             x = jnp.pad(x * size**-0.5, ((0, 0), (0, padded - keys), (0, 0), (0, 0)))
             return jnp.transpose(x.reshape(-1, blocks, rows, *x.shape[2:]), (1, 3, 0, 2, 4))
 
-        places = before + rows * jnp.arange(blocks, dtype=jnp.int32)
-        of_queries = (places, *jax.tree.map(in_blocks, (query, rel_query)))
+        positions = before + rows * jnp.arange(blocks, dtype=jnp.int32)
+        block_inputs = (positions, *jax.tree.map(in_blocks, (query, rel_query)))
         # Heads first: XLA's products on a CPU are several times as fast as with heads inside.
         key, value = jnp.transpose(key, (2, 0, 3, 1)), jnp.transpose(value, (2, 0, 1, 3))
 
@@ -117,7 +117,7 @@ def attend(
             def attend_one(block: Any) -> Array:
                 return attend_block(start, *block, key[..., start:stop], value[:, :, start:stop])
 
-            return lax.map(attend_one, jax.tree.map(lambda x: x[begin:end], of_queries))
+            return lax.map(attend_one, jax.tree.map(lambda x: x[begin:end], block_inputs))
 
         outputs = jnp.concatenate([attend_group(begin) for begin in range(0, blocks, group)])
         outputs = jnp.transpose(outputs, (2, 0, 3, 1, 4))
@@ -138,10 +138,7 @@ def _skewed(by_distance: Float[Array, "*axes rows wide"]) -> Float[Array, "*axes
 
 
 def _block_limits() -> tuple[int, int]:
-    """How many queries and how many scores to take at a time.
-
-    Few enough for a CPU's caches, enough for a GPU.
-    """
+    """The numbers of queries and scores to process at a time, for caches of a CPU or for a GPU."""
     return (64, 2**19) if jax.default_backend() == "cpu" else (2**28, 2**28)
 
 
@@ -161,9 +158,9 @@ def sinusoids(positions: Int[Array, " time"], width: int) -> Float[Array, "time 
     # leaves less than half a step per position, which `rest` restores.
     steps = np.round(turns * 2**32).astype(np.uint32)
     rest = jnp.asarray(turns - steps / 2**32, float)
-    places = positions[:, None]
-    phase = lax.bitcast_convert_type(places.astype(jnp.uint32) * steps, jnp.int32)
-    angles = (phase.astype(rest.dtype) / 2.0**32 + places * rest) * (2 * math.pi)
+    column = positions[:, None]
+    phase = lax.bitcast_convert_type(column.astype(jnp.uint32) * steps, jnp.int32)
+    angles = (phase.astype(rest.dtype) / 2.0**32 + column * rest) * (2 * math.pi)
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
 
 

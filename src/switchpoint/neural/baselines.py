@@ -1,4 +1,4 @@
-"""Baselines with too little memory, which by Theorem 4.2 cannot be optimal."""
+"""Baselines with too little memory, which by Theorem 4.2 is never optimal."""
 
 from collections.abc import Mapping
 from typing import ClassVar

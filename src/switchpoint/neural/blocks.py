@@ -36,7 +36,7 @@ def check_sizes(width: int, heads: int, positions: str) -> None:
 
 
 class AttentionContext(eqx.Module):
-    """What attention needs besides queries, keys and values; the same for all layers."""
+    """Inputs of attention besides queries, keys and values, the same for all layers."""
 
     first: Int[Array, ""]
     """The index of the first key that is not empty."""

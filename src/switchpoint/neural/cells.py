@@ -88,8 +88,8 @@ class RNNCell(Cell[Float[Array, "batch hidden"]]):
 
     def __init__(self, hidden: int, key: PRNGKeyArray) -> None:
         self.hidden = hidden
-        from_others = fan_in_normal(key, hidden, hidden) * self.feedback_scale
-        self.weight = jnp.diag(1 - self.feedback_scale) + from_others
+        noise = fan_in_normal(key, hidden, hidden) * self.feedback_scale
+        self.weight = jnp.diag(1 - self.feedback_scale) + noise
 
     @property
     def input_width(self) -> int:

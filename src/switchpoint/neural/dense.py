@@ -1,4 +1,4 @@
-"""Dense layers, and the perceptron made of them."""
+"""Dense layers and perceptrons."""
 
 from collections.abc import Mapping
 from typing import ClassVar

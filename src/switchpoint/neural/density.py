@@ -15,7 +15,7 @@ from switchpoint.neural.network import Network
 from switchpoint.segments.distributions import Mixture, Normal, Product
 
 _FEATURES = 3  # of each column
-_FARTHEST = 6.0  # in scales; what is farther is told by its logarithm alone
+_FARTHEST = 6.0  # scales; only the logarithm distinguishes values beyond
 _LOG_SCALES = (-7.0, 7.0)
 
 
@@ -55,7 +55,7 @@ class ValueSpec(NamedTuple):
 class DensityNetwork(Network[Any]):
     """A network whose tokens are features of values, and whose logits parametrise a mixture.
 
-    A NaN is a missing observation: the network is told, and its log density is 0.
+    A NaN is a missing observation: a feature marks it, and its log density is 0.
     """
 
     alphabet_size: None = eqx.field(static=True)
@@ -99,7 +99,7 @@ class DensityNetwork(Network[Any]):
     def start_token(self) -> Float[Array, " features"]:
         return jnp.zeros(self.spec.inputs).at[-1].set(1)
 
-    def token_of(self, values: Float[Array, "*batch_event"]) -> Float[Array, "*batch features"]:
+    def to_tokens(self, values: Float[Array, "*batch_event"]) -> Float[Array, "*batch features"]:
         z = self._standardised(values)
         gap = jnp.isnan(z)
         z = jnp.where(gap, 0.0, z)
@@ -115,8 +115,8 @@ class DensityNetwork(Network[Any]):
         distance = (jnp.where(gap, 0.0, z) - means) * jnp.exp(-log_scales)
         unit = jnp.log(jnp.asarray(self.spec.scale)) + 0.5 * math.log(2 * math.pi)
         columns = jnp.where(gap, 0.0, -0.5 * distance**2 - log_scales - unit)
-        known = jax.nn.logsumexp(log_weights + columns.sum(-1), axis=-1)
-        return jnp.where(gap.all((-1, -2)), 0.0, known)
+        log_density = jax.nn.logsumexp(log_weights + columns.sum(-1), axis=-1)
+        return jnp.where(gap.all((-1, -2)), 0.0, log_density)
 
     def predict(self, state: Any) -> Any:
         """The distribution of the next observation."""

@@ -1,4 +1,4 @@
-"""The contract of a network: tokens in, logits of the next symbol out, memory in between."""
+"""The interface of networks: tokens in, logits of the next symbol out, memory in between."""
 
 import copy
 import functools
@@ -20,8 +20,8 @@ from switchpoint.predictor import Predictor, check_capacity, check_state
 
 Memory = TypeVar("Memory")
 
-_NUMBERS_PER_SYMBOL = 2**5  # what a network holds is more; this bounds chunks where it helps
-_INITIAL_CAPACITY = 64  # of a stream outside `jit`, which grows as needed
+_NUMBERS_PER_SYMBOL = 2**5  # bounds the size of chunks; a network needs more
+_INITIAL_CAPACITY = 64  # tokens of a stream outside `jit`, which grows as needed
 
 
 class StreamState(eqx.Module, Generic[Memory]):
@@ -47,7 +47,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     alphabet_size: eqx.AbstractVar[int | None]
 
     muon_matrices: ClassVar[Mapping[str, int]] = {}
-    """The weight matrices among the leaves, and how many lie side by side in each, for Muon.
+    """The weight matrices among the leaves, and the number side by side in each, for Muon.
 
     For example {"weight": 4} for the gates of an LSTM. A count of 0 leaves a matrix to Adam, as
     are all leaves not named here. Every module inside a network may declare its own matrices, and
@@ -85,7 +85,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         """The memory after these tokens, and the logits of the symbol after each of them."""
 
     def grow(self, memory: Memory, tokens: int = 1) -> Memory:
-        """The same memory, with capacity for at least so many more tokens."""
+        """The same memory, with capacity for at least this many more tokens."""
         del tokens
         return memory
 
@@ -93,7 +93,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         """The same network on another backend: `auto`, `fused` or `plain`.
 
         `fused` uses GPU kernels if the network has any. Such networks have a static field
-        `backend`, so `jit` compiles once for each; others are returned unchanged.
+        `backend`, so `jit` compiles once for each; other networks are returned unchanged.
         """
         check_backend(backend)
         if not hasattr(self, "backend"):
@@ -103,26 +103,26 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         return network
 
     def start_token(self) -> Any:
-        """What is read before the first observation."""
+        """The token before the first observation."""
         return np.int32(self.alphabet)
 
-    def token_of(self, values: Any) -> Any:
-        """What is read of observations; symbols are their own tokens."""
+    def to_tokens(self, values: Any) -> Any:
+        """The tokens of observations; symbols are their own tokens."""
         return values
 
     def tokens_before(self, values: Shaped[Array, "batch time *event"]) -> Array:
         """The token read just before each observation is predicted: the start, x_0, x_1, ..."""
-        return self._with_start(self.token_of(values))[:, :-1]
+        return self._with_start(self.to_tokens(values))[:, :-1]
 
     def logits(self, values: Shaped[Array, "batch time *event"]) -> Float[Array, "batch time _"]:
         """The logits of x_t given x_<t, for every t."""
         return self._read(self.memory(len(values), 0), self.tokens_before(values))[1]
 
     def states(self, values: Any) -> Any:
-        """The state after each observation: what the network remembers of x_0..x_t.
+        """The state after each observation: the network's memory of x_0..x_t.
 
-        For every t it is the memory of `update`'s state after x_t, with the axes (*batch, time) in
-        front, whose size after that is
+        For every t it is the memory of `update`'s state after x_t. Leaves have the axes (*batch,
+        time) in front, followed by
 
         - (hidden,) for an RNN, and for an LSTM in each of `output` and `cell`;
         - (depth, width) for a `stack`, top first, beside the `inner` state of its cell;
@@ -155,7 +155,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
                 for i, sizes in enumerate(zip(one.shape, two.shape, strict=True))
                 if len(set(sizes)) > 1
             ]
-            if not axes:  # the same for all sequences
+            if not axes:  # shared by all sequences
                 return jnp.broadcast_to(leaf, (len(tokens), *leaf.shape))
             return jnp.moveaxis(leaf, axes[0] + 1, 0)
 
@@ -180,7 +180,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         return state.prediction
 
     def update(self, state: StreamState[Memory], value: Any) -> StreamState[Memory]:
-        token = self.token_of(self._checked_one(value))
+        token = self.to_tokens(self._checked_one(value))
         if self.alphabet is not None:
             check_state("predictions", state.prediction.shape, (self.alphabet,))
         if isinstance(state.prediction, jax.core.Tracer):
@@ -206,7 +206,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     def _extend(
         self, memory: Memory, first: Float[Array, " outputs"], values: Array, grows: bool
     ) -> tuple[StreamState[Memory], Float[Array, "time *alphabet"]]:
-        memory, logits = self._read(memory, self.token_of(values)[None])
+        memory, logits = self._read(memory, self.to_tokens(values)[None])
         outputs = jnp.concatenate([first[None], logits[0, :-1]])
         state = StreamState(memory, self._prediction(logits[0, -1]), grows)
         if self.alphabet is not None:
@@ -223,10 +223,10 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         """`log_density` of values known to be valid."""
         *batch, time = values.shape[: values.ndim - len(self.event_shape)]
         flat = values.reshape(-1, time, *self.event_shape)
-        found = in_chunks(
+        log_density = in_chunks(
             lambda rows: self.observed(self.logits(rows), rows), flat, _NUMBERS_PER_SYMBOL
         )
-        return found.reshape(*batch, time)
+        return log_density.reshape(*batch, time)
 
     @keeps_labels("log_probs")
     def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
@@ -248,7 +248,7 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
 
     @jax.jit
     def _states(self, values: Shaped[Array, "flat time *event"]) -> Any:
-        states = self.read_states(self._with_start(self.token_of(values)))
+        states = self.read_states(self._with_start(self.to_tokens(values)))
         return jax.tree.map(lambda leaf: leaf[:, 1:], states)
 
     def _with_start(self, tokens: Shaped[Array, "batch time *features"]) -> Array:
@@ -256,15 +256,15 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         return jnp.concatenate([first, tokens], axis=1)
 
     def _read(self, memory: Memory, tokens: Shaped[Array, "batch time *features"]) -> Any:
-        """`read`, whose results are checked, since the class may be a user's own."""
+        """`read`, with its results checked, since users write subclasses."""
         results = self.read(memory, tokens)
         expected = (*tokens.shape[:2], self.outputs)
-        found = jnp.shape(results[1]) if isinstance(results, tuple) and len(results) == 2 else None
-        if found != expected:
+        shape = jnp.shape(results[1]) if isinstance(results, tuple) and len(results) == 2 else None
+        if shape != expected:
             raise ValueError(
                 f"{type(self).__name__}.read must return the memory and logits of shape (batch, "
                 f"time, outputs), {expected} here, got "
-                f"{_checks.shown(results) if found is None else f'logits of shape {found}'}"
+                f"{_checks.shown(results) if shape is None else f'logits of shape {shape}'}"
             )
         return results
 

@@ -32,7 +32,7 @@ class AttentionSpec(NamedTuple):
     time: int
     """The number of rows of a sequence."""
     context: int | None
-    """The number of keys a query attends to, its own included; None for all so far."""
+    """The number of keys a query attends to, including its own; None for all so far."""
     rank: int
     """The columns per head of relative positions; 0 if positions are encoded otherwise."""
     alibi: bool

@@ -22,7 +22,7 @@ _UNITS_AT_ONCE = 16  # in the backward pass of an LSTM: all would take too many 
 
 
 class Trace(NamedTuple):
-    """What the backward pass needs of each step; `cells` and `gates` are those of an LSTM."""
+    """Residuals of each step for the backward pass; `cells` and `gates` are those of an LSTM."""
 
     outputs: Float[Array, "time batch hidden"]
     cells: Float[Array, "time batch hidden"] | None
@@ -32,7 +32,7 @@ class Trace(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Those of the first cell state, and of the preactivations: those of step t in slot t - 1."""
+    """The gradients of the first cell state, and of the preactivations: step t in slot t - 1."""
 
     cell: Float[Array, "batch hidden"] | None
     preactivations: Float[Array, "time batch gates"]
@@ -86,19 +86,21 @@ def backward(
     time, batch, hidden = d_outputs.shape
     gates = weight.shape[1]
     tiles = (_TILES if d_cell is None else _LSTM_BACKWARD).fitting(batch, hidden, gates)
-    transposed, gradients = stacks.backward_buffers(stack, time, hidden // tiles.units, d_stack)
+    transposed, stack_gradients = stacks.backward_buffers(
+        stack, time, hidden // tiles.units, d_stack
+    )
     matrix, diagonal = _split_diagonal(weight)
     d_preactivations = empty(weight, (time, batch, gates), BF16, "preactivations")
-    (found,) = run_steps(
+    (gradients,) = run_steps(
         _rnn_backward if d_cell is None else _lstm_backward,
         tiles,
         (batch // tiles.rows, hidden // tiles.units),
         ((matrix.T.astype(BF16), diagonal), transposed, trace, (d_outputs, d_end)),
-        (Gradients(d_cell, d_preactivations, gradients),),
+        (Gradients(d_cell, d_preactivations, stack_gradients),),
         jnp.arange(time - 1, -1, -1, dtype=jnp.int32),
         "rnn_backward" if d_cell is None else "lstm_backward",
     )
-    return found
+    return gradients
 
 
 def _split_diagonal(weight: Array) -> tuple[Array, Array | None]:

@@ -31,7 +31,7 @@ def call(
     warps: int = 4,
     stages: int = 2,
 ) -> list[Any]:
-    """The buffers, which `kernel` updates in place, and its outputs.
+    """Run `kernel`; return the buffers, which it updates in place, and its outputs.
 
     The kernel receives references to all inputs, buffers and outputs, in this order; inputs and
     buffers may be trees of arrays.

@@ -1,4 +1,4 @@
-"""Recurrent networks on GPU kernels: the same function as the plain path, with its own gradient."""
+"""Recurrent networks on GPU kernels: the function of the plain path, with a custom gradient."""
 
 from typing import Any
 
@@ -34,8 +34,8 @@ def can_fuse(cell: Cell, tokens: int, time: int) -> bool:
     if isinstance(cell, StackCell):
         fits = cell.width <= MAX_WIDTH and cell.depth <= _MAX_DEPTH
         return fits and can_fuse(cell.inner, tokens, time)
-    known = isinstance(cell, RNNCell | LSTMCell) and cell.hidden % 16 == 0
-    return known and tokens <= _MAX_TOKENS and time > 1
+    has_kernel = isinstance(cell, RNNCell | LSTMCell) and cell.hidden % 16 == 0
+    return has_kernel and tokens <= _MAX_TOKENS and time > 1
 
 
 def fused_recurrence(
@@ -102,26 +102,26 @@ def _backward(residuals: Any, cotangent: Any) -> Any:
     initial, d_end, d_state = (
         (carry.output, d_carry.output, d_carry.cell) if is_lstm else (carry, d_carry, None)
     )
-    found: Any = cells.backward(cell.weight, stack, trace, d_outputs, d_end, d_state, d_entries)
+    gradients: Any = cells.backward(cell.weight, stack, trace, d_outputs, d_end, d_state, d_entries)
     # The preactivations of step t share a slot with the outputs of step t - 1, but those of the
     # first step with the last outputs, not the initial one: the gradient is corrected for that.
-    outputs, d_preactivations = trace.outputs.astype(BF16), found.preactivations
+    outputs, d_preactivations = trace.outputs.astype(BF16), gradients.preactivations
     d_first = d_preactivations[-1].astype(table.dtype)
     correction = initial.astype(table.dtype) - trace.outputs[-1].astype(table.dtype)
     d_weight = weight_gradient(outputs, d_preactivations) + correction.T @ d_first
     hot = jax.nn.one_hot(jnp.roll(tokens, -1, axis=0), len(table), dtype=BF16)
     d_table = weight_gradient(hot, d_preactivations)
     d_initial = d_first @ cell.weight.T
-    d_start = LSTMCarry(d_initial, found.cell) if is_lstm else d_initial
+    d_start = LSTMCarry(d_initial, gradients.cell) if is_lstm else d_initial
     d_stack = None
     if stack is not None:
         tops = jnp.roll(trace.stack.stacks[..., :COLUMNS].astype(BF16), -1, axis=0)
         hot = jax.nn.one_hot(tokens, len(table), dtype=BF16)
         d_stack = Stack(
-            found.stack.stacks[0].at[:, :COLUMNS].add(d_first @ stack.read.T),
+            gradients.stack.stacks[0].at[:, :COLUMNS].add(d_first @ stack.read.T),
             weight_gradient(tops, d_preactivations),
-            weight_gradient(outputs, found.stack.written),
-            weight_gradient(hot, found.stack.written),
+            weight_gradient(outputs, gradients.stack.written),
+            weight_gradient(hot, gradients.stack.written),
         )
     d_cell = eqx.tree_at(lambda c: c.weight, cell, d_weight)
     return d_cell, d_readout, d_start, d_table, d_stack, None

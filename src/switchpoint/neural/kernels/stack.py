@@ -9,7 +9,7 @@ end: the first step changes nothing, and the update after the last step is left 
 
 The backward pass mirrors this. The gradient of the top comes in partial sums, as do the gradients
 of the probabilities of push, pop and keep: sums, over all entries, of the entry's gradient times
-the value that the action would put there. The terms below the top are known one launch ahead, when
+the value that the action would put there. The terms below the top are ready one launch ahead, when
 the gradients of the entries are stored, and the programs that store them sum these terms too.
 
 Entries of a stack are padded to 16 columns, the minimum for a product of tiles. What is written has
@@ -62,7 +62,7 @@ class Trace(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Those of what is written, and of the stacks without their own step's part at the top.
+    """Gradients of the updates, and of the stacks without the part of the same step at the top.
 
     The contribution of step t to the gradients of the step before it is in slot t modulo 2.
     """
@@ -81,7 +81,7 @@ def padded(values: Float[Array, "*axes width"], width: int = COLUMNS) -> Float[A
 
 
 def value_first(written: Float[Array, "rows written"]) -> Float[Array, "rows 16"]:
-    """What is written, with the value before the actions, as the kernels store it."""
+    """The update with the value before the actions, as the kernels store it."""
     actions, value = jnp.split(written, [3], axis=-1)
     return jnp.concatenate([padded(value, MAX_WIDTH), actions], axis=-1)
 
@@ -307,7 +307,9 @@ def _entries(stacks: Any, slot: Any, rows: Any, depths: Sequence[Any]) -> list[A
     """The entries at these depths, zero above and below the stack."""
     last = _depth(stacks) - 1
     return [
-        jnp.where((d >= 0) & (d <= last), stacks[slot, rows, _columns_of(jnp.clip(d, 0, last))], 0)
+        jnp.where(
+            (d >= 0) & (d <= last), stacks[slot, rows, _entry_columns(jnp.clip(d, 0, last))], 0
+        )
         for d in depths
     ]
 
@@ -328,12 +330,12 @@ def _store(
 
         @pl.when(d < _depth(stacks))
         def _(d: Any = d, entry: Any = entry) -> None:
-            stacks[slot, context.rows, _columns_of(d)] = entry
+            stacks[slot, context.rows, _entry_columns(d)] = entry
 
 
 def _depth(stacks: Any) -> int:
     return int(stacks.shape[-1] // COLUMNS)
 
 
-def _columns_of(d: Any) -> Any:
+def _entry_columns(d: Any) -> Any:
     return pl.ds(d * COLUMNS, COLUMNS)

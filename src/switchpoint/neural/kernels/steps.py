@@ -47,7 +47,7 @@ class TileContext(NamedTuple):
     rows: Any
     units: Any
     tile: Any
-    """The number of this program among those for these rows; each has its own units."""
+    """The number of this program among those for these rows, which compute other units."""
     inner: int
 
 
