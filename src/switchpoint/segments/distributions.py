@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from switchpoint._namespace import Numbers, as_float, namespace
 from switchpoint._random import uniform
@@ -31,7 +31,7 @@ class Support(NamedTuple):
     most: float = math.inf
     whole: bool = False
 
-    def contains(self, x: Any) -> Bool[np.ndarray, "..."]:
+    def contains(self, x: Any) -> Any:
         """Whether each number is one of them; NaN is not."""
         inside = (x >= self.least) & (x <= self.most)
         return inside & (x == np.floor(x)) if self.whole else inside
