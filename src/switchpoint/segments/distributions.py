@@ -48,6 +48,18 @@ class Distribution(eqx.Module):
     `log_density` and `sample` must be written. `cdf`, `mean` and `variance` make forecasts with
     intervals possible (`quantile` bisects `cdf`, within a bracket around `location`), and `support`
     the refusal of values that have no density.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from switchpoint.segments import Distribution
+    >>> class Laplace(Distribution):
+    ...     loc: float
+    ...     def log_density(self, x):
+    ...         return -jnp.abs(x - self.loc) - jnp.log(2)
+    ...     def sample(self, key):
+    ...         return self.loc + jax.random.laplace(key)
+    >>> round(float(Laplace(1.0).log_density(1.0)), 4)
+    -0.6931
     """
 
     @abstractmethod
