@@ -11,9 +11,9 @@ import pytest
 from test_families import documented_family
 
 import switchpoint as sp
-from switchpoint.checking.check import draws_verdict
 from switchpoint.checking.families import check_family, drawn_segments
 from switchpoint.checking.laws import check_law
+from switchpoint.checking.parts import draws_verdict
 from switchpoint.checking.predictors import check_predictor
 from switchpoint.checking.report import Collector
 from switchpoint.segments import Discrete, Normal, StudentT

@@ -109,7 +109,7 @@ def _densities(segment: Segment, values: Float[Array, "time *event"]) -> dict[st
     right = merge(initial, merge(runs[0], merge(runs[1], runs[2])))
     neutral = [merge(initial, merge(empty, merge(runs[0], empty))), merge(initial, empty)]
     plain = [merge(initial, runs[0]), initial]
-    found = {
+    found: dict[str, tuple[Array, Array, str]] = {
         "merge is associative": (
             logs(left),
             logs(right),
@@ -127,7 +127,11 @@ def _densities(segment: Segment, values: Float[Array, "time *event"]) -> dict[st
         for x, single in zip(values, singles, strict=False):
             one_by_one += segment.predictive(statistics).log_density(x)
             statistics = merge(statistics, single)
-        found["run_log_density"] = sum(terms), one_by_one, "ln p of a run and of its observations"
+        found["run_log_density"] = (
+            terms[0] + terms[1],
+            one_by_one,
+            "ln p of a run and of its observations",
+        )
     if segment.shiftable.any():
         by = jnp.where(jnp.asarray(segment.shiftable), 1.5, 0.0)
         moved = logs(segment.translate(left, by), by)
