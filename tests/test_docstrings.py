@@ -9,7 +9,7 @@ import pytest
 
 import switchpoint as sp
 
-PACKAGES = (sp.priors, sp.segments, sp.sources, sp.checking)
+PACKAGES = (sp.priors, sp.segments, sp.sources)
 MODULES = [
     module.name
     for package in PACKAGES
@@ -22,7 +22,7 @@ def test_examples_run(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
-@pytest.mark.parametrize("package", PACKAGES[:3], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_public_classes_have_an_example(package):
     for name in package.__all__:
         value = getattr(package, name)

@@ -35,12 +35,14 @@ class Dirichlet(Segment):
     exact algorithms rely on that (counts are differences of prefix sums), so `predictive`, `probs`
     and `sample` cannot be overridden.
 
+    >>> import numpy as np
     >>> import switchpoint as sp
     >>> class Rare(sp.segments.Dirichlet):
     ...     @property
     ...     def pseudo_counts(self):
     ...         return (8.0, 1.0, 1.0)
-    >>> print(Rare().predictive(Rare().initial()).probs.round(1))
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.LIN(), Rare()))
+    >>> print(np.exp(bayes.predict(bayes.init())).round(1))
     [0.8 0.1 0.1]
     """
 
