@@ -6,7 +6,7 @@ The public API is `__all__` of this package and of its subpackages; everything e
 TYPE_CHECKING = False  # True for type checkers; importing `typing` would take long
 
 if TYPE_CHECKING:
-    from switchpoint.checking.findings import check
+    from switchpoint.checking.parts import check
     from switchpoint.detection import Segmentation, detect
     from switchpoint.evaluation import (
         code_length,

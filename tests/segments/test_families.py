@@ -147,3 +147,40 @@ def test_ptw_is_the_sum_over_all_partitions(segment, tolerance):
     for split in (0.5, 0.8):
         prior = sp.PTW(5, split)
         check(lambda prior=prior: prior, prior, segment, tolerance)
+
+
+EVERY_FAMILY = sp.Independent(*COLUMNS, *FAMILIES[:3], sp.Categorical(3, 0.7))
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    ("prior", "segment"),
+    [
+        (sp.Geometric(0.3), EVERY_FAMILY),
+        pytest.param(sp.PTW(4, 0.3), EVERY_FAMILY, marks=pytest.mark.slow),
+        *((prior, sp.Bernoulli(0.7, 2.0)) for prior in PRIORS),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_gradients_of_the_evidence_are_finite_differences(prior, segment):
+    shape = (6, *segment.event_shape)
+    values = np.random.default_rng(1).integers(0, 2, shape)
+    leaves, structure = jax.tree.flatten(sp.Source(prior, segment))
+
+    @jax.jit
+    @jax.value_and_grad
+    def evidence(leaves):
+        source = jax.tree.unflatten(structure, leaves)
+        return sp.bayes_optimal(source).log_density(values).sum()
+
+    slopes = evidence(leaves)[1]
+    for i, slope in enumerate(slopes):
+        for at in np.ndindex(np.shape(slope)):
+            step = np.zeros(np.shape(slope))
+            step[at] = 1e-5
+            above, below = (
+                evidence([*leaves[:i], leaves[i] + sign * step, *leaves[i + 1 :]])[0]
+                for sign in (1, -1)
+            )
+            expected = float(above - below) / 2e-5
+            assert float(slope[at]) == pytest.approx(expected, rel=1e-5, abs=1e-8)

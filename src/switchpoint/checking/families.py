@@ -1,137 +1,183 @@
 """A segment model: its predictive distribution, its statistics and its sampler."""
 
+import functools
+from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from switchpoint.checking.distributions import (
-    mass_finding,
-    probability_integral,
-    uniform_finding,
-)
-from switchpoint.checking.report import Collector, compared
+from switchpoint.checking.report import Collector, Verdict, compared, first_failure, uniform
 from switchpoint.priors import RegularPeriodic
-from switchpoint.segments import Segment
-from switchpoint.segments.base import Statistics, no_statistics, prior_statistics
+from switchpoint.segments import Discrete, Distribution, Product, Segment
+from switchpoint.segments.base import Statistics, observe, prior_statistics
 from switchpoint.sources import Source
 
 _CLOSE = 1e-6  # in double precision
 _DRAWS, _SEGMENT = 10_000, 5
+_REACH, _POINTS = 40.0, 40_001  # of a grid that is even in asinh of the distance from the centre
+_MOST_COUNTS = 200_000
+_MASS_ERROR = 3e-3  # a density that jumps, as at 0, costs half a step of the grid
 
 
 def check_family(
-    findings: Collector, segment: Segment, values: Shaped[np.ndarray, "time *event"], seed: int
+    findings: Collector, segment: Segment, values: Shaped[np.ndarray, "time *event"], draws: Array
 ) -> None:
-    """The findings about a segment model alone, with some of its observations."""
+    """The findings about a segment model alone, with some observations and many drawn segments."""
     with jax.enable_x64(True):
-        findings.run("normalised", _normalised, segment, values)
-        findings.run("merge is associative", _associative, segment, values)
-        findings.run("zeros are neutral", _neutral, segment, values)
-        findings.run("run_log_density", _run_log_density, segment, values)
-        findings.run("translate", _translate, segment, values)
-    findings.run("sampler", _sampler, segment, seed)
+        findings.run("normalised", lambda: first_failure(_normalised(segment, values)))
+        densities = findings.make("merge", lambda: _densities(segment, jnp.asarray(values, float)))
+        for name in densities or ():
+            found, expected, what = densities[name]
+            findings.run(name, compared, found, expected, _CLOSE, what)
+    findings.run("sampler", _sampler, segment, draws)
 
 
-def _run(segment: Segment, values: Any) -> Statistics:
-    """The statistics of some observations, without the prior of the segment."""
-    statistics = segment.statistic(jnp.asarray(values[0], float))
-    for x in values[1:]:
-        statistics = segment.merge(statistics, segment.statistic(jnp.asarray(x, float)))
-    return statistics
-
-
-def _after(segment: Segment, values: Any) -> Statistics:
-    """The statistics of a segment after some observations."""
-    if not len(values):
-        return prior_statistics(segment)
-    return segment.merge(prior_statistics(segment), _run(segment, values))
-
-
-def _density(segment: Segment, statistics: Statistics, values: Any) -> list[Float[Array, ""]]:
-    """What the statistics predict: ln p of each of these as the next observation."""
-    predictive = segment.predictive(statistics)
-    return [predictive.log_density(jnp.asarray(x, float)) for x in values]
-
-
-def _normalised(segment: Segment, values: Any) -> tuple[bool, str]:
-    for count in (0, 1, 5):
+def _normalised(segment: Segment, values: Any) -> Iterator[Verdict]:
+    statistics = prior_statistics(segment)
+    for count, x in enumerate(values[:4]):
         where = f"the predictive after {count} observations"
-        predictive: Any = segment.predictive(_after(segment, values[:count]))
+        predictive: Any = eqx.filter_jit(segment.predictive)(statistics)
         probs: Any = getattr(predictive, "probs", None)
         if segment.finite and np.shape(probs) != (segment.alphabet,):
-            return False, f"{where} must be a Discrete of {segment.alphabet} probabilities"
-        found = mass_finding(predictive, where)
-        if not found[0]:
-            return found
-    return True, f"the total probability {found[1].split(': ', 1)[1]}"
+            yield False, f"{where} must be a Discrete of {segment.alphabet} probabilities"
+        yield mass_finding(predictive, where)
+        statistics = observe(segment, statistics, jnp.asarray(x, float))
 
 
-def _associative(segment: Segment, values: Any) -> tuple[bool, str]:
-    first, second, third = (_run(segment, values[i : i + 2]) for i in (0, 2, 4))
-    merge, initial = segment.merge, prior_statistics(segment)
-    left = merge(initial, merge(merge(first, second), third))
-    right = merge(merge(initial, first), merge(second, third))
-    found, expected = (_density(segment, each, values[6:9]) for each in (left, right))
-    return compared(
-        found, expected, _CLOSE, "ln p after merge(merge(a, b), c) and merge(a, merge(b, c))"
-    )
+def mass_finding(distribution: Any, where: str) -> Verdict:
+    """Whether each column of a distribution has total mass 1, and no negative probability."""
+    if not isinstance(distribution, Distribution):
+        return False, f"{where}: a {type(distribution).__name__} is not a Distribution"
+    worst = 0.0
+    for _, column in columns_of(distribution):
+        mass = _total_mass(column)
+        if not abs(mass - 1) <= _MASS_ERROR:
+            return False, f"{where}: the total probability is {mass:.6g}, not 1"
+        if isinstance(column, Discrete) and not bool((column.probs >= 0).all()):
+            return False, f"{where}: a probability is {float(column.probs.min()):.6g}"
+        worst = max(worst, abs(mass - 1))
+    return True, f"{where}: the total probability is 1 (off by at most {worst:.1g})"
 
 
-def _neutral(segment: Segment, values: Any) -> tuple[bool, str]:
-    run, zeros = _run(segment, values[:4]), no_statistics(segment)
-    merge, initial = segment.merge, prior_statistics(segment)
-    expected = _density(segment, merge(initial, run), values[4:6])
-    both = (("merge(0, s)", merge(zeros, run)), ("merge(s, 0)", merge(run, zeros)))
-    for name, statistics in both:
-        found = _density(segment, merge(initial, statistics), values[4:6])
-        finding = compared(found, expected, _CLOSE, f"ln p after {name} and after s")
-        if not finding[0]:
-            return finding
-    return compared(
-        _density(segment, merge(initial, zeros), values[:1]),
-        _density(segment, initial, values[:1]),
-        _CLOSE,
-        "ln p after merging with zeros and before",
-    )
+def columns_of(distribution: Any) -> list[tuple[Any, Any]]:
+    """Distributions of single numbers: which of x each is about, and itself."""
+    if isinstance(distribution, Product):
+        return [((..., i), column) for i, column in enumerate(distribution.columns)]
+    return [(..., distribution)]
 
 
-def _run_log_density(segment: Segment, values: Any) -> tuple[bool, str] | None:
-    before, run = _after(segment, values[:3]), _run(segment, values[3:7])
-    terms = segment.run_log_density(before, run)
-    if terms is None:
-        return None
-    one_by_one = sum(
-        _density(segment, _after(segment, values[:i]), values[i : i + 1])[0] for i in range(3, 7)
-    )
-    return compared(sum(terms), one_by_one, _CLOSE, "ln p of a run and of its observations")
+def _total_mass(distribution: Any) -> float:
+    """The sum or the integral of the density of one number, with its tail by `cdf` for counts."""
+    if isinstance(distribution, Discrete):
+        return float(distribution.probs.sum())
+    centre, scale = (float(each) for each in distribution.location)
+    if distribution.support.whole:
+        counts = np.arange(min(_MOST_COUNTS, int(centre + 100 * scale) + 100), dtype=float)
+        return float(np.exp(_logs(distribution, counts)).sum() + 1 - distribution.cdf(counts[-1]))
+    steps = np.linspace(-_REACH, _REACH, _POINTS)
+    logs = _logs(distribution, centre + scale * np.sinh(steps))
+    with np.errstate(over="ignore"):
+        heights = np.exp(logs + np.log(scale * np.cosh(steps)))
+    return float(heights.sum() * (steps[1] - steps[0]))
 
 
-def _translate(segment: Segment, values: Any) -> tuple[bool, str] | None:
-    if not segment.shiftable.any():
-        return None
-    by = jnp.where(jnp.asarray(segment.shiftable), 1.5, 0.0)
-    statistics = _after(segment, values[:4])
-    found = _density(segment, segment.translate(statistics, by), values[4:7] - by)
-    return compared(
-        found, _density(segment, statistics, values[4:7]), _CLOSE, "ln p of x - b after translate"
-    )
+def _logs(distribution: Distribution, points: Any) -> Float[np.ndarray, " points"]:
+    return np.asarray(_log_density(distribution, points), np.float64)
 
 
-def _sampler(segment: Segment, seed: int) -> tuple[bool, str]:
-    key_draw, key_coin = jax.random.split(jax.random.key(seed))
+@eqx.filter_jit
+def _log_density(distribution: Distribution, points: Any) -> Array:
+    return jax.vmap(distribution.log_density)(jnp.asarray(points))
+
+
+@eqx.filter_jit
+def _densities(segment: Segment, values: Float[Array, "time *event"]) -> dict[str, Any]:
+    """ln p of observations by statistics that were merged in two orders, for each property."""
+    merge, initial, empty = segment.merge, prior_statistics(segment), segment.empty()
+    singles = [segment.statistic(x) for x in values[:4]]
+    runs = [merge(singles[0], singles[1]), merge(segment.missing(), singles[2]), singles[3]]
+
+    def logs(statistics: Statistics, shift: Any = 0.0) -> Array:
+        predictive = segment.predictive(statistics)
+        return jnp.stack([predictive.log_density(x - shift) for x in values[4:7]])
+
+    left = merge(merge(merge(initial, runs[0]), runs[1]), runs[2])
+    right = merge(initial, merge(runs[0], merge(runs[1], runs[2])))
+    neutral = [merge(initial, merge(empty, merge(runs[0], empty))), merge(initial, empty)]
+    plain = [merge(initial, runs[0]), initial]
+    found: dict[str, tuple[Array, Array, str]] = {
+        "merge is associative": (
+            logs(left),
+            logs(right),
+            "ln p after merge(merge(a, b), c) and merge(a, merge(b, c))",
+        ),
+        "empty is neutral": (
+            jnp.stack([logs(each) for each in neutral]),
+            jnp.stack([logs(each) for each in plain]),
+            "ln p after merging with empty() and before",
+        ),
+    }
+    terms = segment.run_log_density(initial, functools.reduce(merge, singles))
+    if terms is not None:
+        statistics, one_by_one = initial, jnp.zeros(())
+        for x, single in zip(values, singles, strict=False):
+            one_by_one += segment.predictive(statistics).log_density(x)
+            statistics = merge(statistics, single)
+        found["run_log_density"] = (
+            terms[0] + terms[1],
+            one_by_one,
+            "ln p of a run and of its observations",
+        )
+    if segment.shiftable.any():
+        by = jnp.where(jnp.asarray(segment.shiftable), 1.5, 0.0)
+        moved = logs(segment.translate(left, by), by)
+        found["translate"] = moved, logs(left), "ln p of x - b after translate, and of x"
+    return found
+
+
+def drawn_segments(segment: Segment, seed: int) -> Float[Array, "draws time *event"]:
+    """Many short segments."""
     source = Source(RegularPeriodic(_SEGMENT), segment)
-    values = jnp.asarray(source.sample(key_draw, _DRAWS, _SEGMENT).values, float)
-    coins = jax.random.uniform(key_coin, (_DRAWS, _SEGMENT))
+    draw = source.sample(jax.random.key(seed), _DRAWS, _SEGMENT)
+    return jnp.asarray(draw.values, float)
+
+
+def joined(draws: Float[Array, "draws time *event"], length: int) -> Shaped[np.ndarray, "..."]:
+    """Two sequences of this length, from some of the segments."""
+    values = np.asarray(draws).reshape(-1, *draws.shape[2:])
+    return values[: 2 * length].reshape(2, length, *draws.shape[2:])
+
+
+def _sampler(segment: Segment, draws: Float[Array, "draws time *event"]) -> Verdict:
+    """Whether the probability integral transforms of draws are uniform."""
+    coins = jax.random.uniform(jax.random.key(0), draws.shape[:2])
+
+    def step(statistics: Statistics, now: tuple[Array, Array]) -> tuple[Statistics, Array]:
+        ranks = probability_integral(segment.predictive(statistics), *now)
+        return observe(segment, statistics, now[0]), ranks
 
     @jax.jit
     @jax.vmap
     def ranks(values: Array, coins: Array) -> Array:
-        before = [_after(segment, values[:time]) for time in range(_SEGMENT)]
-        statistics = jax.tree.map(lambda *leaves: jnp.stack(leaves), *before)
-        predictives = jax.vmap(segment.predictive)(statistics)
-        return jax.vmap(probability_integral)(predictives, values, coins)
+        return jax.lax.scan(step, prior_statistics(segment), (values, coins))[1]
 
-    return uniform_finding(np.asarray(ranks(values, coins)), "draws against the predictive")
+    return uniform(np.asarray(ranks(draws, coins)), "draws against the predictive")
+
+
+def probability_integral(
+    distribution: Any, x: Shaped[Array, "*event"], coin: Float[Array, ""]
+) -> Float[Array, " columns"]:
+    """P(X <= x) of each column; for whole numbers a random point of the step at x.
+
+    Uniform on (0, 1) if x was drawn from the distribution (Rosenblatt, 1952).
+    """
+    ranks = []
+    for at, column in columns_of(distribution):
+        entry = jnp.asarray(x)[at]
+        step = jnp.exp(column.log_density(entry)) if column.support.whole else 0.0
+        ranks.append(column.cdf(entry) - coin * step)
+    return jnp.stack(ranks)

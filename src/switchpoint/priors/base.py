@@ -2,7 +2,7 @@
 
 import functools
 from abc import abstractmethod
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax
@@ -23,9 +23,16 @@ against each other."""
 
 
 class Prior(Parametric):
-    """The distribution of a segment's length, given the position (from 0) where it starts.
+    """The law of a segment's length L, given the position s (from 0) where it starts.
 
-    A prior of your own is a subclass with one method, `hazard_after`, and any parameters:
+    It is stated by the hazard h(s, r) = P(L = r | s, L >= r), from which follow
+
+        P(L > r | s) = product over i = 1..r of (1 - h(s, i)),
+        P(L = r | s) = h(s, r) P(L > r - 1 | s)
+
+    and the law of whole partitions: segments are independent given where they start, and the last
+    one is cut off by the end of the sequence. A prior of your own is a subclass with one method,
+    `hazard_after`, and any parameters:
 
         class Memoryless(sp.Prior):
             rate: float
@@ -38,8 +45,20 @@ class Prior(Parametric):
     that determine shapes or branches must be static fields (`equinox.field(static=True)`).
     `survival_after`, `log_survival` and `max_length` may be overridden where a closed form saves
     work or digits. A hazard that also works on NumPy arrays, such as `0.5 / run`, is not compiled
-    in a `Stream`.
+    in a `Stream`. With a class attribute `name`, `prior_from_name` knows it.
+
+    >>> import jax.numpy as jnp
+    >>> import switchpoint as sp
+    >>> class Memoryless(sp.Prior):
+    ...     rate: float
+    ...     def hazard_after(self, start, run):
+    ...         return jnp.full(jnp.shape(run), self.rate)
+    >>> Memoryless(0.5).switch_probability(3).tolist()
+    [0.0, 0.5, 0.5]
     """
+
+    name: ClassVar[str] = ""
+    """The name in commands and configurations, if there is one."""
 
     @abstractmethod
     def hazard_after(self, start: Positions, run: Positions) -> Numbers:
@@ -60,6 +79,12 @@ class Prior(Parametric):
         survival = self.survival_after(start, run)
         there = survival > 0
         return jnp.where(there, jnp.log(jnp.where(there, survival, 1.0)), -jnp.inf)
+
+    @classmethod
+    def defaults(cls, length: int) -> dict[str, Any]:
+        """Parameters that depend on the length of sequences, by the names of the constructor."""
+        del length
+        return {}
 
     @property
     def memoryless(self) -> bool:

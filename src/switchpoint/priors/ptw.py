@@ -27,14 +27,27 @@ MAX_DEPTH = 62
 
 
 class PTW(Prior):
-    """Every node of a binary tree of `depth` levels over time splits with probability `split`.
+    """Partition Tree Weighting (Veness, White, Bowling and Gyoergy, 2013).
 
-    A node of 2^v symbols that does not split is a segment. The length of a segment depends on its
-    start alone: with v = depth at start 0, else the number of trailing zero bits of the start,
-    L = 2^(v-j) with probability (1-p) p^j for j < v, and L = 1 with probability p^v. Sequences
-    have at most 2^depth symbols, not necessarily a power of two.
+    Every node of a binary tree of `depth` levels over time splits into halves with probability
+    p = `split`; a node of 2^v symbols that does not split is a segment. So the length of a segment
+    depends on its start s alone. With v = depth at s = 0, else the number of trailing zero bits of
+    s,
+
+        P(L = 2^(v-j) | s) = (1 - p) p^j for j < v,    P(L = 1 | s) = p^v
+
+    At most depth + 1 starts are alive at any time: exact prediction costs O(depth) per observation.
+
+    - `depth`, from 1 to 62: sequences have at most 2^depth symbols, of any length;
+    - `split`, in (0, 1): 1/2 in the paper.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> print(np.exp(sp.PTW(2).log_pmf(0, np.array([1, 2, 4]))).round(3))
+    [0.25 0.25 0.5 ]
     """
 
+    name = "ptw"
     depth: int = eqx.field(static=True)
     split_log_odds: Parameter
 
@@ -43,6 +56,10 @@ class PTW(Prior):
         if self.depth > MAX_DEPTH:
             raise ValueError(f"depth must be at most {MAX_DEPTH}, got {self.depth}")
         self.split_log_odds = log_odds_of("split", split, below_one=True)
+
+    @classmethod
+    def defaults(cls, length: int) -> dict[str, Any]:
+        return {"depth": max(1, (length - 1).bit_length()), "split": 0.5}
 
     @property
     def split(self) -> Parameter:

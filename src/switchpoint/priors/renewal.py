@@ -19,7 +19,21 @@ _EXACT_BELOW = 16
 
 
 class LIN(Prior):
-    """Willems' (1996) linear-complexity prior: P(end after r symbols | not before) = 1 / (2 r)."""
+    """The linear-complexity prior of Willems (1996), by the estimator of Krichevsky and Trofimov.
+
+    The hazard falls with the length so far, h(r) = 1 / (2 r), so that lengths have a heavy tail:
+
+        P(L > r) = binomial(2 r, r) / 4^r, about (pi r)^(-1/2)
+
+    There are no parameters. Exact prediction costs O(t) at time t, or O(1) with `max_hypotheses`.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> print(np.exp(sp.LIN().log_survival(0, np.arange(4))).round(4))
+    [1.     0.5    0.375  0.3125]
+    """
+
+    name = "lin"
 
     def hazard_after(self, start: Positions, run: Positions) -> Numbers:
         del start
@@ -39,8 +53,16 @@ class LIN(Prior):
 
 
 class RegularPeriodic(Prior):
-    """Every segment has length `period`."""
+    """Every segment has length `period`: P(L = period) = 1.
 
+    - `period` >= 1.
+
+    >>> import switchpoint as sp
+    >>> sp.RegularPeriodic(2).switch_probability(5).tolist()
+    [0.0, 0.0, 1.0, 0.0, 1.0]
+    """
+
+    name = "regular"
     period: int = eqx.field(static=True)
 
     def __init__(self, period: int) -> None:
@@ -63,12 +85,27 @@ class RegularPeriodic(Prior):
 
 
 class RandomUniform(Prior):
-    """Segment lengths are uniform on 1..`max_length`."""
+    """Segment lengths are uniform: P(L = r) = 1 / n for r = 1..n, with n = `max_length`.
 
+    The hazard is h(r) = 1 / (n - r + 1). Exact prediction has at most n hypotheses.
+
+    - `max_length` >= 1; in commands and configurations it is called `longest`.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> print(np.exp(sp.RandomUniform(4).log_survival(0, np.arange(4))).round(2))
+    [1.   0.75 0.5  0.25]
+    """
+
+    name = "uniform"
     _max_length: int = eqx.field(static=True)
 
     def __init__(self, max_length: int) -> None:
         self._max_length = _checks.positive_int("max_length", max_length)
+
+    @classmethod
+    def defaults(cls, length: int) -> dict[str, Any]:
+        return {"max_length": length}
 
     @property
     def max_length(self) -> int:
@@ -87,8 +124,21 @@ class RandomUniform(Prior):
 
 
 class Geometric(Prior):
-    """A segment ends after every symbol with probability `hazard`."""
+    """A segment ends after every symbol with probability h = `hazard`.
 
+        P(L = r) = h (1 - h)^(r - 1),    E[L] = 1 / h
+
+    It has no memory, and is the prior of most Bayesian change-point models (Adams and MacKay,
+    2007). The log-odds of h are kept, so that hazards near 0 and near 1 have all their digits.
+
+    - `hazard`, in (0, 1].
+
+    >>> import switchpoint as sp
+    >>> print(sp.Geometric(0.25).switch_count_pmf(3).round(4))
+    [0.5625 0.375  0.0625]
+    """
+
+    name = "geometric"
     hazard_log_odds: Parameter
 
     def __init__(self, hazard: ArrayLike) -> None:
@@ -125,8 +175,19 @@ class Geometric(Prior):
 
 
 class Renewal(Prior):
-    """Segment lengths are independent with P(L = r) = pmf[r - 1]."""
+    """Segment lengths are independent draws of any law: P(L = r) = pmf[r - 1].
 
+    The hazard is h(r) = P(L = r) / P(L >= r), whose tails are summed from the end. Exact prediction
+    has at most len(pmf) hypotheses.
+
+    - `pmf`: probabilities of the lengths 1, 2, ..., which sum to 1.
+
+    >>> import switchpoint as sp
+    >>> sp.Renewal([0.0, 0.5, 0.5]).switch_probability(4).tolist()
+    [0.0, 0.0, 0.5, 0.5]
+    """
+
+    name = "renewal"
     pmf: Float[np.ndarray, " length"] | Float[Array, " length"]
 
     def __init__(self, pmf: Any) -> None:

@@ -94,6 +94,12 @@ class Segment(Parametric):
 
     An observation that is NaN, or a vector of which an entry is, is missing: it has log density 0,
     and adds `missing()`.
+
+    >>> import switchpoint as sp
+    >>> segment = sp.Poisson(shape=2.0, rate=1.0)
+    >>> after = segment.merge(segment.initial(), segment.statistic(4.0))
+    >>> float(segment.predictive(after).mean)
+    3.0
     """
 
     @abstractmethod

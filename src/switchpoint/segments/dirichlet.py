@@ -34,6 +34,16 @@ class Dirichlet(Segment):
     A model of your own is a subclass with `pseudo_counts`; everything else follows from them. The
     exact algorithms rely on that (counts are differences of prefix sums), so `predictive`, `probs`
     and `sample` cannot be overridden.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> class Rare(sp.segments.Dirichlet):
+    ...     @property
+    ...     def pseudo_counts(self):
+    ...         return (8.0, 1.0, 1.0)
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.LIN(), Rare()))
+    >>> print(np.exp(bayes.predict(bayes.init())).round(1))
+    [0.8 0.1 0.1]
     """
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -21,7 +21,19 @@ _ROUNDING = 1e-4  # of a sum of probabilities
 
 
 class Draw(eqx.Module):
-    """Sequences drawn from a source, with the ground truth that is hidden from predictors."""
+    """Sequences drawn from a source, with the ground truth that is hidden from predictors.
+
+    `values` (batch, time) or (batch, time, columns), `switches` (batch, time), and the true
+    distribution of each observation given the parameters of its segment, theta: for symbols `probs`
+    (batch, time, alphabet), p(x_t = k | theta), and for all `log_density` (batch, time),
+    ln p(x_t | theta). The regret of a predictor is measured against them.
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> draw = sp.Source(sp.PTW(5)).sample(jax.random.key(0), batch=4, length=32)
+    >>> draw.symbols.shape, draw.probs.shape
+    ((4, 32), (4, 32, 2))
+    """
 
     values: Shaped[Array, "*batch_time_columns"]
     """The observations: real values, or symbols 0..alphabet-1."""
@@ -61,6 +73,22 @@ class Draw(eqx.Module):
 class Source(eqx.Module):
     """Piecewise stationary sequences: segment lengths from `prior`, values from `segment`.
 
+    Generative model, with s_1 = 0 and for i = 1, 2, ...
+
+        L_i ~ prior(. | s_i),    s_{i+1} = s_i + L_i,    theta_i ~ the prior of `segment`,
+        x_t ~ segment(. | theta_i, x_{s_i}..x_{t-1}) for s_i <= t < s_{i+1}
+
+    `bayes_optimal(source)` is the predictor with the least expected code length on it. Sampling
+    costs O(length) per sequence, in one program for the batch.
+
+    - `prior`: a `Prior`; `segment`: a `Segment`, by default bits under Beta(1/2, 1/2).
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> source = sp.Source(sp.RegularPeriodic(3), sp.Gaussian())
+    >>> source.sample(jax.random.key(0), batch=1, length=7).switches[0].nonzero()[0].tolist()
+    [3, 6]
+
     A subclass that overrides `sample` has no known optimum: `bayes_optimal` refuses it, and
     `evaluate` measures its regret by the true probabilities in the `Draw` that it returns.
     """
@@ -80,8 +108,8 @@ class Source(eqx.Module):
             )
         if type(self.prior).__module__.partition(".")[0] != "switchpoint":
             self.prior.check_hazards()
-        own = type(self.segment).__module__.partition(".")[0] != "switchpoint"
-        if own and self.segment.finite and not isinstance(self.segment, Dirichlet):
+        foreign = type(self.segment).__module__.partition(".")[0] != "switchpoint"
+        if foreign and self.segment.finite and not isinstance(self.segment, Dirichlet):
             _check_probabilities(self.segment)
 
     @property
@@ -99,7 +127,7 @@ class Source(eqx.Module):
 
 
 def _check_probabilities(segment: Segment) -> None:
-    """Raise a `ValueError` if a predictive distribution of symbols is none, unless traced.
+    """Raise a `ValueError` if predictive probabilities of symbols do not sum to 1, unless traced.
 
     Exact algorithms divide by the sum of probabilities, to correct for rounding alone.
     """
@@ -115,11 +143,11 @@ def _check_probabilities(segment: Segment) -> None:
                 f"{name} must be a Discrete distribution of {segment.alphabet} symbols, "
                 f"got {_checks.shown(predictive)}"
             )
-        known = np.asarray(probs, np.float64)
-        if not (abs(known.sum() - 1) < _ROUNDING and known.min() >= 0):
+        probs = np.asarray(probs, np.float64)
+        if not (abs(probs.sum() - 1) < _ROUNDING and probs.min() >= 0):
             raise ValueError(
-                f"{name} must have probabilities of at least 0 that sum to one, got {known} with "
-                f"the sum {known.sum():.6g} after {count} symbols"
+                f"{name} must have probabilities of at least 0 that sum to one, got {probs} with "
+                f"the sum {probs.sum():.6g} after {count} symbols"
             )
         statistics = observe(segment, statistics, jnp.asarray(count % segment.alphabet, float))
 

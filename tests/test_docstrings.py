@@ -1,0 +1,30 @@
+"""Every public name of priors, segments and sources has an example, and examples run."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import switchpoint as sp
+
+PACKAGES = (sp.priors, sp.segments, sp.sources)
+MODULES = [
+    module.name
+    for package in PACKAGES
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + ".")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_public_classes_have_an_example(package):
+    for name in package.__all__:
+        value = getattr(package, name)
+        if inspect.isclass(value) and value not in (sp.segments.Level, sp.segments.Support):
+            assert ">>>" in inspect.getdoc(value), name
