@@ -14,9 +14,8 @@ from rich.table import Table
 from switchpoint import _checks, training
 from switchpoint.cli import output
 from switchpoint.cli.config_options import EVERY, given_settings, with_options
-from switchpoint.neural.kernels.backend import BACKENDS
+from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.training.config import Member, TrainConfig, read_toml
-from switchpoint.training.fields import one_of
 from switchpoint.training.metrics_log import EvalRecord
 from switchpoint.training.progress import Warnings, progress_for
 
@@ -70,7 +69,7 @@ def train(
         switchpoint train --prior ptw --prior lin --seeds 10 --out runs/lstm
     """
     training.use_all_cores()
-    kernels = one_of(*BACKENDS)("kernels", kernels)
+    check_backend(kernels)
     minutes = None if minutes is None else _checks.positive_float("minutes", minutes)
     given = given_settings(settings)
     plan = TrainConfig(**given) if config is None else read_toml(config, **given)

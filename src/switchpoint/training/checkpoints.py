@@ -17,7 +17,6 @@ from jaxtyping import Array
 
 from switchpoint._formats import FORMAT, Step, upgrade
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
-from switchpoint.training.config import upgrade_config
 
 if sys.platform != "win32":
     import fcntl
@@ -82,7 +81,7 @@ class Checkpoints:
         directory.mkdir(parents=True, exist_ok=True)
         remove_temporaries(directory)
         self.directory = directory
-        self._config = upgrade_config(json.loads(json.dumps(dict(config))))  # lists for tuples
+        self._config = json.loads(json.dumps(dict(config)))  # lists for tuples
         self._keep = keep
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
         self._writing: Future[None] | None = None
@@ -126,7 +125,7 @@ class Checkpoints:
             except DamagedError as damage:
                 notes.append(f"skipped the checkpoint {path}: {damage}")
                 continue
-            self._check_config(upgrade_config(about["config"]))
+            self._check_config(about["config"])
             found = Checkpoint(path, step, arrays)
             reason = unfit(found)
             if reason is None:

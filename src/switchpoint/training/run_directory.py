@@ -17,7 +17,7 @@ from switchpoint.neural import Network, read_card, save_networks
 from switchpoint.neural.registry import CUSTOM
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.training.checkpoints import Checkpoint, Checkpoints, remove_temporaries
-from switchpoint.training.config import TrainConfig, upgrade_config
+from switchpoint.training.config import TrainConfig
 from switchpoint.training.metrics_log import EvalRecord, MetricsLines, MetricsLog, read_reports
 from switchpoint.training.program import TrainState
 from switchpoint.training.progress import Progress
@@ -94,7 +94,7 @@ class RunDirectory:
         """Write the settings unless they are there; whether they were not."""
         settings = self._config.to_dict()
         try:
-            if upgrade_config(json.loads(self._config_path.read_bytes())) == settings:
+            if json.loads(self._config_path.read_bytes()) == settings:
                 return False
         except (OSError, ValueError, AttributeError):
             pass

@@ -1,34 +1,28 @@
-"""Sweeps: training runs that differ in any settings, in as few programs as can be."""
+"""Sweeps: training runs that differ in any settings, packed into as few programs as possible."""
 
 import itertools
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
+from pydantic import Field, model_validator
 
 from switchpoint import _checks, evaluation
-from switchpoint._formats import rename
 from switchpoint._progress import Progress
 from switchpoint._provenance import environment_info
-from switchpoint._text import name_of, read_text
+from switchpoint._text import name_of
 from switchpoint.executors import Executor, Task, open_executor, run_tasks
-from switchpoint.neural.kernels.backend import BACKENDS
-from switchpoint.training.config import (
-    RENAMED,
-    TrainConfig,
-    check_field_name,
-    place_of,
-)
-from switchpoint.training.fields import one_of
+from switchpoint.neural.kernels.backend import check_backend
+from switchpoint.training.config import TrainConfig
 from switchpoint.training.packing import PackedConfig, pack
 from switchpoint.training.progress import TrainingProgress
 from switchpoint.training.run_directory import METRICS_FILE, final_reports, is_trained
+from switchpoint.training.settings import Seed, SettingError, Settings, TomlFile
 from switchpoint.training.train import train
 
 MAX_DRAWS = 10_000
@@ -43,13 +37,18 @@ _TABLE = "sweep"
 _COLUMNS = ("excess", "excess_error", "loss")
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Settings):
     """Numbers to draw from: whole ones where both ends are, evenly or by their logarithm."""
 
-    low: float
-    high: float
+    low: int | float
+    high: int | float
     log: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> "Range":
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise SettingError("low", "a range must have low < high, both positive with log = true")
+        return self
 
     def draw(self, random: np.random.Generator) -> float:
         """A number of the range."""
@@ -61,44 +60,66 @@ class Range:
         return min(max(round(value), self.low), self.high) if whole else float(f"{value:.4g}")
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Settings that all runs have, and those that vary: every combination, or random draws."""
+class Sweep(Settings):
+    """Settings that all runs have, and those that vary: every combination, or random draws.
 
-    settings: Mapping[str, Any]
-    """Fields of `TrainConfig`."""
-    axes: Mapping[str, Sequence[Any] | Range]
-    """The values of each setting that varies; a range is for draws."""
-    draws: int | None = None
-    """How many combinations are drawn; all of them if None."""
-    seed: int = 0
-    """Of the draws."""
-    configs: tuple[TrainConfig, ...] = field(init=False)
-    """The configuration of each combination."""
+    `settings` are fields of `TrainConfig`; `axes` has the values of each setting that varies, or
+    for draws a range. With `draws`, that many combinations are drawn with the seed `seed`.
 
-    def __post_init__(self) -> None:
-        if self.draws is not None and self.draws > MAX_DRAWS:
-            raise ValueError(f"draws must be at most {MAX_DRAWS}, got {_checks.shown(self.draws)}")
-        if self.draws is None:
-            for name, axis in self.axes.items():
-                if isinstance(axis, Range):
-                    raise ValueError(f"{name} is a range, which needs draws, the number of them")
-        made = []
+    ```python
+    Sweep(settings={"model": "lstm", "length": 64}, axes={"learning_rate": [1e-3, 3e-3]})
+    ```
+    """
+
+    settings: dict[str, Any]
+    axes: dict[str, list[Any] | Range]
+    draws: Annotated[int, Field(ge=1, le=MAX_DRAWS)] | None = None
+    seed: Seed = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_axes(cls, values: dict[str, Any]) -> dict[str, Any]:
+        axes = dict(values["axes"])
+        for name, axis in axes.items():
+            try:
+                axes[name] = Range(**axis) if isinstance(axis, dict) else axis
+            except ValueError as error:
+                raise SettingError(name, f"the range of {name}: {error}") from error
+            if not isinstance(axis, list | dict | Range) or axis == []:
+                raise SettingError(
+                    name,
+                    f"{name} must be a list of values, or a range as {{low = 1e-4, high = 1e-2, "
+                    f"log = true}}, got {axis!r}",
+                )
+        return {**values, "axes": axes}
+
+    @model_validator(mode="after")
+    def _check(self) -> "Sweep":
+        for name, axis in self.axes.items():
+            if name in self.settings:
+                raise SettingError(name, f"{name} stands both in [sweep] and outside")
+            if isinstance(axis, Range) and self.draws is None:
+                raise SettingError(name, f"{name} is a range, which needs draws, their number")
+        _ = self.configs
+        return self
+
+    @cached_property
+    def configs(self) -> tuple[TrainConfig, ...]:
+        """The configuration of each combination."""
+        configs = []
         for point in self.points():
             try:
-                made.append(TrainConfig(**{**self.settings, **point}))
-            except ValueError as error:
+                configs.append(TrainConfig(**self.settings, **point))
+            except SettingError as error:
                 where = ", ".join(f"{name} = {value}" for name, value in point.items())
-                raise ValueError(f"{error} (at {where})" if where else str(error)) from error
-        object.__setattr__(self, "configs", tuple(made))
+                raise SettingError(error.name, f"{error}{where and f' (at {where})'}") from error
+        return tuple(configs)
 
     def points(self) -> list[dict[str, Any]]:
-        """The values of what varies, for each run."""
+        """The values of the settings that vary, for each run."""
         if self.draws is None:
-            return [
-                dict(zip(self.axes, each, strict=True))
-                for each in itertools.product(*self.axes.values())  # type: ignore[arg-type]
-            ]
+            values = [axis for axis in self.axes.values() if isinstance(axis, list)]
+            return [dict(zip(self.axes, each, strict=True)) for each in itertools.product(*values)]
         random = np.random.default_rng(self.seed)
         points = [
             {
@@ -119,44 +140,19 @@ def read_sweep(path: str | PathLike[str], draws: int | None = None, **overrides:
     setting that varies; `draws` and `seed` make it random. `draws` and `overrides` win over the
     file. A `ValueError` names the file, and the line of what is wrong.
     """
-    path = Path(path)
-    content = read_text(path)
-    try:
-        settings = tomllib.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name_of(path)} is not TOML: {error}") from error
+    file = TomlFile.read(Path(path))
+    settings = dict(file.values)
     table = settings.pop(_TABLE, None)
     if not isinstance(table, dict) or not table:
         raise ValueError(
-            f"{name_of(path)} must have a table [sweep] of what varies, as learning_rate = "
+            f"{name_of(file.path)} must have a table [sweep] of what varies, as learning_rate = "
             "[1e-3, 3e-3]"
         )
-
-    def checked(name: str, value: Any, varies: bool) -> Any:
-        try:
-            if isinstance(value, dict) and not varies:
-                raise ValueError(f"table {name!r} is not allowed: settings stand outside of tables")
-            check_field_name(name)
-            return _axis(name, value) if varies else value
-        except ValueError as error:
-            raise ValueError(f"{place_of(path, content, name)}: {error}") from error
-
-    random = {name: table.pop(name) for name in ("draws", "seed") if name in table}
-    axes = rename({name: checked(name, value, True) for name, value in table.items()}, RENAMED)
-    fixed = rename({n: checked(n, value, False) for n, value in settings.items()}, RENAMED)
-    if both := [name for name in axes if name in fixed]:
-        raise ValueError(
-            f"{place_of(path, content, both[0])}: {both[0]} stands both in [sweep] and outside"
-        )
-    try:
-        if draws is not None or "draws" in random:
-            random["draws"] = _checks.positive_int("draws", draws or random["draws"])
-        if "seed" in random:
-            random["seed"] = _checks.seed(random["seed"])
-        return Sweep({**fixed, **overrides}, axes, **random)
-    except ValueError as error:
-        name = str(error).split(" ", 1)[0]  # the message begins with the name of the setting
-        raise ValueError(f"{place_of(path, content, name)}: {error}") from error
+    with file.locating({}):
+        random = {name: table[name] for name in ("draws", "seed") if name in table}
+        axes = {name: axis for name, axis in table.items() if name not in random}
+        random |= {} if draws is None else {"draws": draws}
+        return Sweep(settings={**settings, **overrides}, axes=axes, **random)
 
 
 def sweep(
@@ -181,7 +177,7 @@ def sweep(
     the training loss of every member, and all of them by step.
     """
     plan = config if isinstance(config, Sweep) else read_sweep(config)
-    one_of(*BACKENDS)("kernels", kernels)
+    check_backend(kernels)
     directory = Path(out).absolute()  # workers may have another working directory
     programs = pack(plan.configs, _checks.positive_int("members", members))
     paths = {each.digest(): directory / "programs" / _name(plan, each) for each in programs}
@@ -280,20 +276,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return "none" if value is None else value
-
-
-def _axis(name: str, value: Any) -> Sequence[Any] | Range:
-    """The values of a setting that varies."""
-    if isinstance(value, list) and value:
-        return value
-    numbers = isinstance(value, dict) and {"low", "high"} <= set(value) <= {"low", "high", "log"}
-    if not numbers:
-        raise ValueError(
-            f"{name} must be a list of values, or a range as {{low = 1e-4, high = 1e-2, log = "
-            f"true}}, got {value!r}"
-        )
-    low, high, log = value["low"], value["high"], value.get("log", False)
-    kinds = all(isinstance(each, int | float) and math.isfinite(each) for each in (low, high))
-    if not kinds or not isinstance(log, bool) or not low < high or (log and low <= 0):
-        raise ValueError(f"{name} must have low < high, both positive with log, got {value!r}")
-    return Range(low, high, log)

@@ -21,12 +21,11 @@ from switchpoint._files import make_directory
 from switchpoint._tensors import DamagedError
 from switchpoint.neural import Network, best_member
 from switchpoint.neural.blocks import HEADS, WIDTH
-from switchpoint.neural.kernels.backend import BACKENDS
+from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.sources import Source
 from switchpoint.training.checkpoints import run_lock
 from switchpoint.training.config import Member, TrainConfig
-from switchpoint.training.custom import CustomConfig, MakeNetwork
-from switchpoint.training.fields import one_of
+from switchpoint.training.custom import MakeNetwork, custom_config
 from switchpoint.training.metrics_log import EvalRecord
 from switchpoint.training.program import Program, TrainState
 from switchpoint.training.progress import Progress, progress_of
@@ -91,10 +90,10 @@ def train(
     deadline = time.monotonic() + 60 * (
         math.inf if minutes is None else _checks.positive_float("minutes", minutes)
     )
-    backend = one_of(*BACKENDS)("kernels", kernels)
+    backend = check_backend(kernels)
     shown = progress_of(progress)
     if source is not None or network is not None:
-        config = CustomConfig(config, source, network)
+        config = custom_config(config, source, network)
     sizes = config.width, config.heads
     if backend == "fused" and sizes not in ((None, None), (WIDTH, HEADS)):
         raise ValueError(
