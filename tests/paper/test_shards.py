@@ -150,7 +150,8 @@ def test_a_study_that_allows_it_leaves_missing_runs_out(shards, tmp_path):
 @pytest.mark.slow
 def test_sittings_add_up_to_the_result_of_all_shards_at_once(shards, tmp_path, monkeypatch, capsys):
     """Recorded results keep the runs of earlier shards, which need not be there any more."""
-    more = [Ablation(part="core", settings={"model": "lstm", **CELL, "hidden": hidden}) for hidden in (5, 6)]
+    model = {"model": "lstm", **CELL}
+    more = [Ablation(part="core", settings={**model, "hidden": hidden}) for hidden in (5, 6)]
     scale = SCALE.replace(ablations=(more[1], *SCALE.ablations, more[0]))
     study = STUDIES["ablations"]
     monkeypatch.setitem(SCALES, "tiny", scale)

@@ -1,7 +1,6 @@
 """`switchpoint train`: networks on a source."""
 
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from switchpoint.cli.config_options import EVERY, given_settings, with_options
 from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.training.config import Member, TrainConfig, read_toml
 from switchpoint.training.metrics_log import EvalRecord
-from switchpoint.training.progress import Warnings, progress_for
 
 
 @with_options(*EVERY)
@@ -79,7 +77,7 @@ def train(
         plan,
         out=out,
         minutes=minutes,
-        progress=Warnings(sys.stderr) if quiet else progress_for(sys.stderr),
+        progress="warnings" if quiet else True,
         tensorboard=tensorboard,
         kernels=kernels,
     )

@@ -1,11 +1,9 @@
-"""The state of a training run on disk: whole or absent, and written while training continues."""
+"""The state of a training run on disk: complete or absent, and written during training."""
 
 import itertools
 import json
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 from jaxtyping import Array
 
 from switchpoint._formats import FORMAT, Step, upgrade
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
-
-if sys.platform != "win32":
-    import fcntl
 
 _KIND = "checkpoint"
 _STEPS: tuple[Step, ...] = ({},)
@@ -37,21 +33,20 @@ _LONGEST_VALUE = 40  # characters of a setting in a message
 def run_lock(directory: Path) -> Iterator[None]:
     """Keep every other process out of `directory`, which must exist; raises if one is in it.
 
-    The lock belongs to the process, so a killed one leaves nothing locked. Windows and file
-    systems without locks have none.
+    The lock belongs to the process, so a killed one leaves nothing locked. File systems without
+    locks have none.
     """
-    handle = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    lock = FileLock(directory / ".lock", blocking=False)
     try:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ValueError(f"another process is training in {directory}") from error
-            except OSError:
-                pass  # a file system that has no locks
+        lock.acquire()
+    except Timeout as error:
+        raise ValueError(f"another process is training in {directory}") from error
+    except NotImplementedError:
+        pass
+    try:
         yield
     finally:
-        os.close(handle)  # releases the lock; the file stays, since others may be opening it
+        lock.release()
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Restored:
-    """The newest whole checkpoint that fits, if any, and a note for each one that was skipped."""
+    """The newest intact checkpoint, if any, and a note for each one that was skipped."""
 
     checkpoint: Checkpoint | None
     notes: tuple[str, ...]
@@ -106,8 +101,8 @@ class Checkpoints:
         self._thread.shutdown()
         self._finish()
 
-    def restore(self, unfit: Callable[[Checkpoint], str | None] = lambda _: None) -> Restored:
-        """The newest whole checkpoint, skipping any that is damaged or `unfit`, which says why.
+    def restore(self) -> Restored:
+        """Read the newest intact checkpoint.
 
         Raises a `ValueError` if it comes from a run with other settings or a newer version.
         """
@@ -117,7 +112,7 @@ class Checkpoints:
                 about, arrays = read_tensors(path, _KIND)
                 about = upgrade(about, str(path), _STEPS)
                 if not isinstance(about.get("config"), dict):
-                    raise DamagedError("it does not say which run it belongs to")
+                    raise DamagedError("it does not have the settings of its run")
                 if about.get("step") != step:
                     raise DamagedError(
                         f"it is the checkpoint of step {about.get('step')} under another name"
@@ -126,11 +121,7 @@ class Checkpoints:
                 notes.append(f"skipped the checkpoint {path}: {damage}")
                 continue
             self._check_config(about["config"])
-            found = Checkpoint(path, step, arrays)
-            reason = unfit(found)
-            if reason is None:
-                return Restored(found, tuple(notes))
-            notes.append(f"skipped the checkpoint {path}: {reason}")
+            return Restored(Checkpoint(path, step, arrays), tuple(notes))
         return Restored(None, tuple(notes))
 
     def _finish(self) -> None:

@@ -13,14 +13,13 @@ import xarray as xr
 from pydantic import Field, model_validator
 
 from switchpoint import _checks, evaluation
-from switchpoint._progress import Progress
+from switchpoint._progress import Part, Progress
 from switchpoint._provenance import environment_info
 from switchpoint._text import name_of
 from switchpoint.executors import Executor, Task, open_executor, run_tasks
 from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.packing import PackedConfig, pack
-from switchpoint.training.progress import TrainingProgress
 from switchpoint.training.run_directory import METRICS_FILE, final_reports, is_trained
 from switchpoint.training.settings import Seed, SettingError, Settings, TomlFile
 from switchpoint.training.train import train
@@ -211,7 +210,7 @@ def train_program(
     """Train the program that `to_dict` returned, unless that is done."""
     program = PackedConfig.from_dict(config)
     if not is_trained(directory, program):
-        progress = TrainingProgress(listener, directory.name)
+        progress = Part(listener, 0.0, 1.0, f"training {directory.name}: ")
         train(program, directory, progress=progress, tensorboard=tensorboard, kernels=kernels)
 
 
