@@ -251,7 +251,7 @@ def test_members_with_settings_of_their_own_are_as_if_alone():
         TrainConfig(**settings, **dict(zip(SWEPT, values, strict=True)))
         for values in zip(*SWEPT.values(), strict=True)
     ]
-    together = Program(PackedConfig(configs))
+    together = Program(PackedConfig.pack(configs))
     assert [dict(each.settings) for each in together.config.members()] == [
         {name: getattr(config, name) for name in SWEPT} for config in configs
     ]
@@ -262,7 +262,7 @@ def test_members_with_settings_of_their_own_are_as_if_alone():
         for a, b in zip(*map(jax.tree.leaves, (state.networks, expected.networks)), strict=True):
             np.testing.assert_allclose(a[0, index], b[0, 0], rtol=2e-3, atol=2e-4)
     with pytest.raises(ValueError, match="must have the same batch, depth, length"):
-        PackedConfig([configs[0], TrainConfig(**{**settings, "length": 4, "batch": 2})])
+        PackedConfig.pack([configs[0], TrainConfig(**{**settings, "length": 4, "batch": 2})])
 
 
 @pytest.mark.slow

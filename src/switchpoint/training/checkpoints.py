@@ -1,6 +1,5 @@
 """The state of a training run on disk: complete or absent, and written during training."""
 
-import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 from jaxtyping import Array
 
+from switchpoint._checks import shown
 from switchpoint._formats import FORMAT, Step, upgrade
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
 
@@ -21,12 +21,6 @@ _KIND = "checkpoint"
 _STEPS: tuple[Step, ...] = ({},)
 _NAME = re.compile(r"step-(\d{9,})\.safetensors")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # as `_files` names them
-# What safetensors both writes and reads back as NumPy arrays.
-_DTYPES = frozenset(
-    ["bool", "bfloat16", "float16", "float32", "float64", "complex64"]
-    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-)
-_LONGEST_VALUE = 40  # characters of a setting in a message
 
 
 @contextmanager
@@ -89,11 +83,6 @@ class Checkpoints:
         later steps are deleted: a run that is at this step could not use them.
         """
         self._finish()
-        for name, array in arrays.items():
-            if str(array.dtype) not in _DTYPES:
-                raise ValueError(
-                    f"array {name!r} must have a dtype that safetensors holds, got {array.dtype}"
-                )
         self._writing = self._thread.submit(self._write, step, dict(arrays))
 
     def close(self) -> None:
@@ -150,7 +139,7 @@ class Checkpoints:
     def _check_config(self, config: Mapping[str, Any]) -> None:
         before, now = _flat(config), _flat(self._config)
         differences = [
-            "{}: {}, now {}".format(name, *_shown(before.get(name), now.get(name)))
+            f"{name}: {shown(before.get(name))}, now {shown(now.get(name))}"
             for name in sorted({*before, *now})
             if before.get(name) != now.get(name)
         ]
@@ -175,16 +164,3 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
         inner = value if isinstance(value, Mapping) else None
         flat |= {name: value} if inner is None else {f"{name} {k}": v for k, v in inner.items()}
     return flat
-
-
-def _shown(*values: Any) -> list[str]:
-    """The values as text; long ones are cut to the part in which they differ."""
-    texts = ["unset" if value is None else str(value) for value in values]
-    if max(map(len, texts)) <= _LONGEST_VALUE:
-        return texts
-    same = (len(set(letters)) == 1 for letters in zip(*texts, strict=False))
-    start = max(0, sum(itertools.takewhile(bool, same)) - _LONGEST_VALUE // 2)
-    end = start + _LONGEST_VALUE
-    return [
-        ("..." if start else "") + text[start:end] + ("..." if text[end:] else "") for text in texts
-    ]

@@ -63,16 +63,13 @@ class Settings(BaseModel):
         """The first problem that Pydantic reports, in one sentence."""
         problem = error.errors()[0]
         cause = problem.get("ctx", {}).get("error")
-        if isinstance(cause, SettingError) and not problem["loc"]:
-            return cause
-        name = str(problem["loc"][0])
+        names = [each for each in problem["loc"] if isinstance(each, str)]
+        if isinstance(cause, SettingError):
+            return SettingError(names[-1], f"{'.'.join(names)}: {cause}") if names else cause
         if problem["type"] == "extra_forbidden":
-            return SettingError(name, unknown_field(name, cls.model_fields))
+            return SettingError(names[-1], unknown_field(names[-1], cls.model_fields))
         words = str(cause or problem["msg"]).replace("Input should be", "must be")
-        place = ".".join(each for each in problem["loc"] if isinstance(each, str))
-        if isinstance(cause, SettingError):  # of settings inside these
-            return SettingError(name, f"{place}: {cause}")
-        return SettingError(name, f"{place} {words}, got {shown(problem['input'])}")
+        return SettingError(names[-1], f"{'.'.join(names)} {words}, got {shown(problem['input'])}")
 
 
 def unknown_field(name: str, fields: Iterable[str]) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
-from pydantic import Field, model_validator
+from pydantic import Field, PlainValidator, model_validator
 
 from switchpoint import _checks, evaluation
 from switchpoint._progress import Part, Progress
@@ -33,7 +34,7 @@ MAX_MEMBERS = 40
 
 _FORMAT = 1
 _TABLE = "sweep"
-_COLUMNS = ("excess", "excess_error", "loss")
+_UNITS = {"excess": "bits", "excess_error": "bits", "loss": "bits per symbol"}
 
 
 class Range(Settings):
@@ -59,6 +60,17 @@ class Range(Settings):
         return min(max(round(value), self.low), self.high) if whole else float(f"{value:.4g}")
 
 
+def _axis(value: Any) -> list[Any] | Range:
+    """The values of a setting that varies."""
+    if isinstance(value, dict):
+        return Range(**value)
+    if isinstance(value, list | Range) and value:
+        return value
+    raise ValueError(
+        "must be a list of values, or a range as {low = 1e-4, high = 1e-2, log = true}"
+    )
+
+
 class Sweep(Settings):
     """Settings that all runs have, and those that vary: every combination, or random draws.
 
@@ -71,26 +83,9 @@ class Sweep(Settings):
     """
 
     settings: dict[str, Any]
-    axes: dict[str, list[Any] | Range]
+    axes: dict[str, Annotated[list[Any] | Range, PlainValidator(_axis)]]
     draws: Annotated[int, Field(ge=1, le=MAX_DRAWS)] | None = None
     seed: Seed = 0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_axes(cls, values: dict[str, Any]) -> dict[str, Any]:
-        axes = dict(values["axes"])
-        for name, axis in axes.items():
-            try:
-                axes[name] = Range(**axis) if isinstance(axis, dict) else axis
-            except ValueError as error:
-                raise SettingError(name, f"the range of {name}: {error}") from error
-            if not isinstance(axis, list | dict | Range) or axis == []:
-                raise SettingError(
-                    name,
-                    f"{name} must be a list of values, or a range as {{low = 1e-4, high = 1e-2, "
-                    f"log = true}}, got {axis!r}",
-                )
-        return {**values, "axes": axes}
 
     @model_validator(mode="after")
     def _check(self) -> "Sweep":
@@ -215,59 +210,52 @@ def train_program(
 
 
 def _name(plan: Sweep, program: PackedConfig) -> str:
-    """The directory of a program: what sets it apart, for people, and its digest."""
-    own = {name: getattr(program, name) for name in plan.axes if name not in _of_members(program)}
+    """The directory of a program: the settings that vary, and its digest."""
+    of_members = {"model", "learning_rate", "seeds", "first_seed", *program.varied}
+    settings = {name: getattr(program, name) for name in plan.axes if name not in of_members}
     words = [
         f"{name}-{'_'.join(map(str, value)) if isinstance(value, tuple) else value}"
-        for name, value in own.items()
+        for name, value in settings.items()
     ]
     return "-".join([program.model, *words, program.digest()])
-
-
-def _of_members(program: PackedConfig) -> set[str]:
-    """The settings that a program's members may differ in."""
-    return {"model", "learning_rate", "seeds", "first_seed", *program.varied}
 
 
 def _results(plan: Sweep, programs: Sequence[tuple[PackedConfig, Path]]) -> xr.Dataset:
     """The members of all programs, sorted by excess; those that diverged come last."""
     rows: list[dict[str, Any]] = []
-    curves: list[dict[int, tuple[float, ...]]] = []
+    curves: list[pd.DataFrame] = []
     for program, path in programs:
         records = final_reports(path / METRICS_FILE, program)
+        steps = [record.step for record in records]
         for member in program.members():
             settings = {name: getattr(program, name) for name in plan.axes} | dict(member.settings)
-            own = {"learning_rate": member.learning_rate, "prior": member.prior}
-            rows.append({**settings, **own, "seed": member.seed, "program": path.name})
-            curves.append(
-                {
-                    record.step: tuple(getattr(record, name)[member.index] for name in _COLUMNS)
-                    for record in records
-                }
-            )
-    steps = sorted({step for curve in curves for step in curve})
-    none = (math.nan,) * len(_COLUMNS)
-    values = np.array([[curve.get(step, none) for step in steps] for curve in curves])
-    last = np.array([curve[max(curve)] for curve in curves])
+            identity = {"learning_rate": member.learning_rate, "prior": member.prior}
+            rows.append({**settings, **identity, "seed": member.seed, "program": path.name})
+            values = {
+                name: [getattr(record, name)[member.index] for record in records] for name in _UNITS
+            }
+            curves.append(pd.DataFrame(values, index=steps))
+    last = np.array([curve.to_numpy()[-1] for curve in curves])
     order = np.argsort(last[:, 0], kind="stable")  # NaN is last
-    names = [name for name in rows[0] if name not in ("seeds", "first_seed")]
-    units = ({"units": "bits"}, {"units": "bits"}, {"units": "bits per symbol"})
+    steps = sorted({step for curve in curves for step in curve.index})
+    all_steps = np.array([curve.reindex(steps).to_numpy() for curve in curves])
     variables: dict[str, Any] = {}
-    for index, name in enumerate(_COLUMNS):
-        variables[name] = "member", last[order, index], units[index]
-        variables[f"{name}_by_step"] = ("member", "step"), values[order, :, index], units[index]
+    for index, (name, unit) in enumerate(_UNITS.items()):
+        units = {"units": unit}
+        variables[name] = "member", last[order, index], units
+        variables[f"{name}_by_step"] = ("member", "step"), all_steps[order, :, index], units
     coordinates: dict[str, Any] = {"step": np.array(steps, np.int32)}
-    for name in names:
-        column = [_cell(rows[index][name]) for index in order]
-        coordinates[name] = "member", column
-    about = {
+    for name in rows[0]:
+        if name not in ("seeds", "first_seed"):
+            coordinates[name] = "member", [_cell(rows[index][name]) for index in order]
+    attributes = {
         "kind": "sweep",
         "format": _FORMAT,
         "settings": [program.to_dict() for program, _ in programs],
         "swept": list(plan.axes),
         "provenance": environment_info(),
     }
-    return xr.Dataset(variables, coordinates, about)
+    return xr.Dataset(variables, coordinates, attributes)
 
 
 def _cell(value: Any) -> Any:

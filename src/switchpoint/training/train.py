@@ -148,7 +148,7 @@ def train(
             return record
 
         shown.begin(len(members), step, config.steps)
-        pace, saved_at = _Pace(device_seconds), time.monotonic()
+        pace, saved_at = Pace(device_seconds), time.monotonic()
         where = "" if directory is None else "; the same command continues from there"
         while step < config.steps:
             scheduled = min(step - step % config.report_every + config.report_every, config.steps)
@@ -207,20 +207,20 @@ def _start(
         ) from error
 
 
-class _Pace:
+class Pace:
     """The number of steps until control returns to the host, from the measured speed."""
 
     def __init__(self, seconds: float) -> None:
         self.steps_per_second = 0.0
         self._seconds = seconds
-        self._steps = 1
+        self.steps = 1
         self._compiled = False
         self.restart()
 
     def steps_until(self, deadline: float) -> int:
         """The next number of steps, at least one, to end in time."""
         left = max(0.0, deadline - time.monotonic()) * self.steps_per_second
-        return max(1, int(min(self._steps, left))) if self.steps_per_second else self._steps
+        return max(1, int(min(self.steps, left))) if self.steps_per_second else self.steps
 
     def restart(self) -> None:
         """Time counts from now."""
@@ -232,7 +232,7 @@ class _Pace:
         if self._compiled:  # the first time includes compilation
             self.steps_per_second = steps / seconds
             wanted = int(self.steps_per_second * self._seconds)
-            self._steps = max(1, min(wanted, 4 * self._steps))
+            self.steps = max(1, min(wanted, 4 * self.steps))
         self._compiled = True
         self.restart()
 
