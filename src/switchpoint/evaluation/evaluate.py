@@ -1,12 +1,13 @@
 """The regret of any predictors on any source or sequences, as a labelled dataset."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 
 from switchpoint import _checks
 from switchpoint.evaluation.measure import CHUNK, Member, chunks, data_chunks, measure
@@ -31,15 +32,18 @@ def evaluate(
     keep: Literal["totals", "all"] = "totals",
     progress: Callable[[int, int], None] | None = None,
 ) -> xr.Dataset:
-    """The regret in bits of predictors on the same sequences of `source`.
+    """Measure the regret in bits of predictors on the same sequences of `source`.
 
-    A value of `predictors` is a `Predictor`; a function that makes one from a `Draw`; the
-    class `KTOracle`, which knows the switches of each draw; or a list of any of these, the
-    members of one ensemble. Where predictors have different numbers of members, NaN fills up.
+    The regret of a sequence is sum_t KL(p_t || q_t), with the true distribution p_t of symbol t and
+    its prediction q_t; without an alphabet it is realised, sum_t log2 p(x_t) / q(x_t). A value of
+    `predictors` is a `Predictor`; a function that makes one from a `Draw`; the class `KTOracle`,
+    which knows the switches of each draw; or a list of any of these, the members of one ensemble.
+    Predictors with fewer members than others are padded with NaN.
 
-    Sequences are drawn and predicted `chunk` at a time; for the same seed and chunk the
-    first n are the same whatever their number. The dataset has, with the dimensions
-    predictor, member, sequence and time:
+    Sequences are drawn and predicted `chunk` at a time, which bounds memory; for the same seed and
+    chunk the first n are the same for any number of them. Networks of the same structure run in
+    one program where that is faster. The dataset has, with the dimensions predictor, member,
+    sequence and time:
 
     - `regret` and `code_length` (predictor, member, sequence): sums over each sequence;
     - `regret_by_time` and `regret_by_time_error` (predictor, member, time): the mean over
@@ -49,11 +53,17 @@ def evaluate(
 
     In place of a source there may be sequences of your own, without `length`, `sequences` and
     `seed`: a `Draw`, or an array (time,) or (sequences, time), with the columns last if there are
-    several. An array has no true probabilities, hence no regret: what is measured is the
-    `code_length`, -log2 p(x_t | x_<t), which is 0 where an observation is missing (NaN), with
+    several. An array has no true probabilities, hence no regret but the `code_length`,
+    -log2 q(x_t | x_<t), which is 0 where an observation is missing (NaN), with
     `code_length_by_time`, its error and `code_length_by_symbol` like those of the regret.
 
     `progress` is called with the number of sequences done and their total.
+
+    ```python
+    source = sp.Source(sp.PTW(8))
+    predictors = {"kt": sp.KT(), "optimum": sp.bayes_optimal(source), "oracle": sp.KTOracle}
+    sp.evaluate(predictors, source, length=256, sequences=1000)["regret"].mean("sequence")
+    ```
     """
     if keep not in ("totals", "all"):
         raise ValueError(f"keep must be 'totals' or 'all', got {keep!r}")
@@ -96,7 +106,13 @@ def evaluate(
     if keep == "all":
         every = np.full((*shape, sequences, length), np.nan, jnp.zeros(()).dtype)
 
-    for indices, rows, test, *found in measure(named, tests, sequences, segment, progress):
+    def counted() -> Iterator[tuple[slice, Any]]:
+        for rows, test in tests:
+            yield rows, test
+            if progress is not None:  # all predictors have been measured on these sequences
+                progress(rows.stop, sequences)
+
+    for indices, rows, test, *found in measure(named, counted(), segment):
         if isinstance(test, Draw):
             switches[rows] = np.asarray(test.switches).sum(-1)[: rows.stop - rows.start]
         for index, bits, code in zip(indices, *found, strict=True):
@@ -133,6 +149,30 @@ def evaluate(
         long_name = {"long_name": "number of switching points"}
         coordinates["switches"] = ("sequence", switches, long_name)
     return xr.Dataset(variables, coords=coordinates, attrs=attributes)
+
+
+def regrets(
+    members: Sequence[Member | None],
+    source: Source,
+    length: int,
+    sequences: int,
+    seed: int = 0,
+    *,
+    chunk: int = CHUNK,
+    progress: Callable[[int, int], None] | None = None,
+) -> Float[np.ndarray, "member sequence"]:
+    """The regret in bits of every member on every test sequence: those that `evaluate` draws.
+
+    The row of a member that is None is NaN. Other arguments are those of `evaluate`.
+    """
+    rows = [index for index, member in enumerate(members) if member is not None]
+    present = [member for member in members if member is not None]
+    totals = np.full((len(members), _checks.positive_int("sequences", sequences)), np.nan)
+    if rows:
+        options: Any = {"seed": seed, "chunk": chunk, "progress": progress}
+        dataset = evaluate({"members": present}, source, length, sequences, **options)
+        totals[rows] = dataset["regret"].values[0]
+    return totals
 
 
 def _flat_draw(draw: Draw) -> Draw:
