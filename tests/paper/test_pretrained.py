@@ -1,6 +1,5 @@
 """The scale zoo: pretrained networks measured here, beside recorded results of all seeds."""
 
-
 import numpy as np
 import pytest
 import xarray as xr

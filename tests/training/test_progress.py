@@ -9,16 +9,11 @@ import pytest
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from switchpoint._display import BarProgress, LineProgress, show_progress
 from switchpoint._progress import Progress
 from switchpoint.training.config import Member
 from switchpoint.training.metrics_log import EvalRecord
-from switchpoint.training.progress import (
-    BarProgress,
-    LineProgress,
-    RunProgress,
-    run_progress,
-    show_progress,
-)
+from switchpoint.training.progress import RunProgress, run_progress
 from switchpoint.training.tensorboard import EventWriter
 
 PRIORS = ("ptw", "lin")

@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 import switchpoint as sp
+from switchpoint._display import LineProgress
 from switchpoint._progress import Progress
 from switchpoint.neural import network_from_name
 from switchpoint.training import TrainConfig, read_reports, train
 from switchpoint.training.loss import loss_and_gradient
 from switchpoint.training.optimizer import lr_schedule
 from switchpoint.training.program import Program
-from switchpoint.training.progress import LineProgress
 from switchpoint.training.train import Pace
 
 jitted_loss = jax.jit(loss_and_gradient, static_argnames="tbptt_length")

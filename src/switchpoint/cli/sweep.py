@@ -10,9 +10,9 @@ import xarray as xr
 from rich.table import Table
 
 from switchpoint import training
+from switchpoint._display import show_progress
 from switchpoint.cli import output
 from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, executor_arguments
-from switchpoint.cli.progress import show_progress
 from switchpoint.training.packing import pack
 from switchpoint.training.sweep import MAX_MEMBERS, RESULT_FILE, Sweep
 
