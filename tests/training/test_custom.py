@@ -156,7 +156,7 @@ def test_it_is_loaded_with_what_makes_it(run, like):
     assert eqx.tree_equal(sp.load_members(directory, like=like), list(run.networks))
 
 
-def test_what_does_not_fit_is_refused(run):
+def test_arrays_that_do_not_fit_are_refused(run):
     with pytest.raises(ValueError, match=rf"{__name__}\.Last.*like="):
         sp.load(run.path)
     with pytest.raises(ValueError, match=r"table must have shape \(2, 4, 3\), got \(2, 3, 2\)"):
@@ -235,7 +235,7 @@ def test_several_sources_are_known_by_their_names():
     assert made.to_dict()["sources"] == {name: repr(each) for name, each in sources.items()}
 
 
-def test_what_is_left_out_follows_the_recipe_of_custom_networks():
+def test_defaults_follow_the_recipe_of_custom_networks():
     recipe = RECIPES["custom"]
     assert recipe.optimizer == "adam"
     given = sp.TrainConfig(model="transformer", length=8, steps=500, batch=3)

@@ -1,6 +1,6 @@
 """The configuration of a training run, valid and complete from the moment it exists."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,13 +73,8 @@ def _option(name: str, help_text: str) -> Any:
     )
 
 
-def _prior_parameter(help_text: str, default: Callable[[int], Any], name: str) -> Any:
-    """A parameter of the prior called `name`, by default a function of the length."""
-    return _setting(
-        "Data",
-        help_text,
-        lambda given: default(given["length"]) if name in given["prior"] else None,
-    )
+def _tree_depth(length: int) -> int:
+    return max(1, (length - 1).bit_length())
 
 
 def _recipe(name: str, help_text: str) -> Any:
@@ -136,19 +131,23 @@ class TrainConfig(Settings):
     prior: OneOrMore[Annotated[str, one_of(*PRIOR_NAMES)]] = _setting(
         "Data", f"The prior of segment lengths: {', '.join(PRIOR_NAMES)}.", ("ptw",)
     )
-    depth: PositiveInt | None = _prior_parameter(
+    depth: PositiveInt | None = _setting(
+        "Data",
         "ptw: the depth of its tree; the smallest that fits the length if not given.",
-        lambda length: max(1, (length - 1).bit_length()),
-        "ptw",
+        lambda given: (
+            max(1, (given["length"] - 1).bit_length()) if "ptw" in given["prior"] else None
+        ),
     )
-    split: Annotated[float, Field(gt=0, lt=1)] | None = _prior_parameter(
-        "ptw: the probability that a node splits; 0.5 if not given.", lambda _: 0.5, "ptw"
+    split: Annotated[float, Field(gt=0, lt=1)] | None = _setting(
+        "Data",
+        "ptw: the probability that a node splits; 0.5 if not given.",
+        lambda given: 0.5 if "ptw" in given["prior"] else None,
     )
     period: PositiveInt | None = _setting("Data", "regular: the length of every segment.")
-    longest: PositiveInt | None = _prior_parameter(
+    longest: PositiveInt | None = _setting(
+        "Data",
         "uniform: the longest segment; the length of the sequence if not given.",
-        lambda length: length,
-        "uniform",
+        lambda given: given["length"] if "uniform" in given["prior"] else None,
     )
     hazard: Annotated[float, Field(gt=0, le=1)] | None = _setting(
         "Data", "geometric: the probability that a segment ends after a symbol."

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 import zlib
 from dataclasses import asdict, dataclass
@@ -87,20 +86,15 @@ class MetricsLines:
 
 
 class MetricsLog:
-    """The file that a run appends its records to."""
+    """The file of a run's records; `content` is complete even if the file has lost a part."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.content = b""  # what the run has written, even if the file has lost some of it
+        self.content = b""
 
     def append(self, record: EvalRecord) -> None:
         """Add one record; when this returns, it is on disk."""
-        line = record.to_json_line().encode() + b"\n"
-        with self.path.open("ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        self.content += line
+        self.replace(self.content + record.to_json_line().encode() + b"\n")
 
     def lines(self) -> MetricsLines:
         """The lines of the file; none if there is no file."""
