@@ -15,8 +15,8 @@ from switchpoint.training import TrainConfig
 from switchpoint.training.optimizer import (
     declared_matrices,
     is_matrix,
+    make_optimizer,
     muon,
-    optimizer_of,
     with_muon,
 )
 from switchpoint.training.packing import PackedConfig
@@ -226,7 +226,7 @@ def test_networks_of_few_units_have_adam_alone():
     config = TrainConfig(model="lstm", hidden=8, readout=0, length=8)
     network = config.network(jax.random.key(0))
     assert config.optimizer == "muon"
-    optimizer, gradient = optimizer_of(config), gradient_of(network, 1)
+    optimizer, gradient = make_optimizer(config), gradient_of(network, 1)
     ways, _ = optimizer.update(gradient, optimizer.init(network), network)
     for way, slope in zip(jax.tree.leaves(ways), jax.tree.leaves(gradient), strict=True):
         np.testing.assert_allclose(way, np.sign(slope), atol=1e-3)  # Adam's first step

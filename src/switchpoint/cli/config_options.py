@@ -1,4 +1,4 @@
-"""Options of commands, made from the fields of a training configuration: each is defined once."""
+"""Options of commands, derived from the fields of a training configuration."""
 
 import dataclasses
 import inspect
@@ -66,8 +66,8 @@ def with_options(*names: str, **helps: str) -> Callable[[Any], Any]:
     options = [_parameter(name, helps.get(name)) for name in names]
 
     def decorate(command: Any) -> Any:
-        others = inspect.signature(command).parameters.values()
-        parameters = [each for each in others if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        given = inspect.signature(command).parameters.values()
+        parameters = [each for each in given if each.kind is not inspect.Parameter.VAR_KEYWORD]
         parameters += options
         command.__signature__ = inspect.Signature(parameters)
         command.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -93,7 +93,7 @@ def sweep(
 
 
 def _plan_lines(plan: Sweep, members: int, out: Path) -> Iterator[tuple[str, str]]:
-    """What varies, and how many programs and members that makes."""
+    """The settings that vary, and the number of members and programs."""
     for name, axis in plan.axes.items():
         yield name, output.shortened(str(axis if isinstance(axis, list) else vars(axis)))
     count = len(plan.configs)

@@ -88,7 +88,7 @@ def train(
 
 
 def _plan_lines(plan: TrainConfig, out: Path) -> Iterator[tuple[str, str]]:
-    """What will be trained on what, and where it goes."""
+    """The network, the sources, the members, the training and the directory."""
     shapes = eqx.filter_eval_shape(plan.network, jax.random.key(0))
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
     details = [f"{name} {value}" for name, value in plan.options().items() if value is not None]
@@ -114,7 +114,7 @@ def _plan_lines(plan: TrainConfig, out: Path) -> Iterator[tuple[str, str]]:
 
 
 def _results_table(plan: TrainConfig, members: tuple[Member, ...], report: EvalRecord) -> Table:
-    """How far each member is from the Bayes optimum at the end."""
+    """The excess of each member at the end."""
     unfinished = report.step < plan.steps
     done = f"{report.step:,} of {plan.steps:,}" if unfinished else f"{report.step:,}"
     table = output.table(

@@ -76,7 +76,11 @@ def evaluate(
     if not ensembles:
         raise ValueError("predictors must hold at least one predictor, got none")
     places = [(i, j) for i, ensemble in enumerate(ensembles) for j in range(len(ensemble))]
-    named = [(name, each) for name, own in zip(predictors, ensembles, strict=True) for each in own]
+    named = [
+        (name, each)
+        for name, members in zip(predictors, ensembles, strict=True)
+        for each in members
+    ]
     chunk = _checks.positive_int("chunk", chunk)
     if isinstance(source, Source):
         if length is None or sequences is None:
@@ -112,10 +116,10 @@ def evaluate(
             if progress is not None:  # all predictors have been measured on these sequences
                 progress(rows.stop, sequences)
 
-    for indices, rows, test, *found in measure(named, counted(), segment):
+    for indices, rows, test, *measured in measure(named, counted(), segment):
         if isinstance(test, Draw):
             switches[rows] = np.asarray(test.switches).sum(-1)[: rows.stop - rows.start]
-        for index, bits, code in zip(indices, *found, strict=True):
+        for index, bits, code in zip(indices, *measured, strict=True):
             place = (*places[index], rows)
             moments[index].add(bits)
             totals[main][place] = bits.sum(-1, dtype=np.float64)
@@ -183,18 +187,18 @@ def _flat_draw(draw: Draw) -> Draw:
 
 def _given(named: Sequence[tuple[str, Any]], values: Any) -> np.ndarray:
     """Given sequences as (sequences, time, *event), which every predictor takes."""
-    known = [(name, each) for name, each in named if isinstance(each, Predictor)]
-    if len({(getattr(each, "alphabet", None) is None, each.event_shape) for _, each in known}) > 1:
+    fixed = [each for _, each in named if isinstance(each, Predictor)]
+    if len({(getattr(each, "alphabet", None) is None, each.event_shape) for each in fixed}) > 1:
         raise ValueError(
             "predictors must all be for symbols, or all for values of the same number of columns"
         )
-    event = known[0][1].event_shape if known else ()
+    event = fixed[0].event_shape if fixed else ()
     array = _checks.numbers(values, "sequences", len(event))
     array = array[None] if array.ndim == 1 + len(event) else array
     if array.ndim != 2 + len(event) or 0 in array.shape or array.shape[2:] != event:
         wanted = f"(sequences, time{''.join(f', {size}' for size in event)})"
         raise ValueError(f"sequences must have shape {wanted}, got {np.shape(values)}")
-    for _, each in known:
+    for each in fixed:
         if isinstance(each, Network):
             each._checked(array)
         elif isinstance(each, ExactPredictor):
@@ -225,7 +229,7 @@ def _variable(name: str, values: np.ndarray, *dimensions: str) -> xr.Variable:
 def _attributes(
     length: int, chunk: int, source: Source | None = None, seed: int | None = None
 ) -> dict[str, Any]:
-    from switchpoint import __version__  # known once all of the package is
+    from switchpoint import __version__  # defined once the package is imported
 
     drawn = {}
     if source is not None:

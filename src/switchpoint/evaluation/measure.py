@@ -33,7 +33,7 @@ _MIN_SYMBOLS = 2**13  # of the sequences that a core takes
 def chunks(
     source: Source, length: int, sequences: int, seed: int, size: int
 ) -> Iterator[tuple[slice, Draw]]:
-    """`sequences` sequences of `source`, `size` at a time: which ones they are, and the draw.
+    """`sequences` sequences of `source`, `size` at a time: their rows, and the draw.
 
     Chunk i is drawn with the key fold_in(key(seed), i), so that the first n sequences do not
     depend on their number. Another size draws other sequences. All draws have the same size, so
@@ -48,13 +48,13 @@ def chunks(
                 f"{type(source).__name__}.sample must return a Draw of shape {(size, length)}, got "
                 f"{_checks.shown(draw) if shape is None else shape}"
             )
-        if sequences < size:  # a chunk of long sequences can be much work
+        if sequences < size:  # a whole chunk of long sequences is much work
             draw = jax.tree.map(lambda leaf: leaf[:sequences], draw)
         yield slice(start, min(start + size, sequences)), draw
 
 
 def data_chunks(data: Draw | np.ndarray, size: int) -> Iterator[tuple[slice, Any]]:
-    """Given sequences, at most `size` at a time: which ones they are, and those.
+    """Given sequences, at most `size` at a time: their rows, and the sequences.
 
     All chunks have the same size, so that one compilation serves all: the last one is filled up
     with the first sequences.
@@ -97,13 +97,13 @@ def over_networks(
     The number of predictions that exist at a time is bounded.
     """
 
-    def of_one(network: Network) -> Any:
+    def measure_one(network: Network) -> Any:
         if draw.symbol_probs is None:
             return metric(network.log_density_unchecked(draw.values))
         return metric(network.log_probs_unchecked(draw.symbols))
 
     size = draw.switches.size if draw.symbol_probs is None else draw.probs.size
-    return over_members(of_one, networks, batch_size=max(1, _VALUES_AT_ONCE // size))
+    return over_members(measure_one, networks, batch_size=max(1, _VALUES_AT_ONCE // size))
 
 
 Bits: TypeAlias = Float[np.ndarray, "member sequence time"]
@@ -141,20 +141,20 @@ def _predictions(
     values = test.values if isinstance(test, Draw) else test
     alphabet = getattr(predictor, "alphabet", None)
     if alphabet is None:
-        found, expected = predictor.log_density(values), shape
+        log_probs, expected = predictor.log_density(values), shape
     else:
         symbols, expected = jnp.asarray(values, jnp.int32), (*shape, alphabet)
         cores = _useful_cores(predictor, symbols)
         if cores > 1:
-            found = _log_probs_on_cores(cores, predictor, symbols)
+            log_probs = _log_probs_on_cores(cores, predictor, symbols)
         else:
-            found = predictor.log_probs(symbols)
-    if jnp.shape(found) != expected:
+            log_probs = predictor.log_probs(symbols)
+    if jnp.shape(log_probs) != expected:
         raise ValueError(
             f"predictor {name!r} must predict an array of shape {expected} for these sequences, "
-            f"got {jnp.shape(found)}"
+            f"got {jnp.shape(log_probs)}"
         )
-    return found
+    return log_probs
 
 
 def _groups(members: Sequence[Member]) -> list[tuple[list[int], Network | None]]:
@@ -213,18 +213,18 @@ def _log_probs_on(mesh: Mesh, network: Network, symbols: Int[Array, "batch time"
 
 @eqx.filter_jit
 def _bits(
-    test: Draw | np.ndarray | Array, found: Float[Array, "batch time *alphabet"]
+    test: Draw | np.ndarray | Array, log_probs: Float[Array, "batch time *alphabet"]
 ) -> tuple[Array, Array]:
     """The regret and the code length of every symbol; 0 where a value is missing."""
     values = test.values if isinstance(test, Draw) else test
-    of_symbols = found.ndim > 2
-    code = code_length(values.astype(jnp.int32), found) if of_symbols else -found * BITS_PER_NAT
-    return (regret(test, found) if isinstance(test, Draw) else code), code
+    finite = log_probs.ndim > 2
+    code = code_length(values.astype(jnp.int32), log_probs) if finite else -log_probs * BITS_PER_NAT
+    return (regret(test, log_probs) if isinstance(test, Draw) else code), code
 
 
 @eqx.filter_jit
 def _bits_of_networks(networks: Network, draw: Draw) -> tuple[Array, Array]:
-    return over_networks(lambda found: _bits(draw, found), networks, draw)
+    return over_networks(lambda log_probs: _bits(draw, log_probs), networks, draw)
 
 
 def _predictor(

@@ -107,13 +107,13 @@ class Scale(Settings):
     seeds: PositiveInt = _fixed()
     """Networks of each architecture on each source."""
     sequences: SampleSize
-    """Test sequences, unless a study has a number of its own."""
+    """Test sequences, unless a study sets another number."""
     off_sequences: SampleSize | None = None
     """Test sequences of networks on other sources; `sequences` if None."""
     architectures: Annotated[dict[str, TrainingSettings], _including("lstm")] = _fixed()
     """The networks of the main studies, each with its training settings."""
     fewer_steps: dict[str, dict[Annotated[str, one_of(*SOURCES)], PositiveInt]] = _fixed(default={})
-    """Training steps of an architecture on sources that it learns sooner than others."""
+    """Training steps of an architecture on sources that it learns sooner."""
     longer_lengths: OneOrMore[PositiveInt]
     longer_sequences: SampleSize
     base_length: PositiveInt = _fixed()
@@ -139,9 +139,9 @@ class Scale(Settings):
     fast_compile: bool = _fixed(default=False)
     """Whether programs run so briefly that XLA should spend less effort on compiling them."""
     seed: Seed = 0
-    """The seed of the test sequences; training and validation have keys of their own."""
+    """The seed of the test sequences; training and validation have separate keys."""
     first_seed: Seed = _fixed(default=0)
-    """The first training seed; the others follow it."""
+    """The first training seed; all other seeds follow it."""
     zoo: Path | None = None
     """The source of pretrained networks; None where networks are trained."""
     recorded: Path | None = None
@@ -224,8 +224,8 @@ def _ablations(
         yield Ablation(part=part, settings={"model": name, **options, **recipes[name]})
 
 
-# Every setting of training is pinned: recipes change when better ones are found, and what was
-# recorded must not change with them.
+# Every setting of training is pinned: recipes may improve, and recorded results must not change
+# with them.
 _MUON: Mapping[str, Any] = {
     "optimizer": "muon",
     "matrix_decay": 0.0,
@@ -242,14 +242,14 @@ _PAPER: Mapping[str, Any] = {
 }
 
 
-def _full(learning_rate: float, steps: int, **others: Any) -> dict[str, Any]:
+def _full(learning_rate: float, steps: int, **changes: Any) -> dict[str, Any]:
     """A recipe with decay, which prevents most loss spikes."""
     return {
         **_PAPER,
         "matrix_decay": 0.1,
         "learning_rate": learning_rate,
         "steps": steps,
-        **others,
+        **changes,
     }
 
 

@@ -61,7 +61,7 @@ class Restored:
 
 
 class Checkpoints:
-    """The last `keep` checkpoints of the run with these settings, in a directory of their own.
+    """The last `keep` checkpoints of the run with these settings, in a directory.
 
     `config` is what `TrainConfig.to_dict` returns. Only one process may use the directory.
     """

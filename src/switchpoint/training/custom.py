@@ -1,4 +1,4 @@
-"""A configuration whose source or network is a user's own, which has no name here."""
+"""A configuration with a source or a network of the user."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -132,7 +132,7 @@ def _alphabet(source: Source) -> int | None:
 
 
 def _value_spec(sources: Mapping[str, Source], length: int) -> ValueSpec:
-    """What a network must know of the values of some sources: where they are, and how wide."""
+    """The location and the scale of the values of some sources."""
     samples = []
     for label, source in sources.items():
         next_one = source.segment.predictive(source.segment.initial())
@@ -189,7 +189,7 @@ def _check_trainable(shapes: Network, config: TrainConfig) -> None:
     if config.model == CUSTOM and config.optimizer == "muon" and not has_matrices(shapes):
         raise ValueError(
             f"optimizer 'muon' is for weight matrices that a network declares, and {name} has none "
-            "of at least 16 x 16: name its own in muon_matrices, or take 'adam'"
+            "of at least 16 x 16: name its matrices in muon_matrices, or take 'adam'"
         )
 
 

@@ -56,14 +56,16 @@ class PackedConfig(TrainConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """Every field, and of each configuration those that may differ."""
-        own = [{name: each.to_dict()[name] for name in sorted(OF_MEMBERS)} for each in self.configs]
-        return {**super().to_dict(), _PACKED: own}
+        settings = [
+            {name: each.to_dict()[name] for name in sorted(OF_MEMBERS)} for each in self.configs
+        ]
+        return {**super().to_dict(), _PACKED: settings}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "PackedConfig":
         """The configurations that `to_dict` wrote."""
         common = {name: value for name, value in values.items() if name != _PACKED}
-        return cls.pack([TrainConfig.from_dict({**common, **own}) for own in values[_PACKED]])
+        return cls.pack([TrainConfig.from_dict({**common, **each}) for each in values[_PACKED]])
 
     def digest(self) -> str:
         """A short name that no other configuration has."""

@@ -121,7 +121,7 @@ def _report_steps(config: TrainConfig, step: int) -> list[int]:
 
 def make_card(config: TrainConfig, record: EvalRecord) -> dict[str, Any]:
     """The card of a file of networks; it has no times, so that equal runs are equal files."""
-    from switchpoint import __version__  # known once all of the package is
+    from switchpoint import __version__  # defined once the package is imported
 
     settings = config.to_dict()
     custom = config.model == CUSTOM

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SettingError(ValueError):
-    """An invalid setting; `name` is the field, and the message is a sentence of its own."""
+    """An invalid setting; `name` is the field, and the message is a complete sentence."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class Settings(BaseModel):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The fields that the object was created with; the others have defaults."""
+        """The fields that the object was created with; all other fields have defaults."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
     def replace(self, **changes: Any) -> Any:

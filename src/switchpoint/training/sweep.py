@@ -30,7 +30,7 @@ RESULT_FILE = "sweep.nc"
 """The results of a sweep, in its directory."""
 
 MAX_MEMBERS = 40
-"""Members of one program, unless others are asked for."""
+"""Members of one program by default."""
 
 _FORMAT = 1
 _TABLE = "sweep"
@@ -139,8 +139,8 @@ def read_sweep(path: str | PathLike[str], draws: int | None = None, **overrides:
     table = settings.pop(_TABLE, None)
     if not isinstance(table, dict) or not table:
         raise ValueError(
-            f"{name_of(file.path)} must have a table [sweep] of what varies, as learning_rate = "
-            "[1e-3, 3e-3]"
+            f"{name_of(file.path)} must have a table [sweep] of the settings that vary, as "
+            "learning_rate = [1e-3, 3e-3]"
         )
     with file.locating({}):
         random = {name: table[name] for name in ("draws", "seed") if name in table}
@@ -164,9 +164,9 @@ def sweep(
     """Train every run of a sweep, and return how far each member is from the optimum.
 
     `config` is a sweep or the path of its file. Members that differ only in learning rate, seeds,
-    clip_norm, b2 and matrix_decay are trained in one program, of at most so many `members`, and
+    clip_norm, b2 and matrix_decay are trained in one program of at most `members` members, and
     programs are spread over the executor (see `switchpoint.executors`). Each has a directory below
-    `out`, with checkpoints; the same call resumes, and does nothing again. The dataset, which is
+    `out`, with checkpoints; the same call resumes, and repeats nothing. The dataset, which is
     also written to `sweep.nc`, is sorted by excess. It has the last excess, its standard error and
     the training loss of every member, and all of them by step.
     """

@@ -1,4 +1,4 @@
-"""How far members are from the optimum, on sequences that no member is trained on."""
+"""The excess regret of members, on sequences that no member is trained on."""
 
 import warnings
 
@@ -81,7 +81,7 @@ def _reference(source: Source, draw: Draw) -> Float[Array, "sequence time *alpha
 def _excess(
     networks: Network, draw: Draw, optimum: Float[Array, "sequence time *alphabet"]
 ) -> Float[Array, "replica sequence"]:
-    def excess(found: Float[Array, "sequence time *alphabet"]) -> Float[Array, " sequence"]:
-        return jnp.sum(excess_regret(draw, found, optimum), axis=-1)
+    def excess(log_probs: Float[Array, "sequence time *alphabet"]) -> Float[Array, " sequence"]:
+        return jnp.sum(excess_regret(draw, log_probs, optimum), axis=-1)
 
     return over_networks(excess, networks, draw)
