@@ -82,7 +82,7 @@ class Log(Progress):
     def update(self, text, done):
         del done
         if text.startswith("training "):
-            self.trained.add(text.removeprefix("training "))
+            self.trained.add(text.removeprefix("training ").partition(":")[0])
 
 
 DIFFERENCES = (

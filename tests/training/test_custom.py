@@ -258,12 +258,12 @@ class TestResuming:
         ("changes", "message"),
         [
             ({"source": sp.Source(Ramp(0.5))}, r"Ramp\(slope=0.25\).*now .*Ramp\(slope=0.5\)"),
-            ({"network": lambda key: Other(2, key)}, r"network: .*Last, now .*Other"),
+            ({"network": lambda key: Other(2, key)}, r"network: .*Last', now .*Other"),
             (
                 {"network": lambda key: Last(2, key, rows=5)},
-                r"leaves table: float32\[3, 2\], now float32\[5, 2\]",
+                r"leaves table: 'float32\[3, 2\]', now 'float32\[5, 2\]'",
             ),
-            ({"network": None}, "model: custom, now lstm"),
+            ({"network": None}, "model: 'custom', now 'lstm'"),
         ],
     )
     def test_another_source_or_network_is_refused(self, run, changes, message):

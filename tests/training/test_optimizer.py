@@ -211,8 +211,8 @@ def test_modules_declare_their_own_matrices_and_those_of_others():
     ("matrices", "message"),
     [
         ({"inne": 1}, "Layer names 'inne'"),
-        ({"inner": 3}, r"'inner' is 3 matrices .* shape \(16, 32\)"),
-        ({"other": 1}, r"'other' is 1 matrices .* shape \(16,\)"),
+        ({"inner": 3}, r"'inner' is 3 matrices .* shape is \(16, 32\)"),
+        ({"other": 1}, r"'other' is 1 matrices .* shape is \(16,\)"),
     ],
 )
 def test_a_declaration_that_does_not_fit_is_refused(matrices, message, monkeypatch):
