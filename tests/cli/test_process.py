@@ -8,13 +8,15 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import switchpoint as sp
+from switchpoint._progress import Progress
 from switchpoint.cli import main, process
-from switchpoint.training.progress import Progress
+from switchpoint.training import train
 
 BITS = "01101110000000010000111101111111"
 # What the console script does; a signal before `main` is imported is Python's.
@@ -100,15 +102,16 @@ class Stopping(Progress):
     def __init__(self, number):
         self.number = number
 
-    def tick(self, step, steps_per_second):  # noqa: ARG002
-        if step == 2:
+    def update(self, text, done):
+        if text.startswith("step 2 ") and done < 1:
             os.kill(os.getpid(), self.number)
 
 
 def train_until(monkeypatch, number):
     monkeypatch.setattr("switchpoint.training.use_all_cores", lambda: None)
-    monkeypatch.setattr("switchpoint.cli.train.progress_for", lambda _: Stopping(number))
-    monkeypatch.setattr(sys.modules["switchpoint.training.train"], "_TRIP_SECONDS", 0.0)
+    stopping = partial(train, device_seconds=0)
+    progress = {"progress": Stopping(number)}
+    monkeypatch.setattr("switchpoint.training.train", lambda *a, **o: stopping(*a, **o | progress))
     return main([*TRAIN, "--steps", "6", "--out", "run"])
 
 

@@ -12,8 +12,8 @@ import switchpoint as sp
 from switchpoint.cli import main
 from switchpoint.evaluation import evaluate, load, regrets, save, summarise
 from switchpoint.evaluation import measure as measure_module
-from switchpoint.evaluation.evaluate import Moments
 from switchpoint.evaluation.measure import chunks
+from switchpoint.evaluation.metrics import Moments
 from switchpoint.neural.registry import network_from_name
 
 LENGTH = 32

@@ -1,7 +1,5 @@
 """The scale zoo: pretrained networks measured here, beside recorded results of all seeds."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -38,7 +36,7 @@ def scale(tiny_studies, tmp_path_factory):
     for study in RUN_AT_FULL:
         copy_result(result_path(tiny_studies, study), recorded / f"{study}.nc")
     small = {"sequences": 20, "longer_sequences": 10}
-    return replace(TINY, name="zoo", zoo=directory / "zoo", recorded=recorded, **small)
+    return TINY.replace(name="zoo", zoo=directory / "zoo", recorded=recorded, **small)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +105,7 @@ def test_without_recorded_results_the_networks_are_measured_alone(out, scale, tm
             copied = tmp_path / path.relative_to(out)
             copied.parent.mkdir(parents=True, exist_ok=True)
             copied.write_bytes(path.read_bytes())
-    bare = replace(scale, recorded=None)
+    bare = scale.replace(recorded=None)
     (made,) = reproduce(bare, tmp_path, ["on-distribution", "memory"])
     assert made.result.recorded is None
     assert made.result.shown is made.result.local
@@ -117,7 +115,7 @@ def test_without_recorded_results_the_networks_are_measured_alone(out, scale, tm
 def test_other_networks_are_other_work(out, scale, tmp_path):
     for path in scale.zoo.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    other = replace(scale, zoo=tmp_path)
+    other = scale.replace(zoo=tmp_path)
     assert state("on-distribution", out, other) == "done"
     zoo = Zoo(tmp_path)
     card, (network,) = load_with_card(zoo.file("lstm-lin"))
@@ -133,7 +131,7 @@ def test_what_the_zoo_fixes_cannot_be_changed(scale, tmp_path):
             scale.changed({name: value})
     assert scale.changed({"longer_lengths": [12], "sequences": 5}).longer_lengths == (12,)
     with pytest.raises(ValueError, match="trained with length 8, got 4"):
-        reproduce(replace(scale, length=4), tmp_path, ["mean-regret"])
+        reproduce(scale.replace(length=4), tmp_path, ["mean-regret"])
 
 
 @pytest.mark.slow
@@ -179,7 +177,7 @@ def test_the_report_tells_recorded_from_measured(out):
 
 
 def test_an_incomplete_zoo_is_refused_before_anything_is_done(tmp_path):
-    empty = replace(SCALES["zoo"], zoo=tmp_path / "zoo", recorded=tmp_path)
+    empty = SCALES["zoo"].replace(zoo=tmp_path / "zoo", recorded=tmp_path)
     with pytest.raises(ValueError, match=r"needs 20 pretrained networks, and 20 of them"):
         reproduce(empty, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,7 +1,6 @@
 """A study from shards: the same numbers as of whole runs, resumable, nothing filled in."""
 
 import re
-from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -131,9 +130,9 @@ def test_missing_seeds_are_named_and_nothing_is_filled_in(shards, tmp_path):
 
 @pytest.mark.slow
 def test_a_study_that_allows_it_leaves_missing_runs_out(shards, tmp_path):
-    other = Ablation("core", {"model": "lstm", **CELL, "hidden": 5})
-    never = Ablation("core", {"model": "lstm", **CELL, "hidden": 6})
-    scale = replace(SCALE, ablations=(*SCALE.ablations, other, never))
+    other = Ablation(part="core", settings={"model": "lstm", **CELL, "hidden": 5})
+    never = Ablation(part="core", settings={"model": "lstm", **CELL, "hidden": 6})
+    scale = SCALE.replace(ablations=(*SCALE.ablations, other, never))
     study = STUDIES["ablations"]
     assert not can_compute(study, scale, networks(shards[1], scale))  # no run of its own
     copy(shards[1], tmp_path)
@@ -151,8 +150,9 @@ def test_a_study_that_allows_it_leaves_missing_runs_out(shards, tmp_path):
 @pytest.mark.slow
 def test_sittings_add_up_to_the_result_of_all_shards_at_once(shards, tmp_path, monkeypatch, capsys):
     """Recorded results keep the runs of earlier shards, which need not be there any more."""
-    more = [Ablation("core", {"model": "lstm", **CELL, "hidden": hidden}) for hidden in (5, 6)]
-    scale = replace(SCALE, ablations=(more[1], *SCALE.ablations, more[0]))
+    model = {"model": "lstm", **CELL}
+    more = [Ablation(part="core", settings={**model, "hidden": hidden}) for hidden in (5, 6)]
+    scale = SCALE.replace(ablations=(more[1], *SCALE.ablations, more[0]))
     study = STUDIES["ablations"]
     monkeypatch.setitem(SCALES, "tiny", scale)
     for module in ("commands", "pipeline", "recording"):
@@ -221,7 +221,7 @@ def test_a_result_in_two_parts_is_completed_to_itself(study):
 
 
 def test_recorded_results_are_completed_by_whole_runs():
-    scale = replace(SCALE, ablation_seeds=2)
+    scale = SCALE.replace(ablation_seeds=2)
     name = scale.ablations[0].name
     some = xr.Dataset(
         coords={"configuration": [name]}, attrs={"missing_runs": {"lstm": {"ptw": [1]}}}
@@ -257,7 +257,7 @@ def test_a_file_that_is_no_shard_is_refused_by_name(shards, tmp_path):
 
 @pytest.mark.slow
 def test_shards_of_another_configuration_are_refused(shards):
-    other = replace(SCALE, architectures={"lstm": {**CELL, "steps": 5}})
+    other = SCALE.replace(architectures={"lstm": {**CELL, "steps": 5}})
     with pytest.raises(ValueError, match="another configuration of lstm"):
         networks(shards[1], other)
 

@@ -57,7 +57,7 @@ TINY = Scale(
     other_lengths=(4, 8),
     other_architectures=("lstm",),
     other_sequences=20,
-    ablations=(Ablation("core", {"model": "lstm", **CELL}),),
+    ablations=(Ablation(part="core", settings={"model": "lstm", **CELL}),),
     ablation_seeds=1,
     prior_sequences=200,
     max_depth=3,
@@ -82,7 +82,7 @@ class Log(Progress):
     def update(self, text, done):
         del done
         if text.startswith("training "):
-            self.trained.add(text.removeprefix("training "))
+            self.trained.add(text.removeprefix("training ").partition(":")[0])
 
 
 DIFFERENCES = (
@@ -127,7 +127,7 @@ def whole(tiny_studies, tmp_path_factory):
 
 
 def test_sources_may_have_steps_of_their_own(whole, tmp_path):
-    fewer = replace(TINY, fewer_steps={"lstm": {"lin": 2, "regular": 2}})
+    fewer = TINY.replace(fewer_steps={"lstm": {"lin": 2, "regular": 2}})
     assert [run.name for run in main_runs(fewer)] == ["lstm", "lstm-2-steps"]
     assert main_run(fewer, "lstm", "lin").config.prior == ("lin", "regular")
     only = ["on-distribution", "training-curves", "trajectory"]

@@ -13,7 +13,7 @@ import switchpoint as sp
 from switchpoint.cli import main
 from switchpoint.neural import network_from_name
 from switchpoint.neural.density import ValueSpec
-from switchpoint.training.custom import CustomConfig, _identity, _sources
+from switchpoint.training.custom import _identity, _named_sources, custom_config
 from switchpoint.training.recipes import RECIPES
 
 DOCS = Path(__file__).parents[2] / "docs" / "training.md"
@@ -156,7 +156,7 @@ def test_it_is_loaded_with_what_makes_it(run, like):
     assert eqx.tree_equal(sp.load_members(directory, like=like), list(run.networks))
 
 
-def test_what_does_not_fit_is_refused(run):
+def test_arrays_that_do_not_fit_are_refused(run):
     with pytest.raises(ValueError, match=rf"{__name__}\.Last.*like="):
         sp.load(run.path)
     with pytest.raises(ValueError, match=r"table must have shape \(2, 4, 3\), got \(2, 3, 2\)"):
@@ -221,7 +221,7 @@ def test_a_tuned_network_keeps_its_class_options_and_card(tmp_path, name, option
 
 
 def test_a_network_of_your_own_on_named_sources():
-    made = CustomConfig(config(prior=["ptw", "lin"]), None, make)
+    made = custom_config(config(prior=["ptw", "lin"]), None, make)
     assert (made.prior, made.model, made.hidden) == (("ptw", "lin"), "custom", None)
     assert made.source("ptw").prior == sp.PTW(3)
     assert isinstance(made.network(jax.random.key(0)), Last)
@@ -229,17 +229,17 @@ def test_a_network_of_your_own_on_named_sources():
 
 def test_several_sources_are_known_by_their_names():
     sources = {"slow": sp.Source(Ramp(0.1)), "fast": SOURCE}
-    made = CustomConfig(config(model="markov"), sources, None)
+    made = custom_config(config(model="markov"), sources, None)
     assert [member.prior for member in made.members()] == ["slow", "fast"]
     assert made.source("fast") is SOURCE
     assert made.to_dict()["sources"] == {name: repr(each) for name, each in sources.items()}
 
 
-def test_what_is_left_out_follows_the_recipe_of_custom_networks():
+def test_defaults_follow_the_recipe_of_custom_networks():
     recipe = RECIPES["custom"]
     assert recipe.optimizer == "adam"
     given = sp.TrainConfig(model="transformer", length=8, steps=500, batch=3)
-    made = CustomConfig(given, None, make)
+    made = custom_config(given, None, make)
     assert (made.steps, made.batch, made.warmup) == (500, 3, 50)
     assert (made.learning_rate, made.optimizer) == ((recipe.learning_rate,), "adam")
     assert made.b2 == recipe.b2 != given.b2
@@ -258,12 +258,12 @@ class TestResuming:
         ("changes", "message"),
         [
             ({"source": sp.Source(Ramp(0.5))}, r"Ramp\(slope=0.25\).*now .*Ramp\(slope=0.5\)"),
-            ({"network": lambda key: Other(2, key)}, r"network: .*Last, now .*Other"),
+            ({"network": lambda key: Other(2, key)}, r"network: .*Last', now .*Other"),
             (
                 {"network": lambda key: Last(2, key, rows=5)},
-                r"leaves table: float32\[3, 2\], now float32\[5, 2\]",
+                r"leaves table: 'float32\[3, 2\]', now 'float32\[5, 2\]'",
             ),
-            ({"network": None}, "model: custom, now lstm"),
+            ({"network": None}, "model: 'custom', now 'lstm'"),
         ],
     )
     def test_another_source_or_network_is_refused(self, run, changes, message):
@@ -278,17 +278,22 @@ class TestResuming:
 
 
 class TestBadInput:
-    def test_a_source_is_a_source(self):
-        with pytest.raises(ValueError, match=r"Source\(prior, segment\).*got PTW\(depth=8"):
-            _sources(sp.PTW(8), 8)
-        with pytest.raises(ValueError, match=r"got 'a': LIN"):
-            _sources({"a": sp.LIN()}, 8)
-        with pytest.raises(ValueError, match="length must be at most 4"):
-            _sources(sp.Source(sp.PTW(2)), 8)
-        with pytest.raises(ValueError, match=r"one alphabet, got \{'a': 2, 'b': 3\}"):
-            _sources({"a": SOURCE, "b": sp.Source(sp.LIN(), sp.Categorical(3))}, 8)
-        with pytest.raises(ValueError, match=r"got \{\}"):
-            _sources({}, 8)
+    @pytest.mark.parametrize(
+        ("source", "message"),
+        [
+            (sp.PTW(8), r"Source\(prior, segment\).*got PTW\(depth=8"),
+            ({"a": sp.LIN()}, "got 'a': LIN"),
+            (sp.Source(sp.PTW(2)), "length must be at most 4"),
+            (
+                {"a": SOURCE, "b": sp.Source(sp.LIN(), sp.Categorical(3))},
+                r"one alphabet, got \{'a': 2, 'b': 3\}",
+            ),
+            ({}, r"got \{\}"),
+        ],
+    )
+    def test_a_source_is_a_source(self, source, message):
+        with pytest.raises(ValueError, match=message):
+            _named_sources(source, 8)
 
     @pytest.mark.parametrize(
         ("network", "settings", "message"),

@@ -15,8 +15,8 @@ from switchpoint.training import TrainConfig
 from switchpoint.training.optimizer import (
     declared_matrices,
     is_matrix,
+    make_optimizer,
     muon,
-    optimizer_of,
     with_muon,
 )
 from switchpoint.training.packing import PackedConfig
@@ -211,8 +211,8 @@ def test_modules_declare_their_own_matrices_and_those_of_others():
     ("matrices", "message"),
     [
         ({"inne": 1}, "Layer names 'inne'"),
-        ({"inner": 3}, r"'inner' is 3 matrices .* shape \(16, 32\)"),
-        ({"other": 1}, r"'other' is 1 matrices .* shape \(16,\)"),
+        ({"inner": 3}, r"'inner' is 3 matrices .* shape is \(16, 32\)"),
+        ({"other": 1}, r"'other' is 1 matrices .* shape is \(16,\)"),
     ],
 )
 def test_a_declaration_that_does_not_fit_is_refused(matrices, message, monkeypatch):
@@ -226,7 +226,7 @@ def test_networks_of_few_units_have_adam_alone():
     config = TrainConfig(model="lstm", hidden=8, readout=0, length=8)
     network = config.network(jax.random.key(0))
     assert config.optimizer == "muon"
-    optimizer, gradient = optimizer_of(config), gradient_of(network, 1)
+    optimizer, gradient = make_optimizer(config), gradient_of(network, 1)
     ways, _ = optimizer.update(gradient, optimizer.init(network), network)
     for way, slope in zip(jax.tree.leaves(ways), jax.tree.leaves(gradient), strict=True):
         np.testing.assert_allclose(way, np.sign(slope), atol=1e-3)  # Adam's first step
@@ -251,7 +251,7 @@ def test_members_with_settings_of_their_own_are_as_if_alone():
         TrainConfig(**settings, **dict(zip(SWEPT, values, strict=True)))
         for values in zip(*SWEPT.values(), strict=True)
     ]
-    together = Program(PackedConfig(configs))
+    together = Program(PackedConfig.pack(configs))
     assert [dict(each.settings) for each in together.config.members()] == [
         {name: getattr(config, name) for name in SWEPT} for config in configs
     ]
@@ -262,7 +262,7 @@ def test_members_with_settings_of_their_own_are_as_if_alone():
         for a, b in zip(*map(jax.tree.leaves, (state.networks, expected.networks)), strict=True):
             np.testing.assert_allclose(a[0, index], b[0, 0], rtol=2e-3, atol=2e-4)
     with pytest.raises(ValueError, match="must have the same batch, depth, length"):
-        PackedConfig([configs[0], TrainConfig(**{**settings, "length": 4, "batch": 2})])
+        PackedConfig.pack([configs[0], TrainConfig(**{**settings, "length": 4, "batch": 2})])
 
 
 @pytest.mark.slow

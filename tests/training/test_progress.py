@@ -1,4 +1,4 @@
-"""What a training run shows: live, in plain lines, and in TensorBoard."""
+"""The progress of a training run: a bar, plain lines, and TensorBoard."""
 
 import io
 import math
@@ -9,16 +9,11 @@ import pytest
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from switchpoint._display import BarProgress, LineProgress, show_progress
+from switchpoint._progress import Progress
 from switchpoint.training.config import Member
 from switchpoint.training.metrics_log import EvalRecord
-from switchpoint.training.progress import (
-    PlainProgress,
-    Progress,
-    RichProgress,
-    Warnings,
-    progress_for,
-    progress_of,
-)
+from switchpoint.training.progress import RunProgress, run_progress
 from switchpoint.training.tensorboard import EventWriter
 
 PRIORS = ("ptw", "lin")
@@ -32,177 +27,113 @@ REPORT = EvalRecord(
 )
 
 
-def shown(progress, members=MEMBERS, report=REPORT):
-    progress.start(members, 100, 2000)
-    progress.tick(300, 1.0)
-    progress.tick(500, 12.5)
-    progress.report(report)
-    progress.note("member 4 [red] frozen\x1b[2J\nat step 400")
-    progress.close()
-    progress.close()  # once more does no harm
+def show(progress, members=MEMBERS, report=REPORT):
+    run = RunProgress(progress, progress, reports=True)
+    run.begin(len(members), 100, 2000)
+    run.step(500, 2000, len(members), 12.5)
+    run.report(members, report, 2000)
+    run.note("member 4 [red] frozen\x1b[2J\nat step 400")
 
 
-def plain_lines(members=MEMBERS, report=REPORT):
+def lines(members=MEMBERS, report=REPORT):
     stream = io.StringIO()
-    shown(PlainProgress(stream), members, report)
+    show(LineProgress(stream), members, report)
     return stream.getvalue().splitlines()
 
 
-def test_plain_lines_say_all_there_is_to_say():
-    pace = "12.5 steps/s | 100 seed-steps/s | 2 min 0 s left"
-    assert plain_lines() == [
+def test_plain_lines():
+    assert lines() == [
         "training 8 members from step 100 to 2000",
         "step 500/2000 | ptw | loss best 0.8100, median 0.8200 bits/symbol"
-        f" | excess best 1.100 ± 0.010, median 1.200 ± 0.020 bits | {pace}",
+        " | excess best 1.100 ± 0.010, median 1.200 ± 0.020 bits",
         "step 500/2000 | lin | loss best 0.9100, median 0.9200 bits/symbol"
-        f" | excess best 22.000 ± 0.200, median 23.000 ± 0.300 bits | 1 of 4 diverged | {pace}",
+        " | excess best 22.000 ± 0.200, median 23.000 ± 0.300 bits | 1 of 4 diverged",
         "member 4 [red] frozen [2J at step 400",
     ]
-
-
-def test_one_member_is_neither_best_nor_median():
-    lines = plain_lines(MEMBERS[:1], EvalRecord(500, (0.84,), (1.4,), (0.04,), ()))
-    assert lines[1].startswith(
-        "step 500/2000 | ptw | loss 0.8400 bits/symbol | excess 1.400 ± 0.040 bits | 12.5 steps/s"
-    )
-
-
-def test_where_every_member_diverged_there_are_no_numbers():
-    report = EvalRecord(500, (math.nan,), (math.nan,), (math.nan,), (0,))
-    assert (
-        "loss - bits/symbol | excess - bits | 1 of 1 diverged"
-        in plain_lines(MEMBERS[:1], report)[1]
-    )
-    assert "nan" not in live_text(80, MEMBERS[:1], report)
-
-
-@pytest.mark.parametrize(
-    ("steps_per_second", "left"),
-    [(1900, "1 s"), (20, "1 min 35 s"), (0.5, "1 h 3 min"), (0.01, "2 d 4 h")],
-)
-def test_time_left(steps_per_second, left):
-    stream = io.StringIO()
-    progress = PlainProgress(stream)
-    progress.start(MEMBERS, 0, 2000)
-    progress.tick(100, steps_per_second)
-    progress.report(EvalRecord(100, *[(1.0,) * 8] * 3, ()))
-    assert stream.getvalue().rstrip().endswith(f" | {left} left")
-
-
-def pace_of(*ticks):
-    """What a resumed run says of its pace after these ticks."""
-    stream = io.StringIO()
-    progress = PlainProgress(stream)
-    progress.start(MEMBERS, 100, 2000)
-    for step, steps_per_second in ticks:
-        progress.tick(step, steps_per_second)
-    progress.report(EvalRecord(100, *[(1.0,) * 8] * 3, ()))
-    return stream.getvalue().splitlines()[-1].split(" | ")[4:]
-
-
-def test_the_time_left_is_what_the_present_pace_takes_for_the_steps_to_come():
-    for unknown in (0.0, math.inf, math.nan):
-        assert pace_of((200, unknown)) == []
-    fast = (500, 100.0)  # of which 100 were done by an earlier process
-    assert pace_of(fast) == ["100 steps/s", "800 seed-steps/s", "15 s left"]
-    assert pace_of(fast, (500, 12.5))[-1] == "2 min 0 s left"
-    assert pace_of(fast, (400, 12.5))[-1] == "2 min 0 s left"  # a step that is done stays done
-    assert pace_of(fast, (2000, 12.5))[-1] == "0 s left"
-
-
-def test_a_stream_without_the_sign_does_not_end_the_run():
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    shown(PlainProgress(stream))
+    show(LineProgress(stream))  # a stream that cannot encode ± does not end the run
     assert b"excess best 1.100 ? 0.010" in stream.buffer.getvalue()
 
 
-def live_text(width, members=MEMBERS, report=REPORT):
-    console = Console(
-        file=io.StringIO(), record=True, force_terminal=True, width=width, color_system=None
-    )
-    shown(RichProgress(console), members, report)
-    return console.export_text()
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (
+            EvalRecord(500, (0.84,), (1.4,), (0.04,), ()),
+            "step 500/2000 | ptw | loss 0.8400 bits/symbol | excess 1.400 ± 0.040 bits",
+        ),
+        (
+            EvalRecord(500, (math.nan,), (math.nan,), (math.nan,), (0,)),
+            "step 500/2000 | ptw | loss - bits/symbol | excess - bits | 1 of 1 diverged",
+        ),
+    ],
+)
+def test_one_member_is_neither_best_nor_median(report, expected):
+    assert lines(MEMBERS[:1], report)[1] == expected
+
+
+def test_plain_lines_estimate_the_time_left(monkeypatch):
+    stream, now = io.StringIO(), [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    progress = LineProgress(stream, seconds=10)
+    for now[0], done in [(1.0, 0.25), (11.0, 0.5), (12.0, 0.6), (31.0, 1.0)]:
+        progress.update("training", done)
+    assert stream.getvalue() == "training, 50%, 20 s left\ntraining, 100%, 0 s left\n"
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_the_live_display_says_the_same(width):
-    text = live_text(width)
-    assert "member 4 [red] frozen" in text
-    assert "…" not in text  # nothing is cut
-    words = " ".join(text.split())
-    for line in plain_lines()[1:3]:
-        assert line.partition(" | 12.5 steps/s")[0] in words
-    last = text[text.rindex("step 500 of 2,000") :]
-    assert max(map(len, last.splitlines())) <= width
-    assert "\x1b" not in text
-    assert " 25% " in last
-    assert "12.5 steps/s · 100 seed-steps/s · 2 min 0 s left" in last
-
-
-def test_before_the_first_steps_there_is_no_pace():
-    console = Console(file=io.StringIO(), record=True, force_terminal=True, width=80)
-    progress = RichProgress(console)
-    progress.start(MEMBERS, 100, 2000)
-    progress.close()
+def test_the_bar_shows_the_same(width):
+    console = Console(
+        file=io.StringIO(), record=True, force_terminal=True, width=width, color_system=None
+    )
+    progress = BarProgress(console)
+    with progress.bar:
+        show(progress)
     text = console.export_text()
-    assert "step 100 of 2,000" in text
-    assert "preparing" in text
-    assert "steps/s" not in text
-
-
-def test_silence(capfd):
-    shown(Progress())
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
-def test_live_on_a_terminal_and_plain_elsewhere(monkeypatch):
-    assert isinstance(progress_for(io.StringIO()), PlainProgress)
-    ours, theirs = os.openpty()
-    with os.fdopen(ours, "rb"), os.fdopen(theirs, "w", encoding="utf-8") as terminal:
-        monkeypatch.setenv("TERM", "xterm")
-        assert isinstance(progress_for(terminal), RichProgress)
-        monkeypatch.setenv("TERM", "dumb")
-        assert isinstance(progress_for(terminal), PlainProgress)
+    assert "member 4 [red] frozen" in text
+    words = " ".join(text.split())
+    for line in lines()[:3]:
+        assert line in words
+    assert "\x1b" not in text
+    last = text[text.rindex("step 500 of 2,000, 12.5 steps/s, 100 seed-steps/s") :]
+    assert " 25% " in last
+    assert max(map(len, last.splitlines())) <= width
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
-def test_by_default_it_is_shown_to_a_person_alone(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
+def test_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
+    def kind(choice):
+        with run_progress(choice) as run:
+            return run.note.__func__, run.warning.__func__
+
+    bar, line, silent = BarProgress.note, LineProgress.note, Progress.note
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert [kind(choice) for choice in (None, True, "warnings", False)] == [
+        (silent, line),
+        (line, line),
+        (silent, line),
+        (silent, silent),
+    ]
+    with pytest.raises(ValueError, match="progress must be True, False"):
+        kind("quiet")
     ours, theirs = os.openpty()
     with os.fdopen(ours, "rb"), os.fdopen(theirs, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        assert isinstance(progress_of(None), RichProgress)
-        assert isinstance(progress_of(True), RichProgress)
-        assert type(progress_of(False)) is Progress
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert isinstance(progress_of(None), Warnings)
-    assert isinstance(progress_of(True), PlainProgress)
-    mine = Progress()
-    assert progress_of(mine) is mine
+        monkeypatch.setenv("TERM", "xterm")
+        assert [kind(choice) for choice in (None, True)] == [(bar, bar), (bar, bar)]
+        assert kind("warnings") == (silent, line)
+        monkeypatch.setenv("TERM", "dumb")
+        assert kind(True) == (line, line)
 
 
-@pytest.mark.parametrize(("widgets", "kind"), [(object(), RichProgress), (None, PlainProgress)])
-def test_a_notebook_shows_it_with_widgets_or_without(monkeypatch, widgets, kind):
-    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+@pytest.mark.parametrize(("widgets", "kind"), [(object(), BarProgress), (None, LineProgress)])
+def test_a_notebook_needs_widgets_for_a_bar(monkeypatch, widgets, kind):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: widgets)
-    assert isinstance(progress_of(None), kind)
-    assert isinstance(progress_of(False), Progress)
+    with show_progress(None) as progress:
+        assert type(progress) is kind
 
 
-def test_warnings_are_shown_and_nothing_else():
-    stream = io.StringIO()
-    progress = Warnings(stream)
-    shown(progress)
-    progress.warning("a checkpoint\nis damaged")
-    assert stream.getvalue() == "a checkpoint is damaged\n"
-    Progress().warning("nobody hears it")
-    plain = io.StringIO()
-    PlainProgress(plain).warning("a note as any other")
-    assert plain.getvalue() == "a note as any other\n"
-
-
-def events(directory):
+def scalars(directory):
     accumulator = EventAccumulator(str(directory), size_guidance={"scalars": 0})
     accumulator.Reload()
     return {
@@ -215,27 +146,25 @@ def test_tensorboard_reads_every_member(tmp_path):
     writer = EventWriter(tmp_path, MEMBERS, 0)
     writer.report(REPORT)
     writer.close()
-    scalars = events(tmp_path)
-    assert len(scalars) == 2 * 7  # the frozen member has no numbers
-    assert scalars["loss/ptw-seed2-lr0.01"] == [(500, pytest.approx(0.81))]
-    assert scalars["excess/lin-seed3-lr0.01"] == [(500, pytest.approx(121))]
+    written = scalars(tmp_path)
+    assert len(written) == 2 * 7  # the diverged member has no numbers
+    assert written["loss/ptw-seed2-lr0.01"] == [(500, pytest.approx(0.81))]
+    assert written["excess/lin-seed3-lr0.01"] == [(500, pytest.approx(121))]
 
 
-def test_tensorboard_drops_what_a_resumed_run_does_again(tmp_path):
-    def report(step, value):
-        return EvalRecord(step, (value,), (value,), (0.0,), ())
+def test_tensorboard_drops_the_steps_that_a_resumed_run_repeats(tmp_path):
+    def write(first, steps, value):
+        writer = EventWriter(tmp_path, MEMBERS[:1], first)
+        for step in steps:
+            writer.report(EvalRecord(step, (value,), (value,), (0.0,), ()))
+        writer.close()
 
-    killed = EventWriter(tmp_path, MEMBERS[:1], 0)
-    for step in (10, 20, 30, 40):
-        killed.report(report(step, 1.0))
-    killed.close()
-    resumed = EventWriter(tmp_path, MEMBERS[:1], 20)
-    resumed.report(report(30, 2.0))
-    resumed.close()
-    assert events(tmp_path)["loss/ptw-seed0-lr0.01"] == [(10, 1.0), (20, 1.0), (30, 2.0)]
+    write(0, (10, 20, 30, 40), 1.0)
+    write(20, (30,), 2.0)
+    assert scalars(tmp_path)["loss/ptw-seed0-lr0.01"] == [(10, 1.0), (20, 1.0), (30, 2.0)]
 
 
-def test_without_tensorboard_the_command_to_install_it_is_given(tmp_path, monkeypatch):
+def test_without_tensorboard_the_message_has_the_command_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
     with pytest.raises(ValueError, match=r"pip install 'switchpoint\[tensorboard\]'"):
         EventWriter(tmp_path, MEMBERS, 0)

@@ -1,4 +1,4 @@
-"""What a command costs in memory and time, checked before the work begins."""
+"""The memory and the time that a command needs, checked before the work begins."""
 
 import math
 import os
@@ -91,7 +91,7 @@ def check_network(network: Predictor[Any], length: int) -> None:
 
 
 def check_evaluation(predictors: int, length: int, alphabet: int, sequences: int) -> None:
-    """Raise a `ValueError` where so many predictors on so many sequences take too much memory."""
+    """Raise a `ValueError` where an evaluation takes too much memory."""
     needed = CHUNK * length * alphabet * _PER_EVALUATED + 16 * predictors * sequences
     what = f"{sequences} sequences of {length} symbols for {predictors} predictors"
     _check_memory(what, needed)

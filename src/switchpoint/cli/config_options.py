@@ -1,12 +1,11 @@
-"""Options of commands, made from the fields of a training configuration: each is defined once."""
+"""Options of commands, derived from the fields of a training configuration."""
 
 import dataclasses
 import inspect
 import re
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 import typer
 
@@ -15,20 +14,21 @@ from switchpoint._text import name_of, read_text
 from switchpoint.cli.check_cost import MAX_ALPHABET
 from switchpoint.cli.reader.cells import parse_number
 from switchpoint.neural.registry import MODEL_OPTIONS
-from switchpoint.priors import PRIOR_NAMES, Prior, prior_from_name
+from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
 from switchpoint.segments import Segment, make_segment
-from switchpoint.training.config import RENAMED, TrainConfig
+from switchpoint.training.config import SEGMENT as _SEGMENT
+from switchpoint.training.config import TrainConfig
 from switchpoint.training.recipes import Recipe
 
 _FILE_FIELD = "pmf"  # a list in Python and TOML, on the command line a file that holds it
 _METAVARS = {"prior": "NAME", "learning_rate": "RATE", _FILE_FIELD: "FILE"}
 _BY_RECIPE = {each.name for each in dataclasses.fields(Recipe)}
 
-PRIOR = ("depth", "split", "period", "longest", "hazard", "pmf")
+PRIOR = tuple(PARAMETER_OWNERS)
 """The settings that are parameters of a prior."""
-SEGMENT = ("alphabet", "alpha", "beta", "concentration")
+SEGMENT = ("alphabet", *_SEGMENT)
 """The settings that describe a segment model."""
-EVERY = tuple(each.name for each in dataclasses.fields(TrainConfig))
+EVERY = tuple(TrainConfig.model_fields)
 
 PRIOR_HELP = f"The prior over segment lengths: {', '.join(PRIOR_NAMES)}"
 LENGTH: Any = typer.Option(256, help="The number of symbols in each sequence.")
@@ -63,19 +63,11 @@ def with_options(*names: str, **helps: str) -> Callable[[Any], Any]:
 
     An option that is not given is None. `helps` replace the help texts of settings.
     """
-    fields = {each.name: each for each in dataclasses.fields(TrainConfig)}
-    hints = get_type_hints(TrainConfig)
-    options = [_parameter(fields[name], hints[name], helps.get(name)) for name in names]
-    # Options by their former names still work, and are not shown.
-    options += [
-        _parameter(fields[new], hints[new], helps.get(new), former)
-        for former, new in RENAMED.items()
-        if new in names
-    ]
+    options = [_parameter(name, helps.get(name)) for name in names]
 
     def decorate(command: Any) -> Any:
-        own = inspect.signature(command).parameters.values()
-        parameters = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        given = inspect.signature(command).parameters.values()
+        parameters = [each for each in given if each.kind is not inspect.Parameter.VAR_KEYWORD]
         parameters += options
         command.__signature__ = inspect.Signature(parameters)
         command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -123,40 +115,46 @@ def read_pmf(path: Path) -> tuple[float, ...]:
     return tuple(map(float, tokens))
 
 
-def _parameter(
-    field: dataclasses.Field, hint: Any, text: str | None, former: str | None = None
-) -> inspect.Parameter:
+def _parameter(name: str, help_text: str | None) -> inspect.Parameter:
     """The option of a field; its default is None, whatever the field's default is."""
-    if isinstance(hint, types.UnionType):
-        hint = next(each for each in get_args(hint) if each is not types.NoneType)
-    kind: Any = list[get_args(hint)[0]] if get_origin(hint) is tuple else hint  # type: ignore[misc]
-    kind = Path if field.name == _FILE_FIELD else kind
-    if text is None:
-        text, default = field.metadata["help"], _default(field)
+    field = TrainConfig.model_fields[name]
+    about = cast(dict[str, Any], field.json_schema_extra)
+    kind = Path if name == _FILE_FIELD else _option_type(field.annotation)
+    if help_text is None:
+        help_text = str(field.description)
         if kind is Path:
-            text = text.removesuffix(".") + ", in a text file."
-        elif kind is not hint:
-            text += " Repeat it for more members."
+            help_text = help_text.removesuffix(".") + ", in a text file."
+        elif get_origin(kind) is list:
+            help_text += " Repeat it for more members."
         # Typer would show the default of the option, which is None.
-        text += "" if default is None else f" [default: {default}]"
+        default = _default(name)
+        help_text += "" if default is None else f" [default: {default}]"
     option = typer.Option(
-        help=text,
-        rich_help_panel=field.metadata["panel"],
-        metavar=_METAVARS.get(field.name),
-        hidden=former is not None,
+        help=help_text, rich_help_panel=about["panel"], metavar=_METAVARS.get(name)
     )
     return inspect.Parameter(
-        former or field.name,
+        name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[kind | None, option],
     )
 
 
-def _default(field: dataclasses.Field) -> Any:
-    if field.name in _BY_RECIPE:
+def _option_type(annotation: Any) -> Any:
+    """The type of the option of a field with this annotation."""
+    kind, arguments = get_origin(annotation), get_args(annotation)
+    if kind is Literal:
+        return str
+    if kind is tuple:
+        return list[_option_type(arguments[0])]  # type: ignore[misc]
+    return annotation if kind is None else _option_type(arguments[0])  # T | None, Annotated[T, ...]
+
+
+def _default(name: str) -> Any:
+    if name in _BY_RECIPE:
         return "by model"
-    for known in MODEL_OPTIONS.values():
-        if field.name in known:
-            return known[field.name]
-    return ", ".join(field.default) if isinstance(field.default, tuple) else field.default
+    for options in MODEL_OPTIONS.values():
+        if name in options:
+            return options[name]
+    default = TrainConfig.model_fields[name].get_default()
+    return ", ".join(default) if isinstance(default, tuple) else default

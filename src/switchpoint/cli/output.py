@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from switchpoint._display import show_progress
 from switchpoint._files import atomic_write, check_writable
 from switchpoint._text import printable
 
@@ -68,8 +69,6 @@ def panel(title: str, lines: Iterable[tuple[str, str | Text]]) -> Panel:
 @contextmanager
 def progress_bar(description: str, total: int) -> Iterator[Callable[[int, int], None]]:
     """A function of (done, total) that moves a bar on standard error, if that is a terminal."""
-    from switchpoint.cli.progress import show_progress  # imports the training package
-
     with show_progress(sys.stderr, lines=False) as progress:
         yield lambda done, _: progress.update(description, done / max(1, total))
 

@@ -10,9 +10,9 @@ import xarray as xr
 from rich.table import Table
 
 from switchpoint import training
+from switchpoint._display import show_progress
 from switchpoint.cli import output
 from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, executor_arguments
-from switchpoint.cli.progress import show_progress
 from switchpoint.training.packing import pack
 from switchpoint.training.sweep import MAX_MEMBERS, RESULT_FILE, Sweep
 
@@ -93,7 +93,7 @@ def sweep(
 
 
 def _plan_lines(plan: Sweep, members: int, out: Path) -> Iterator[tuple[str, str]]:
-    """What varies, and how many programs and members that makes."""
+    """The settings that vary, and the number of members and programs."""
     for name, axis in plan.axes.items():
         yield name, output.shortened(str(axis if isinstance(axis, list) else vars(axis)))
     count = len(plan.configs)

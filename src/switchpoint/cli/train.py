@@ -1,7 +1,6 @@
 """`switchpoint train`: networks on a source."""
 
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,9 @@ from rich.table import Table
 from switchpoint import _checks, training
 from switchpoint.cli import output
 from switchpoint.cli.config_options import EVERY, given_settings, with_options
-from switchpoint.neural.kernels.backend import BACKENDS
+from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.training.config import Member, TrainConfig, read_toml
-from switchpoint.training.fields import one_of
 from switchpoint.training.metrics_log import EvalRecord
-from switchpoint.training.progress import Warnings, progress_for
 
 
 @with_options(*EVERY)
@@ -70,7 +67,7 @@ def train(
         switchpoint train --prior ptw --prior lin --seeds 10 --out runs/lstm
     """
     training.use_all_cores()
-    kernels = one_of(*BACKENDS)("kernels", kernels)
+    check_backend(kernels)
     minutes = None if minutes is None else _checks.positive_float("minutes", minutes)
     given = given_settings(settings)
     plan = TrainConfig(**given) if config is None else read_toml(config, **given)
@@ -80,7 +77,7 @@ def train(
         plan,
         out=out,
         minutes=minutes,
-        progress=Warnings(sys.stderr) if quiet else progress_for(sys.stderr),
+        progress="warnings" if quiet else True,
         tensorboard=tensorboard,
         kernels=kernels,
     )
@@ -91,7 +88,7 @@ def train(
 
 
 def _plan_lines(plan: TrainConfig, out: Path) -> Iterator[tuple[str, str]]:
-    """What will be trained on what, and where it goes."""
+    """The network, the sources, the members, the training and the directory."""
     shapes = eqx.filter_eval_shape(plan.network, jax.random.key(0))
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
     details = [f"{name} {value}" for name, value in plan.options().items() if value is not None]
@@ -117,7 +114,7 @@ def _plan_lines(plan: TrainConfig, out: Path) -> Iterator[tuple[str, str]]:
 
 
 def _results_table(plan: TrainConfig, members: tuple[Member, ...], report: EvalRecord) -> Table:
-    """How far each member is from the Bayes optimum at the end."""
+    """The excess of each member at the end."""
     unfinished = report.step < plan.steps
     done = f"{report.step:,} of {plan.steps:,}" if unfinished else f"{report.step:,}"
     table = output.table(

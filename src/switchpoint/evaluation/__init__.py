@@ -1,7 +1,6 @@
-"""How well predictors do, in bits."""
+"""Regret and code length of predictors, in bits."""
 
-from switchpoint.evaluation.evaluate import evaluate
-from switchpoint.evaluation.measure import regrets
+from switchpoint.evaluation.evaluate import evaluate, regrets
 from switchpoint.evaluation.metrics import (
     code_length,
     cumulative_regret,

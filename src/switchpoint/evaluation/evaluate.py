@@ -1,6 +1,6 @@
 """The regret of any predictors on any source or sequences, as a labelled dataset."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from switchpoint import _checks
 from switchpoint.evaluation.measure import CHUNK, Member, chunks, data_chunks, measure
+from switchpoint.evaluation.metrics import Moments
 from switchpoint.exact import ExactPredictor
 from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
@@ -31,15 +32,18 @@ def evaluate(
     keep: Literal["totals", "all"] = "totals",
     progress: Callable[[int, int], None] | None = None,
 ) -> xr.Dataset:
-    """The regret in bits of predictors on the same sequences of `source`.
+    """Measure the regret in bits of predictors on the same sequences of `source`.
 
-    A value of `predictors` is a `Predictor`; a function that makes one from a `Draw`; the
-    class `KTOracle`, which knows the switches of each draw; or a list of any of these, the
-    members of one ensemble. Where predictors have different numbers of members, NaN fills up.
+    The regret of a sequence is sum_t KL(p_t || q_t), with the true distribution p_t of symbol t and
+    its prediction q_t; without an alphabet it is realised, sum_t log2 p(x_t) / q(x_t). A value of
+    `predictors` is a `Predictor`; a function that makes one from a `Draw`; the class `KTOracle`,
+    which knows the switches of each draw; or a list of any of these, the members of one ensemble.
+    Predictors with fewer members than others are padded with NaN.
 
-    Sequences are drawn and predicted `chunk` at a time; for the same seed and chunk the
-    first n are the same whatever their number. The dataset has, with the dimensions
-    predictor, member, sequence and time:
+    Sequences are drawn and predicted `chunk` at a time, which bounds memory; for the same seed and
+    chunk the first n are the same for any number of them. Networks of the same structure run in
+    one program where that is faster. The dataset has, with the dimensions predictor, member,
+    sequence and time:
 
     - `regret` and `code_length` (predictor, member, sequence): sums over each sequence;
     - `regret_by_time` and `regret_by_time_error` (predictor, member, time): the mean over
@@ -49,11 +53,17 @@ def evaluate(
 
     In place of a source there may be sequences of your own, without `length`, `sequences` and
     `seed`: a `Draw`, or an array (time,) or (sequences, time), with the columns last if there are
-    several. An array has no true probabilities, hence no regret: what is measured is the
-    `code_length`, -log2 p(x_t | x_<t), which is 0 where an observation is missing (NaN), with
+    several. An array has no true probabilities, hence no regret but the `code_length`,
+    -log2 q(x_t | x_<t), which is 0 where an observation is missing (NaN), with
     `code_length_by_time`, its error and `code_length_by_symbol` like those of the regret.
 
     `progress` is called with the number of sequences done and their total.
+
+    ```python
+    source = sp.Source(sp.PTW(8))
+    predictors = {"kt": sp.KT(), "optimum": sp.bayes_optimal(source), "oracle": sp.KTOracle}
+    sp.evaluate(predictors, source, length=256, sequences=1000)["regret"].mean("sequence")
+    ```
     """
     if keep not in ("totals", "all"):
         raise ValueError(f"keep must be 'totals' or 'all', got {keep!r}")
@@ -66,7 +76,11 @@ def evaluate(
     if not ensembles:
         raise ValueError("predictors must hold at least one predictor, got none")
     places = [(i, j) for i, ensemble in enumerate(ensembles) for j in range(len(ensemble))]
-    named = [(name, each) for name, own in zip(predictors, ensembles, strict=True) for each in own]
+    named = [
+        (name, each)
+        for name, members in zip(predictors, ensembles, strict=True)
+        for each in members
+    ]
     chunk = _checks.positive_int("chunk", chunk)
     if isinstance(source, Source):
         if length is None or sequences is None:
@@ -96,10 +110,16 @@ def evaluate(
     if keep == "all":
         every = np.full((*shape, sequences, length), np.nan, jnp.zeros(()).dtype)
 
-    for indices, rows, test, *found in measure(named, tests, sequences, segment, progress):
+    def counted() -> Iterator[tuple[slice, Any]]:
+        for rows, test in tests:
+            yield rows, test
+            if progress is not None:  # all predictors have been measured on these sequences
+                progress(rows.stop, sequences)
+
+    for indices, rows, test, *measured in measure(named, counted(), segment):
         if isinstance(test, Draw):
             switches[rows] = np.asarray(test.switches).sum(-1)[: rows.stop - rows.start]
-        for index, bits, code in zip(indices, *found, strict=True):
+        for index, bits, code in zip(indices, *measured, strict=True):
             place = (*places[index], rows)
             moments[index].add(bits)
             totals[main][place] = bits.sum(-1, dtype=np.float64)
@@ -135,6 +155,30 @@ def evaluate(
     return xr.Dataset(variables, coords=coordinates, attrs=attributes)
 
 
+def regrets(
+    members: Sequence[Member | None],
+    source: Source,
+    length: int,
+    sequences: int,
+    seed: int = 0,
+    *,
+    chunk: int = CHUNK,
+    progress: Callable[[int, int], None] | None = None,
+) -> Float[np.ndarray, "member sequence"]:
+    """The regret in bits of every member on every test sequence: those that `evaluate` draws.
+
+    The row of a member that is None is NaN. Other arguments are those of `evaluate`.
+    """
+    rows = [index for index, member in enumerate(members) if member is not None]
+    present = [member for member in members if member is not None]
+    totals = np.full((len(members), _checks.positive_int("sequences", sequences)), np.nan)
+    if rows:
+        options: Any = {"seed": seed, "chunk": chunk, "progress": progress}
+        dataset = evaluate({"members": present}, source, length, sequences, **options)
+        totals[rows] = dataset["regret"].values[0]
+    return totals
+
+
 def _flat_draw(draw: Draw) -> Draw:
     """A draw whose sequences are along one axis."""
     axes = draw.switches.ndim - 1
@@ -143,18 +187,18 @@ def _flat_draw(draw: Draw) -> Draw:
 
 def _given(named: Sequence[tuple[str, Any]], values: Any) -> np.ndarray:
     """Given sequences as (sequences, time, *event), which every predictor takes."""
-    known = [(name, each) for name, each in named if isinstance(each, Predictor)]
-    if len({(getattr(each, "alphabet", None) is None, each.event_shape) for _, each in known}) > 1:
+    fixed = [each for _, each in named if isinstance(each, Predictor)]
+    if len({(getattr(each, "alphabet", None) is None, each.event_shape) for each in fixed}) > 1:
         raise ValueError(
             "predictors must all be for symbols, or all for values of the same number of columns"
         )
-    event = known[0][1].event_shape if known else ()
+    event = fixed[0].event_shape if fixed else ()
     array = _checks.numbers(values, "sequences", len(event))
     array = array[None] if array.ndim == 1 + len(event) else array
     if array.ndim != 2 + len(event) or 0 in array.shape or array.shape[2:] != event:
         wanted = f"(sequences, time{''.join(f', {size}' for size in event)})"
         raise ValueError(f"sequences must have shape {wanted}, got {np.shape(values)}")
-    for _, each in known:
+    for each in fixed:
         if isinstance(each, Network):
             each._checked(array)
         elif isinstance(each, ExactPredictor):
@@ -162,39 +206,6 @@ def _given(named: Sequence[tuple[str, Any]], values: Any) -> np.ndarray:
         else:
             _checks.known_symbols(array, each.alphabet, "sequences")
     return array
-
-
-class Moments:
-    """The mean of rows that come a few at a time, and its standard error, in float64."""
-
-    def __init__(self, width: int) -> None:
-        self._count = 0
-        self._sum = np.zeros(width)
-        self._squares = np.zeros(width)
-
-    def add(self, rows: Float[np.ndarray, "rows width"]) -> None:
-        """Take in more rows: Chan's update, which does not cancel."""
-        rows = rows.astype(np.float64)
-        mean = rows.mean(0)
-        with np.errstate(invalid="ignore"):  # an infinite regret has no deviation
-            self._squares += ((rows - mean) ** 2).sum(0)
-            if self._count:
-                share = self._count * len(rows) / (self._count + len(rows))
-                self._squares += (mean - self.mean) ** 2 * share
-        self._sum += rows.sum(0)
-        self._count += len(rows)
-
-    @property
-    def mean(self) -> Float[np.ndarray, " width"]:
-        """The mean of all rows."""
-        return self._sum / self._count
-
-    @property
-    def error(self) -> Float[np.ndarray, " width"]:
-        """The standard error of the mean; NaN if there is only one row."""
-        if self._count < 2:
-            return np.full_like(self._sum, np.nan)
-        return np.sqrt(self._squares / (self._count - 1) / self._count)
 
 
 def _members(name: str, entry: Entry) -> list[Any]:
@@ -218,7 +229,7 @@ def _variable(name: str, values: np.ndarray, *dimensions: str) -> xr.Variable:
 def _attributes(
     length: int, chunk: int, source: Source | None = None, seed: int | None = None
 ) -> dict[str, Any]:
-    from switchpoint import __version__  # known once all of the package is
+    from switchpoint import __version__  # defined once the package is imported
 
     drawn = {}
     if source is not None:

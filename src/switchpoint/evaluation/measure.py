@@ -33,7 +33,7 @@ _MIN_SYMBOLS = 2**13  # of the sequences that a core takes
 def chunks(
     source: Source, length: int, sequences: int, seed: int, size: int
 ) -> Iterator[tuple[slice, Draw]]:
-    """`sequences` sequences of `source`, `size` at a time: which ones they are, and the draw.
+    """`sequences` sequences of `source`, `size` at a time: their rows, and the draw.
 
     Chunk i is drawn with the key fold_in(key(seed), i), so that the first n sequences do not
     depend on their number. Another size draws other sequences. All draws have the same size, so
@@ -48,13 +48,13 @@ def chunks(
                 f"{type(source).__name__}.sample must return a Draw of shape {(size, length)}, got "
                 f"{_checks.shown(draw) if shape is None else shape}"
             )
-        if sequences < size:  # a chunk of long sequences can be much work
+        if sequences < size:  # a whole chunk of long sequences is much work
             draw = jax.tree.map(lambda leaf: leaf[:sequences], draw)
         yield slice(start, min(start + size, sequences)), draw
 
 
 def data_chunks(data: Draw | np.ndarray, size: int) -> Iterator[tuple[slice, Any]]:
-    """Given sequences, at most `size` at a time: which ones they are, and those.
+    """Given sequences, at most `size` at a time: their rows, and the sequences.
 
     All chunks have the same size, so that one compilation serves all: the last one is filled up
     with the first sequences.
@@ -97,46 +97,13 @@ def over_networks(
     The number of predictions that exist at a time is bounded.
     """
 
-    def of_one(network: Network) -> Any:
+    def measure_one(network: Network) -> Any:
         if draw.symbol_probs is None:
             return metric(network.log_density_unchecked(draw.values))
         return metric(network.log_probs_unchecked(draw.symbols))
 
     size = draw.switches.size if draw.symbol_probs is None else draw.probs.size
-    return over_members(of_one, networks, batch_size=max(1, _VALUES_AT_ONCE // size))
-
-
-def regrets(
-    members: Sequence[Member | None],
-    source: Source,
-    length: int,
-    sequences: int,
-    seed: int = 0,
-    *,
-    chunk: int = CHUNK,
-    progress: Callable[[int, int], None] | None = None,
-) -> Float[np.ndarray, "member sequence"]:
-    """The regret in bits of every member on every test sequence: those that `evaluate` draws.
-
-    Networks of the same structure are run in one program where that is faster. The row of a
-    member that is None is NaN. `progress` is called with the number of sequences done and
-    their total.
-    """
-    rows = [index for index, member in enumerate(members) if member is not None]
-    known = [(f"number {index}", members[index]) for index in rows]
-    totals = np.full((len(members), _checks.positive_int("sequences", sequences)), np.nan)
-    tests = chunks(
-        source,
-        _checks.positive_int("length", length),
-        sequences,
-        _checks.seed(seed),
-        _checks.positive_int("chunk", chunk),
-    )
-    measured = measure(known, tests, sequences, source.segment, progress)
-    for indices, which, _, regret_bits, _ in measured:
-        for index, bits in zip(indices, regret_bits, strict=True):
-            totals[rows[index], which] = bits.sum(-1, dtype=np.float64)
-    return totals
+    return over_members(measure_one, networks, batch_size=max(1, _VALUES_AT_ONCE // size))
 
 
 Bits: TypeAlias = Float[np.ndarray, "member sequence time"]
@@ -145,66 +112,49 @@ Bits: TypeAlias = Float[np.ndarray, "member sequence time"]
 def measure(
     members: Sequence[tuple[str, Any]],
     tests: Iterable[tuple[slice, Draw | np.ndarray]],
-    sequences: int,
     segment: Segment | None,
-    progress: Callable[[int, int], None] | None,
 ) -> Iterator[tuple[Sequence[int], slice, Draw | np.ndarray, Bits, Bits]]:
-    """Every member, given with its name for messages, on every chunk of `sequences` in all.
+    """Measure every member, given with its name for messages, on every chunk of sequences.
 
     `segment` is that of the source, if there is one. Yields the indices of some members, the
-    sequences of the chunk, the chunk itself, and what each of these members costs on each of them:
-    the regret and the code length of every symbol in bits. Without a `Draw` no regret is known,
-    and the code length takes its place.
+    sequences of the chunk, the chunk itself, and the regret and the code length in bits of each of
+    these members on every symbol. Without a `Draw` the code length takes the place of the regret.
     """
     groups = _groups([member for _, member in members])
     for rows, test in tests:
-        made = [_predictor(*each, test, segment) for each in members]
+        predictors = [_predictor(*each, test, segment) for each in members]
         for indices, networks in groups:
-            if not isinstance(test, Draw):
-                found = jnp.stack([_code_length(*made[index], test) for index in indices])
-                bits: tuple[Array, ...] = (found, found)
-            elif networks is None:
-                bits = tuple(leaf[None] for leaf in _bits(test, _checked(*made[indices[0]], test)))
+            if networks is not None and isinstance(test, Draw):
+                bits: Sequence[Array] = _bits_of_networks(networks, test)
             else:
-                bits = _bits_of_networks(networks, test)
+                each = [_bits(test, _predictions(*predictors[i], test)) for i in indices]
+                bits = [jnp.stack(part) for part in zip(*each, strict=True)]
             regret_bits, code_bits = (np.asarray(x)[:, : rows.stop - rows.start] for x in bits)
             yield indices, rows, test, regret_bits, code_bits
-        if progress is not None:
-            progress(rows.stop, sequences)
 
 
-def _checked(name: str, predictor: Any, draw: Draw) -> Float[Array, "batch time *alphabet"]:
-    """The predictions for a draw, of a shape that fits it."""
-    if draw.symbol_probs is None:
-        found, expected = predictor.log_density(draw.values), draw.switches.shape
+def _predictions(
+    name: str, predictor: Any, test: Draw | np.ndarray
+) -> Float[Array, "sequence time *alphabet"]:
+    """The predictions for a chunk, whose shape must fit it."""
+    shape = (test.switches if isinstance(test, Draw) else test).shape[:2]
+    values = test.values if isinstance(test, Draw) else test
+    alphabet = getattr(predictor, "alphabet", None)
+    if alphabet is None:
+        log_probs, expected = predictor.log_density(values), shape
     else:
-        cores = _useful_cores(predictor, draw.symbols)
+        symbols, expected = jnp.asarray(values, jnp.int32), (*shape, alphabet)
+        cores = _useful_cores(predictor, symbols)
         if cores > 1:
-            found = _log_probs_on_cores(cores, predictor, draw.symbols)
+            log_probs = _log_probs_on_cores(cores, predictor, symbols)
         else:
-            found = predictor.log_probs(draw.symbols)
-        expected = draw.probs.shape
-    _check_shape(name, found, expected)
-    return found
-
-
-def _code_length(name: str, predictor: Any, values: np.ndarray) -> Float[Array, "sequence time"]:
-    """-log2 p(x_t | x_<t) of given values; 0 where one is missing."""
-    if hasattr(predictor, "log_density"):
-        found = predictor.log_density(values)
-        _check_shape(name, found, values.shape[:2])
-        return -found * BITS_PER_NAT
-    found = predictor.log_probs(values)
-    _check_shape(name, found, (*values.shape, predictor.alphabet))
-    return code_length(jnp.asarray(values, jnp.int32), found)
-
-
-def _check_shape(name: str, found: Any, expected: tuple[int, ...]) -> None:
-    if jnp.shape(found) != expected:
+            log_probs = predictor.log_probs(symbols)
+    if jnp.shape(log_probs) != expected:
         raise ValueError(
             f"predictor {name!r} must predict an array of shape {expected} for these sequences, "
-            f"got {jnp.shape(found)}"
+            f"got {jnp.shape(log_probs)}"
         )
+    return log_probs
 
 
 def _groups(members: Sequence[Member]) -> list[tuple[list[int], Network | None]]:
@@ -262,15 +212,19 @@ def _log_probs_on(mesh: Mesh, network: Network, symbols: Int[Array, "batch time"
 
 
 @eqx.filter_jit
-def _bits(draw: Draw, found: Float[Array, "batch time *alphabet"]) -> tuple[Array, Array]:
-    if draw.symbol_probs is None:
-        return regret(draw, found), -found * BITS_PER_NAT
-    return regret(draw, found), code_length(draw.symbols, found)
+def _bits(
+    test: Draw | np.ndarray | Array, log_probs: Float[Array, "batch time *alphabet"]
+) -> tuple[Array, Array]:
+    """The regret and the code length of every symbol; 0 where a value is missing."""
+    values = test.values if isinstance(test, Draw) else test
+    finite = log_probs.ndim > 2
+    code = code_length(values.astype(jnp.int32), log_probs) if finite else -log_probs * BITS_PER_NAT
+    return (regret(test, log_probs) if isinstance(test, Draw) else code), code
 
 
 @eqx.filter_jit
 def _bits_of_networks(networks: Network, draw: Draw) -> tuple[Array, Array]:
-    return over_networks(lambda found: _bits(draw, found), networks, draw)
+    return over_networks(lambda log_probs: _bits(draw, log_probs), networks, draw)
 
 
 def _predictor(

@@ -1,9 +1,10 @@
-"""Regret in bits, and what is made of it."""
+"""Regret and code length in bits, and the error of their means."""
 
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 from jax.scipy.special import xlogy
 from jaxtyping import Array, Float
 
@@ -11,21 +12,26 @@ from switchpoint._labels import keeps_labels, unlabelled
 from switchpoint.sources import Draw
 
 BITS_PER_NAT = float(1 / np.log(2))
-"""What turns natural logarithms into bits."""
+"""The factor from natural logarithms to bits."""
 
 
 def regret(draw: Draw, log_probs: Float[Array, "..."]) -> Float[Array, "*batch time"]:
-    """The expected instantaneous regret in bits: KL(true || predicted) of each symbol.
+    """The expected instantaneous regret in bits.
 
-    The expectation is over x_t under its true distribution, given the past that was drawn. Where
-    there is no alphabet, `log_probs` are the log densities of the values, and the regret is the
-    realised one: the true log density minus the predicted one.
+    With the true distribution p_t and the prediction q_t of symbol x_t given the past that was
+    drawn, it is KL(p_t || q_t) = sum_k p_t(k) log2(p_t(k) / q_t(k)). `log_probs` are ln q_t(k),
+    of the shape (..., time, alphabet) of `draw.probs`. Without an alphabet, `log_probs` are the log
+    densities (..., time) of the values, and the regret is the realised one: log2 p(x_t) / q(x_t).
+
+    ```python
+    regret(draw, sp.KT().log_probs(draw.symbols)).sum(-1)  # of each sequence
+    ```
     """
     if draw.symbol_probs is None:
         _same_shape("log densities", log_probs, draw.switches.shape)
         return (draw.log_density - log_probs) * BITS_PER_NAT
     _same_shape("log_probs", log_probs, draw.probs.shape)
-    # Where the truth gives a symbol no chance, its prediction costs nothing.
+    # A symbol of true probability 0 adds nothing, whatever its prediction.
     expected = jnp.where(draw.probs > 0, draw.probs * log_probs, 0)
     return jnp.sum(xlogy(draw.probs, draw.probs) - expected, axis=-1) * BITS_PER_NAT
 
@@ -40,9 +46,9 @@ def excess_regret(
     log_probs: Float[Array, "..."],
     reference: Float[Array, "..."],
 ) -> Float[Array, "*batch time"]:
-    """How many bits of regret each symbol costs beyond what `reference` pays for it.
+    """The regret of each symbol in bits beyond that of `reference`: sum_k p(k) log2 r(k) / q(k).
 
-    In one difference, so that it is accurate where both regrets are nearly the same.
+    It is one difference, so it is accurate where both regrets are nearly the same.
     """
     if draw.symbol_probs is None:
         _same_shape("log densities", log_probs, draw.switches.shape)
@@ -55,14 +61,66 @@ def excess_regret(
 
 @keeps_labels("code_length")
 def code_length(symbols: Any, log_probs: Any) -> Float[Array, "*batch time"]:
-    """The realised code length in bits: -log2 P(x_t | x_<t) of the symbol that occurred.
+    """The realised code length in bits, -log2 q(x_t | x_<t), of the symbol that occurred.
 
-    `symbols` are (..., time) and `log_probs` (..., time, alphabet).
+    `symbols` are (..., time) and `log_probs` (..., time, alphabet). An arithmetic coder spends the
+    sum over time, to within two bits.
     """
     symbols, log_probs = unlabelled(symbols), unlabelled(log_probs)
     _same_shape("log_probs", log_probs, (*symbols.shape, log_probs.shape[-1]))
     taken = jnp.take_along_axis(log_probs, symbols[..., None], axis=-1)[..., 0]
     return -taken * BITS_PER_NAT
+
+
+def standard_error(values: Any, axis: Any = -1) -> Any:
+    """The standard error of the mean of n values along an axis: s / sqrt(n), NaN for n = 1.
+
+    s^2 = sum_i (x_i - mean)^2 / (n - 1). `values` is an array, or a DataArray with the name of a
+    dimension as its `axis`.
+    """
+    if isinstance(values, xr.DataArray):
+        return values.reduce(standard_error, axis)
+    count = values.shape[axis]
+    if count < 2:
+        return np.full_like(values.mean(axis), np.nan)
+    with np.errstate(invalid="ignore"):  # infinite values have no deviation
+        return values.std(axis, ddof=1) / np.sqrt(count)
+
+
+class Moments:
+    """The mean of rows that come a few at a time, and its standard error, in float64.
+
+    Chan's update of the sum of squared deviations (Chan, Golub and LeVeque, 1983).
+    """
+
+    def __init__(self, width: int) -> None:
+        self._count = 0
+        self._sum = np.zeros(width)
+        self._squares = np.zeros(width)
+
+    def add(self, rows: Float[np.ndarray, "rows width"]) -> None:
+        """Add rows."""
+        rows = rows.astype(np.float64)
+        mean = rows.mean(0)
+        with np.errstate(invalid="ignore"):  # infinite values have no deviation
+            self._squares += ((rows - mean) ** 2).sum(0)
+            if self._count:
+                share = self._count * len(rows) / (self._count + len(rows))
+                self._squares += (mean - self.mean) ** 2 * share
+        self._sum += rows.sum(0)
+        self._count += len(rows)
+
+    @property
+    def mean(self) -> Float[np.ndarray, " width"]:
+        """The mean of all rows."""
+        return self._sum / self._count
+
+    @property
+    def error(self) -> Float[np.ndarray, " width"]:
+        """The standard error of the mean; NaN if there is only one row."""
+        if self._count < 2:
+            return np.full_like(self._sum, np.nan)
+        return np.sqrt(self._squares / (self._count - 1) / self._count)
 
 
 def _same_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:

@@ -58,16 +58,16 @@ def load(path: str | PathLike[str]) -> xr.Dataset:
     try:
         dataset = xr.load_dataset(io.BytesIO(data), engine="scipy")
         attributes = json.loads(dataset.attrs[_MARK if seal else _MARK_WITHOUT_CHECKSUM])
-        found = int(dataset.attrs.get(FORMAT, 0))
+        number = int(dataset.attrs.get(FORMAT, 0))
         dataset.attrs = dict(attributes)
     except Exception as error:  # the reader has no error of its own for a damaged file
         raise ValueError(f"{path} is not a whole evaluation file of switchpoint") from error
-    upgrade({FORMAT: found}, str(path), _STEPS)  # which are the same so far
+    upgrade({FORMAT: number}, str(path), _STEPS)
     return dataset
 
 
 def _with_seal(data: bytes, seal: bytes) -> bytes:
     """A file's bytes with another value of its checksum, which is the first in its header."""
-    found = _SEAL.search(data)
-    assert found is not None
-    return data[: found.start(1)] + seal + data[found.end(1) :]
+    match = _SEAL.search(data)
+    assert match is not None
+    return data[: match.start(1)] + seal + data[match.end(1) :]

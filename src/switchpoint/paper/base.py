@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from switchpoint.evaluation.metrics import standard_error
 from switchpoint.paper.scale import Scale, TestSet
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.training import TrainConfig
@@ -237,11 +238,9 @@ _BITS = {"units": "bits"}
 
 def with_error(values: xr.DataArray, name: str) -> dict[str, xr.DataArray]:
     """The mean over sequences as `name`, and its standard error as `name_error`."""
-    count = values.sizes["sequence"]
-    error = values.std("sequence", ddof=min(1, count - 1), skipna=False) / count**0.5
     return {
         name: values.mean("sequence", skipna=False).assign_attrs(_BITS),
-        f"{name}_error": (error if count > 1 else error * np.nan).assign_attrs(_BITS),
+        f"{name}_error": standard_error(values, "sequence").assign_attrs(_BITS),
     }
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from switchpoint._display import show_progress
 from switchpoint._files import make_directory
 from switchpoint._numbers import duration
 from switchpoint.cli import output
@@ -24,7 +25,6 @@ from switchpoint.cli.executor_options import (
     executor_arguments,
 )
 from switchpoint.cli.process import SIGNALS
-from switchpoint.cli.progress import show_progress
 from switchpoint.executors import LocalExecutor, Task, open_executor, run_tasks
 from switchpoint.paper.base import Run
 from switchpoint.paper.networks import ShardNetworks, shard

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 
 from switchpoint._files import atomic_write
-from switchpoint._progress import Progress
+from switchpoint._progress import Part, Progress
 from switchpoint._provenance import environment_info
 from switchpoint.neural import best_member, load_with_card, save_networks
 from switchpoint.paper.base import Measurement, Run, Study
@@ -27,7 +27,6 @@ from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.scale import Scale
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.training import train
-from switchpoint.training.progress import TrainingProgress
 from switchpoint.training.run_directory import METRICS_FILE, is_trained
 
 MAX_FILE = 15 * 2**20
@@ -154,7 +153,7 @@ def _train(part: Run, runs: Path, progress: Progress) -> float:
     directory = runs / part.name
     clock = Stopwatch(directory / _TRAINING, progress)
     if not is_trained(directory, part.config):
-        train(part.config, directory, progress=TrainingProgress(clock, part.name))
+        train(part.config, directory, progress=Part(clock, 0.0, 1.0, f"training {part.name}: "))
         clock.save()
     return clock.seconds
 

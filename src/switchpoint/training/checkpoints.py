@@ -1,11 +1,8 @@
-"""The state of a training run on disk: whole or absent, and written while training continues."""
+"""The state of a training run on disk: complete or absent, and written during training."""
 
-import itertools
 import json
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,46 +10,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 from jaxtyping import Array
 
+from switchpoint._checks import shown
 from switchpoint._formats import FORMAT, Step, upgrade
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
-from switchpoint.training.config import upgrade_config
-
-if sys.platform != "win32":
-    import fcntl
 
 _KIND = "checkpoint"
 _STEPS: tuple[Step, ...] = ({},)
 _NAME = re.compile(r"step-(\d{9,})\.safetensors")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # as `_files` names them
-# What safetensors both writes and reads back as NumPy arrays.
-_DTYPES = frozenset(
-    ["bool", "bfloat16", "float16", "float32", "float64", "complex64"]
-    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-)
-_LONGEST_VALUE = 40  # characters of a setting in a message
 
 
 @contextmanager
 def run_lock(directory: Path) -> Iterator[None]:
     """Keep every other process out of `directory`, which must exist; raises if one is in it.
 
-    The lock belongs to the process, so a killed one leaves nothing locked. Windows and file
-    systems without locks have none.
+    The lock belongs to the process, so a killed one leaves nothing locked. File systems without
+    locks have none.
     """
-    handle = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    lock = FileLock(directory / ".lock", blocking=False)
     try:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ValueError(f"another process is training in {directory}") from error
-            except OSError:
-                pass  # a file system that has no locks
+        lock.acquire()
+    except Timeout as error:
+        raise ValueError(f"another process is training in {directory}") from error
+    except NotImplementedError:
+        pass
+    try:
         yield
     finally:
-        os.close(handle)  # releases the lock; the file stays, since others may be opening it
+        lock.release()
 
 
 @dataclass(frozen=True)
@@ -66,14 +54,14 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Restored:
-    """The newest whole checkpoint that fits, if any, and a note for each one that was skipped."""
+    """The newest intact checkpoint, if any, and a note for each one that was skipped."""
 
     checkpoint: Checkpoint | None
     notes: tuple[str, ...]
 
 
 class Checkpoints:
-    """The last `keep` checkpoints of the run with these settings, in a directory of their own.
+    """The last `keep` checkpoints of the run with these settings, in a directory.
 
     `config` is what `TrainConfig.to_dict` returns. Only one process may use the directory.
     """
@@ -82,7 +70,7 @@ class Checkpoints:
         directory.mkdir(parents=True, exist_ok=True)
         remove_temporaries(directory)
         self.directory = directory
-        self._config = upgrade_config(json.loads(json.dumps(dict(config))))  # lists for tuples
+        self._config = json.loads(json.dumps(dict(config)))  # lists for tuples
         self._keep = keep
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
         self._writing: Future[None] | None = None
@@ -95,11 +83,6 @@ class Checkpoints:
         later steps are deleted: a run that is at this step could not use them.
         """
         self._finish()
-        for name, array in arrays.items():
-            if str(array.dtype) not in _DTYPES:
-                raise ValueError(
-                    f"array {name!r} must have a dtype that safetensors holds, got {array.dtype}"
-                )
         self._writing = self._thread.submit(self._write, step, dict(arrays))
 
     def close(self) -> None:
@@ -107,8 +90,8 @@ class Checkpoints:
         self._thread.shutdown()
         self._finish()
 
-    def restore(self, unfit: Callable[[Checkpoint], str | None] = lambda _: None) -> Restored:
-        """The newest whole checkpoint, skipping any that is damaged or `unfit`, which says why.
+    def restore(self) -> Restored:
+        """Read the newest intact checkpoint.
 
         Raises a `ValueError` if it comes from a run with other settings or a newer version.
         """
@@ -118,7 +101,7 @@ class Checkpoints:
                 about, arrays = read_tensors(path, _KIND)
                 about = upgrade(about, str(path), _STEPS)
                 if not isinstance(about.get("config"), dict):
-                    raise DamagedError("it does not say which run it belongs to")
+                    raise DamagedError("it does not have the settings of its run")
                 if about.get("step") != step:
                     raise DamagedError(
                         f"it is the checkpoint of step {about.get('step')} under another name"
@@ -126,12 +109,8 @@ class Checkpoints:
             except DamagedError as damage:
                 notes.append(f"skipped the checkpoint {path}: {damage}")
                 continue
-            self._check_config(upgrade_config(about["config"]))
-            found = Checkpoint(path, step, arrays)
-            reason = unfit(found)
-            if reason is None:
-                return Restored(found, tuple(notes))
-            notes.append(f"skipped the checkpoint {path}: {reason}")
+            self._check_config(about["config"])
+            return Restored(Checkpoint(path, step, arrays), tuple(notes))
         return Restored(None, tuple(notes))
 
     def _finish(self) -> None:
@@ -160,7 +139,7 @@ class Checkpoints:
     def _check_config(self, config: Mapping[str, Any]) -> None:
         before, now = _flat(config), _flat(self._config)
         differences = [
-            "{}: {}, now {}".format(name, *_shown(before.get(name), now.get(name)))
+            f"{name}: {shown(before.get(name))}, now {shown(now.get(name))}"
             for name in sorted({*before, *now})
             if before.get(name) != now.get(name)
         ]
@@ -185,16 +164,3 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
         inner = value if isinstance(value, Mapping) else None
         flat |= {name: value} if inner is None else {f"{name} {k}": v for k, v in inner.items()}
     return flat
-
-
-def _shown(*values: Any) -> list[str]:
-    """The values as text; long ones are cut to the part in which they differ."""
-    texts = ["unset" if value is None else str(value) for value in values]
-    if max(map(len, texts)) <= _LONGEST_VALUE:
-        return texts
-    same = (len(set(letters)) == 1 for letters in zip(*texts, strict=False))
-    start = max(0, sum(itertools.takewhile(bool, same)) - _LONGEST_VALUE // 2)
-    end = start + _LONGEST_VALUE
-    return [
-        ("..." if start else "") + text[start:end] + ("..." if text[end:] else "") for text in texts
-    ]

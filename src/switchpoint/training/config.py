@@ -1,58 +1,45 @@
 """The configuration of a training run, valid and complete from the moment it exists."""
 
-import difflib
-import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Annotated, Any, Literal
 
 from jaxtyping import PRNGKeyArray
+from pydantic import Field, model_validator
 
-from switchpoint import _checks
-from switchpoint._formats import FORMAT, rename, upgrade
-from switchpoint._text import name_of, read_text
+from switchpoint._formats import FORMAT, Step, upgrade
 from switchpoint.neural.network import Network
-from switchpoint.neural.registry import MODEL_OPTIONS, check_options, network_from_name
-from switchpoint.priors import ATTRIBUTES, PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
+from switchpoint.neural.registry import CUSTOM, MODEL_OPTIONS, check_options, network_from_name
+from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
 from switchpoint.segments import Segment, make_segment
 from switchpoint.sources import Source
-from switchpoint.training.fields import (
-    DATA,
-    MODEL,
-    OPTIMIZER,
-    RUN,
-    list_of,
-    non_negative,
-    one_of,
-    optional,
-    sample_size,
-    seed_number,
-    setting,
-    text,
-)
 from switchpoint.training.recipes import RECIPES
+from switchpoint.training.settings import (
+    NaturalNumber,
+    Numbers,
+    OneOrMore,
+    PositiveFloat,
+    PositiveInt,
+    SampleSize,
+    Seed,
+    SettingError,
+    Settings,
+    TomlFile,
+    one_of,
+)
 
-FROM_RECIPE: Any = object()
-"""The default of a field that the model's recipe fills."""
+_STEPS: tuple[Step, ...] = ({},)  # to the present format
+_OPTIONS = tuple(dict.fromkeys(name for options in MODEL_OPTIONS.values() for name in options))
 
-RENAMED = {
-    "clip": "clip_norm",
-    "optimiser": "optimizer",
-    "chunk": "tbptt_length",
-    "shortest": "min_length",
-}
-"""The names that fields have now, by their former names, which are read everywhere."""
-
-_positive_int, _positive_float = _checks.positive_int, _checks.positive_float
-_every_option = dict.fromkeys(name for options in MODEL_OPTIONS.values() for name in options)
+SEGMENT = ("alpha", "beta", "concentration")
+"""The parameters of a segment model."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A network of the ensemble, by what sets it apart from the others."""
+    """A network of the ensemble."""
 
     index: int
     """Its place in the ensemble, from 0."""
@@ -72,155 +59,166 @@ class Member:
         return f"{self.prior}-seed{self.seed}-lr{self.learning_rate:g}{others}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """Which networks are trained on what, and how.
+def _setting(panel: str, help_text: str, default: Any = None) -> Any:
+    """A field of a panel of `--help`; `default` may be a function of the fields before it."""
+    kind = "default_factory" if callable(default) else "default"
+    about: dict[str, Any] = {"panel": panel}
+    return Field(description=help_text, json_schema_extra=about, **{kind: default})
 
-    A `ValueError` names what is wrong. A setting that is left out has the paper's value or that
-    of the model's recipe (`switchpoint.training.recipes`), and can be read here afterwards; one
-    that does not apply to the model or the source is None. `prior` and `learning_rate` take one
-    value or a list. The help text of every field is in its metadata.
+
+def _option(name: str, help_text: str) -> Any:
+    """An option of a network, by default that of the model."""
+    return _setting(
+        "Model", help_text, lambda given: MODEL_OPTIONS.get(given["model"], {}).get(name)
+    )
+
+
+def _tree_depth(length: int) -> int:
+    return max(1, (length - 1).bit_length())
+
+
+def _recipe(name: str, help_text: str) -> Any:
+    """A setting of the optimizer, by default that of the model's recipe."""
+    return _setting("Optimizer", help_text, lambda given: getattr(RECIPES[given["model"]], name))
+
+
+class TrainConfig(Settings):
+    """The networks of a run, their data and their optimisation.
+
+    Every prior, with every learning rate, with each of `seeds` seeds is a member: a network that
+    minimises the log loss -ln q(x_1..x_n) / n over fresh sequences x of `length` n. A setting that
+    is not given has the value of the paper or of the model's recipe
+    (`switchpoint.training.recipes`); one that does not apply to the model or the source is None.
+    `prior` and `learning_rate` take one value or a list. The description of each field is in
+    `TrainConfig.model_fields`; an invalid setting is a `SettingError`, which has its name.
+
+    ```python
+    config = TrainConfig(model="lstm", hidden=64, prior=["ptw", "lin"], length=64, seeds=3)
+    config.members()  # six, in one program
+    config.learning_rate  # (0.0025,), by the recipe
+    ```
     """
 
-    given: ClassVar[Mapping[str, Any]] = {}
-    """The settings that an object was made with; set on each object, and not compared."""
+    model: Annotated[str, one_of(*MODEL_OPTIONS, CUSTOM)] = _setting(
+        "Model", f"The architecture: {', '.join(MODEL_OPTIONS)}.", "lstm"
+    )
+    hidden: PositiveInt | None = _option(
+        "hidden", "rnn, lstm, stack-rnn, stack-lstm: units of the cell."
+    )
+    readout: NaturalNumber | None = _option(
+        "readout", "rnn, lstm, stack-rnn, stack-lstm: dense layers of 128 after the cell."
+    )
+    stack_depth: PositiveInt | None = _option(
+        "stack_depth", "stack-rnn, stack-lstm: entries of the stack."
+    )
+    stack_width: PositiveInt | None = _option(
+        "stack_width", "stack-rnn, stack-lstm: numbers in an entry."
+    )
+    layers: PositiveInt | None = _option("layers", "transformer: how many layers.")
+    positions: Literal["sincos", "alibi", "relative"] | None = _option(
+        "positions", "transformer: the encoding of positions: sincos, alibi, relative."
+    )
+    context: PositiveInt | None = _option(
+        "context", "transformer: how many of the last tokens it sees; all if not given."
+    )
+    width: PositiveInt | None = _option(
+        "width", "transformer: numbers in a token, divided by the heads."
+    )
+    heads: PositiveInt | None = _option("heads", "transformer: heads of attention in a layer.")
+    order: PositiveInt | None = _option("order", "markov: how many of the last symbols it sees.")
 
-    model: str = setting(MODEL, text, f"The architecture: {', '.join(MODEL_OPTIONS)}.", "lstm")
-    hidden: int | None = optional(MODEL, "rnn, lstm, stack-rnn, stack-lstm: units of the cell.")
-    readout: int | None = optional(
-        MODEL, "rnn, lstm, stack-rnn, stack-lstm: dense layers of 128 after the cell."
+    length: PositiveInt = _setting("Data", "Symbols in a sequence.", 256)
+    prior: OneOrMore[Annotated[str, one_of(*PRIOR_NAMES)]] = _setting(
+        "Data", f"The prior of segment lengths: {', '.join(PRIOR_NAMES)}.", ("ptw",)
     )
-    stack_depth: int | None = optional(MODEL, "stack-rnn, stack-lstm: entries of the stack.")
-    stack_width: int | None = optional(MODEL, "stack-rnn, stack-lstm: numbers in an entry.")
-    layers: int | None = optional(MODEL, "transformer: how many layers.")
-    positions: str | None = optional(
-        MODEL, "transformer: the encoding of positions: sincos, alibi, relative."
-    )
-    context: int | None = optional(
-        MODEL, "transformer: how many of the last tokens it sees; all if not given."
-    )
-    width: int | None = optional(MODEL, "transformer: numbers in a token, divided by the heads.")
-    heads: int | None = optional(MODEL, "transformer: heads of attention in a layer.")
-    order: int | None = optional(MODEL, "markov: how many of the last symbols it sees.")
-
-    prior: tuple[str, ...] = setting(
-        DATA,
-        list_of(one_of(*PRIOR_NAMES)),
-        f"The prior of segment lengths: {', '.join(PRIOR_NAMES)}.",
-        ("ptw",),
-    )
-    depth: int | None = optional(
-        DATA,
+    depth: PositiveInt | None = _setting(
+        "Data",
         "ptw: the depth of its tree; the smallest that fits the length if not given.",
-        _positive_int,
+        lambda given: (
+            max(1, (given["length"] - 1).bit_length()) if "ptw" in given["prior"] else None
+        ),
     )
-    split: float | None = optional(
-        DATA, "ptw: the probability that a node splits; 0.5 if not given.", _positive_float
+    split: Annotated[float, Field(gt=0, lt=1)] | None = _setting(
+        "Data",
+        "ptw: the probability that a node splits; 0.5 if not given.",
+        lambda given: 0.5 if "ptw" in given["prior"] else None,
     )
-    period: int | None = optional(DATA, "regular: the length of every segment.", _positive_int)
-    longest: int | None = optional(
-        DATA,
+    period: PositiveInt | None = _setting("Data", "regular: the length of every segment.")
+    longest: PositiveInt | None = _setting(
+        "Data",
         "uniform: the longest segment; the length of the sequence if not given.",
-        _positive_int,
+        lambda given: given["length"] if "uniform" in given["prior"] else None,
     )
-    hazard: float | None = optional(
-        DATA, "geometric: the probability that a segment ends after a symbol.", _positive_float
+    hazard: Annotated[float, Field(gt=0, le=1)] | None = _setting(
+        "Data", "geometric: the probability that a segment ends after a symbol."
     )
-    pmf: tuple[float, ...] | None = optional(
-        DATA, "renewal: the numbers P(L=1), P(L=2), and so on."
-    )
-    alphabet: int = setting(DATA, _positive_int, "How many symbols there are.", 2)
-    alpha: float | None = optional(
-        DATA,
+    pmf: Numbers | None = _setting("Data", "renewal: the numbers P(L=1), P(L=2), and so on.")
+    alphabet: PositiveInt = _setting("Data", "How many symbols there are.", 2)
+    alpha: PositiveFloat | None = _setting(
+        "Data",
         "Alphabet of 2: P(1) of a segment is from Beta(alpha, beta); 0.5 if not given.",
-        _positive_float,
+        lambda given: 0.5 if given["alphabet"] == 2 else None,
     )
-    beta: float | None = optional(
-        DATA, "Alphabet of 2: see alpha; 0.5 if not given.", _positive_float
+    beta: PositiveFloat | None = _setting(
+        "Data",
+        "Alphabet of 2: see alpha; 0.5 if not given.",
+        lambda given: 0.5 if given["alphabet"] == 2 else None,
     )
-    concentration: float | None = optional(
-        DATA,
+    concentration: PositiveFloat | None = _setting(
+        "Data",
         "Larger alphabets: a segment's distribution is from a symmetric Dirichlet with this "
         "parameter; 0.5 if not given.",
-        _positive_float,
+        lambda given: None if given["alphabet"] == 2 else 0.5,
     )
-    length: int = setting(DATA, _positive_int, "Symbols in a sequence.", 256)
 
-    seeds: int = setting(
-        OPTIMIZER, _positive_int, "How many seeds, for each prior and learning rate.", 1
+    seeds: PositiveInt = _setting(
+        "Optimizer", "How many seeds, for each prior and learning rate.", 1
     )
-    first_seed: int = setting(OPTIMIZER, seed_number, "The first seed; the others follow it.", 0)
-    learning_rate: tuple[float, ...] = setting(
-        OPTIMIZER,
-        list_of(_positive_float),
+    first_seed: Seed = _setting("Optimizer", "The first seed; the others follow it.", 0)
+    learning_rate: OneOrMore[PositiveFloat] = _setting(
+        "Optimizer",
         "The peak learning rate, after the warm-up.",
-        FROM_RECIPE,
+        lambda given: (RECIPES[given["model"]].learning_rate,),
     )
-    steps: int = setting(OPTIMIZER, _positive_int, "Optimizer steps.", FROM_RECIPE)
-    batch: int = setting(OPTIMIZER, _positive_int, "Fresh sequences in a step.", FROM_RECIPE)
-    schedule: str = setting(
-        OPTIMIZER,
-        one_of("cosine", "constant"),
+    steps: PositiveInt = _recipe("steps", "Optimizer steps.")
+    batch: PositiveInt = _recipe("batch", "Fresh sequences in a step.")
+    schedule: Literal["cosine", "constant"] = _setting(
+        "Optimizer",
         "The learning rate after the warm-up: cosine (down to 0) or constant.",
         "cosine",
     )
-    warmup: int = setting(
-        OPTIMIZER,
-        _checks.whole_number,
+    # A run much shorter than the recipe's must not spend itself on warming up.
+    warmup: NaturalNumber = _setting(
+        "Optimizer",
         "Steps in which the learning rate rises from 0.",
-        FROM_RECIPE,
+        lambda given: min(RECIPES[given["model"]].warmup, given["steps"] // 10),
     )
-    clip_norm: float = setting(
-        OPTIMIZER, _positive_float, "Gradients are clipped to this global norm.", FROM_RECIPE
+    clip_norm: PositiveFloat = _recipe("clip_norm", "Gradients are clipped to this global norm.")
+    optimizer: Literal["adam", "muon"] = _recipe(
+        "optimizer", "adam, or muon: matrices by Muon, all else by Adam."
     )
-    optimizer: str = setting(
-        OPTIMIZER,
-        one_of("adam", "muon"),
-        "adam, or muon: matrices by Muon, all else by Adam.",
-        FROM_RECIPE,
+    b2: Annotated[float, Field(gt=0, lt=1)] = _recipe(
+        "b2", "Adam's b2, the decay of its mean of squared gradients."
     )
-    b2: float = setting(
-        OPTIMIZER,
-        partial(_checks.probability, below_one=True),
-        "Adam's b2, the decay of its mean of squared gradients.",
-        FROM_RECIPE,
-    )
-    matrix_decay: float = setting(
-        OPTIMIZER,
-        non_negative,
+    matrix_decay: Annotated[float, Field(ge=0)] = _setting(
+        "Optimizer",
         "Decoupled weight decay of the matrices that Muon trains, times the learning rate.",
-        FROM_RECIPE,
+        lambda given: RECIPES[given["model"]].matrix_decay * (given["optimizer"] == "muon"),
     )
-    tbptt_length: int | None = optional(
-        OPTIMIZER,
-        "Truncate backpropagation after so many symbols, and carry the state on; never if not "
+    tbptt_length: PositiveInt | None = _setting(
+        "Optimizer",
+        "Truncate backpropagation after this many symbols, and carry the state on; never if not "
         "given.",
-        _positive_int,
     )
-    min_length: int | None = optional(
-        OPTIMIZER,
+    min_length: PositiveInt | None = _setting(
+        "Optimizer",
         "Draw each step's length from this up to the full one; always full if not given.",
-        _positive_int,
     )
 
-    report_every: int = setting(RUN, _positive_int, "Steps between reports.", 500)
-    validation: int = setting(
-        RUN, sample_size, "Sequences that the excess regret is measured on.", 500
+    report_every: PositiveInt = _setting("Run", "Steps between reports.", 500)
+    validation: SampleSize = _setting(
+        "Run", "Sequences that the excess regret is measured on.", 500
     )
-
-    if not TYPE_CHECKING:  # to a type checker, the usual one, with all fields and their types
-
-        def __init__(self, **settings: Any) -> None:
-            settings = rename(settings, RENAMED)
-            for name in settings:
-                check_field_name(name)
-            for each in fields(self):
-                value = settings.get(each.name, each.default)
-                if value is not FROM_RECIPE:
-                    value = each.metadata["check"](each.name, value)
-                self._set(**{each.name: value})
-            self._set(given=settings)
-            self._complete()
 
     def members(self) -> tuple[Member, ...]:
         """Every prior with every learning rate with every seed, in this order."""
@@ -248,114 +246,94 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Every field in the types that JSON has, and the format's number."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
-        return {**values, **lists, FORMAT: len(_STEPS)}
+        return {**self.model_dump(mode="json"), FORMAT: len(_STEPS)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
-        """The configuration that `to_dict` wrote, in this version or an earlier one."""
-        settings = upgrade_config(values)
+        """The configuration that `to_dict` wrote."""
+        settings = upgrade(values, "the configuration", _STEPS)
         del settings[FORMAT]
         return cls(**settings)
 
     def differences(self, other: "TrainConfig") -> dict[str, tuple[Any, Any]]:
         """The fields that differ, each with the value here and the other's."""
-        names = [each.name for each in fields(self)]
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        pairs = {
+            name: (getattr(self, name), getattr(other, name)) for name in type(self).model_fields
+        }
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)  # the dataclass is frozen
-
-    def _complete(self) -> None:
-        """Fill in what is unset, and check what depends on several fields."""
-        given = {name: getattr(self, name) for name in _every_option}
-        self._set(**check_options(self.model, self.length, given))
-        for name, owner in PARAMETER_OWNERS.items():
-            value = getattr(self, name)
-            if value is not None and owner not in self.prior:
-                raise ValueError(
-                    f"{name} is a parameter of prior {owner!r}, got {value} for "
-                    f"{' and '.join(map(repr, self.prior))}"
-                )
-        for prior in self.prior:
-            made = self._prior(prior)
-            own = [name for name, owner in PARAMETER_OWNERS.items() if owner == prior]
-            parameters = {name: ATTRIBUTES.get(name, name) for name in own if name != "pmf"}
-            self._set(**{name: getattr(made, each) for name, each in parameters.items()})
-        if self.pmf is not None:  # stays as it was given, before it was normalised
-            self._set(pmf=tuple(float(number) for number in self.pmf))
-        segment = self._segment()
-        names = ("alpha", "beta") if segment.alphabet == 2 else ("concentration",)
-        self._set(**{name: getattr(segment, name) for name in names})
-        self._follow_recipe()
-        self._check_relations()
-
     def _prior(self, name: str) -> Prior:
-        own = [each for each, owner in PARAMETER_OWNERS.items() if owner == name]
-        return prior_from_name(name, self.length, **{each: getattr(self, each) for each in own})
+        parameters = [each for each, owner in PARAMETER_OWNERS.items() if owner == name]
+        return prior_from_name(
+            name, self.length, **{each: getattr(self, each) for each in parameters}
+        )
 
     def _segment(self) -> Segment:
         return make_segment(self.alphabet, self.alpha, self.beta, self.concentration)
 
-    def _follow_recipe(self) -> None:
-        recipe = asdict(RECIPES[self.model])
-        steps = recipe["steps"] if self.steps is FROM_RECIPE else self.steps
-        # A run much shorter than the recipe's must not spend itself on warming up.
-        recipe["warmup"] = min(recipe["warmup"], steps // 10)
-        recipe["learning_rate"] = (recipe["learning_rate"],)
-        if self.optimizer == "adam":
-            recipe["matrix_decay"] = 0.0
-        for name, value in recipe.items():
-            if getattr(self, name) is FROM_RECIPE:
-                self._set(**{name: value})
+    @model_validator(mode="after")
+    def _check(self) -> "TrainConfig":
+        self._check_network()
+        self._check_source()
+        self._check_training()
+        return self
 
-    def _check_relations(self) -> None:
-        _checks.seed(self.first_seed + self.seeds - 1)
-        if self.warmup >= self.steps:
-            raise ValueError(
-                f"warmup must be less than the {self.steps} steps of the run, got {self.warmup}"
-            )
-        if self.matrix_decay and self.optimizer != "muon":
-            raise ValueError(
-                f"matrix_decay is for optimizer 'muon', got {self.matrix_decay} for "
-                f"{self.optimizer!r}"
-            )
-        if self.tbptt_length is not None and self.length % self.tbptt_length:
-            raise ValueError(
-                f"tbptt_length must divide the length {self.length}, got {self.tbptt_length}"
-            )
-        if self.min_length is not None and self.min_length > self.length:
-            raise ValueError(
-                f"min_length must be at most the length {self.length}, got {self.min_length}"
-            )
+    def _check_network(self) -> None:
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        foreign = [name for name in _OPTIONS if name not in MODEL_OPTIONS.get(self.model, {})]
+        with self._blaming(*foreign, "stack_depth", "width", "heads", otherwise="model"):
+            check_options(self.model, self.length, options)
 
+    def _check_source(self) -> None:
+        for name, owner in PARAMETER_OWNERS.items():
+            value = getattr(self, name)
+            if value is not None and owner not in self.prior:
+                names = " and ".join(map(repr, self.prior))
+                raise SettingError(
+                    name, f"{name} is a parameter of prior {owner!r}, got {value} for {names}"
+                )
+        for prior in self.prior:
+            parameters = [name for name, owner in PARAMETER_OWNERS.items() if owner == prior]
+            with self._blaming(*parameters, "length", otherwise="prior"):
+                self._prior(prior)
+        with self._blaming(*SEGMENT, otherwise="alphabet"):
+            self._segment()
 
-def upgrade_config(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What `to_dict` of this version or an earlier one wrote, as this version writes it."""
-    return upgrade(values, "the configuration", _STEPS)
+    def _check_training(self) -> None:
+        def require(condition: bool, name: str, requirement: str) -> None:
+            if not condition:
+                raise SettingError(name, f"{name} {requirement}, got {getattr(self, name)}")
 
+        require(self.first_seed + self.seeds <= 2**32, "seeds", "must end below 2^32")
+        require(
+            self.warmup < self.steps,
+            "warmup",
+            f"must be less than the {self.steps} steps of the run",
+        )
+        require(
+            not self.matrix_decay or self.optimizer == "muon",
+            "matrix_decay",
+            "is for optimizer 'muon'",
+        )
+        require(
+            self.length % (self.tbptt_length or 1) == 0,
+            "tbptt_length",
+            f"must divide the length {self.length}",
+        )
+        require(
+            (self.min_length or 1) <= self.length,
+            "min_length",
+            f"must be at most the length {self.length}",
+        )
 
-def _from_format_0(values: dict[str, Any]) -> dict[str, Any]:
-    """Former names; and what runs had before there were fields for it."""
-    of_transformer = values.get("model") == "transformer"
-    before = {"width": 64, "heads": 8} if of_transformer else {"width": None, "heads": None}
-    return {"matrix_decay": 0.0, **before, **rename(values, RENAMED)}
-
-
-_STEPS = (_from_format_0,)
-
-
-def check_field_name(name: str) -> None:
-    """Raise a `ValueError` with the nearest valid name where `TrainConfig` has no such field."""
-    known = [each.name for each in fields(TrainConfig)]
-    if name in known or name in RENAMED:
-        return
-    near = difflib.get_close_matches(name, known, n=1)
-    advice = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(known)}"
-    raise ValueError(f"unknown field {name!r}; {advice}")
+    @contextmanager
+    def _blaming(self, *names: str, otherwise: str) -> Iterator[None]:
+        """Let an error be that of the first of these fields that was given."""
+        try:
+            yield
+        except ValueError as error:
+            name = next((name for name in names if name in self.model_fields_set), otherwise)
+            raise SettingError(name, str(error)) from error
 
 
 def read_toml(path: Path | str, **overrides: Any) -> TrainConfig:
@@ -363,36 +341,6 @@ def read_toml(path: Path | str, **overrides: Any) -> TrainConfig:
 
     A `ValueError` names the file, and the line of the setting that is wrong.
     """
-    content = read_text(Path(path))
-    try:
-        values = tomllib.loads(content)
-    except RecursionError as error:
-        raise ValueError(f"{name_of(path)} is nested too deeply to be read") from error
-    except ValueError as error:
-        raise ValueError(f"{name_of(path)} is not TOML: {error}") from error
-    for name, value in values.items():
-        try:
-            if isinstance(value, dict):
-                raise ValueError(f"table {name!r} is not allowed: settings stand outside of tables")
-            check_field_name(name)
-        except ValueError as error:
-            raise ValueError(f"{place_of(path, content, name)}: {error}") from error
-    written = {RENAMED.get(name, name): name for name in values}
-    overrides = rename(overrides, RENAMED)
-    try:
-        return TrainConfig(**{**rename(values, RENAMED), **overrides})
-    except ValueError as error:
-        # The message begins with the name of the setting, which tells where its value came from.
-        name = str(error).split(" ", 1)[0]
-        if name in written and name not in overrides:
-            raise ValueError(f"{place_of(path, content, written[name])}: {error}") from error
-        raise
-
-
-def place_of(path: Path | str, content: str, name: str) -> str:
-    """The file, and the line on which it sets `name` or opens a table of that name."""
-    begins = re.compile(rf"\s*\[*\s*[\"']?{re.escape(name)}\b")
-    for number, line in enumerate(content.splitlines(), start=1):
-        if begins.match(line):
-            return f"{name_of(path)}, line {number}"
-    return name_of(path)
+    file = TomlFile.read(path)
+    with file.locating(overrides):
+        return TrainConfig(**{**file.values, **overrides})

@@ -1,4 +1,4 @@
-"""A configuration whose source or network is a user's own, for which we have no name."""
+"""A configuration with a source or a network of the user."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from pydantic import Field
 
 from switchpoint._random import key_for
 from switchpoint.neural import MODEL_OPTIONS, Network, network_from_name
@@ -18,76 +19,96 @@ from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments.distributions import Product
 from switchpoint.sources import Source
-from switchpoint.training.config import TrainConfig
+from switchpoint.training.config import SEGMENT, TrainConfig
 from switchpoint.training.optimizer import has_matrices
 
 MakeNetwork = Callable[[PRNGKeyArray], Network]
 
 _SCALE_SEQUENCES = 256  # from which the scale of values is estimated
-_OF_SEGMENTS = ("alpha", "beta", "concentration")
-_OF_SOURCES = {"prior", "alphabet", *PARAMETER_OWNERS, *_OF_SEGMENTS}
+_OF_SOURCES = ("prior", "alphabet", *SEGMENT, *PARAMETER_OWNERS)
 _OF_NETWORKS = {"model"}.union(*MODEL_OPTIONS.values())
 
 
 class CustomConfig(TrainConfig):
-    """A configuration in which a user's own source, or network, or both replace the named ones.
+    """A configuration in which a user's source, or network, or both replace the named ones.
 
-    The fields of a replaced source are None. A network of a class that switchpoint knows has its
-    model, options and recipe; any other is the model `custom`, with the recipe of that.
+    The fields of a replaced source are None, and `prior` has the names of the sources. A network
+    of a class in switchpoint has its model, options and recipe; any other is the model `custom`,
+    with the recipe of that.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        source: Source | Mapping[str, Source] | None,
-        network: MakeNetwork | Network | None,
-    ) -> None:
-        sources = {} if source is None else _sources(source, config.length)
-        replaced = (_OF_SOURCES if sources else set()) | (_OF_NETWORKS if network else set())
-        settings = {name: value for name, value in config.given.items() if name not in replaced}
-        if sources:
-            (alphabet,) = {_alphabet(each) for each in sources.values()}
-            settings |= {"prior": "lin", "alphabet": alphabet or 2}  # LIN has no parameter
-        described: dict[str, Any] = {}
-        values = None
-        if network is not None:
-            shapes = network_shapes(network)
-            card = describe_network(shapes) or {"model": CUSTOM, "options": {}}
-            settings |= {"model": card["model"], **card["options"]}
-            if "values" in card:
-                described["values"] = card["values"]
-        super().__init__(**settings)
-        if sources:
-            self._set(prior=tuple(sources), alphabet=alphabet, **dict.fromkeys(_OF_SEGMENTS))
-            described["sources"] = {label: _identity(each) for label, each in sources.items()}
-            if alphabet is None and network is None:
-                values = _value_spec(sources, config.length)
-                described["values"] = values._asdict()
-        if network is not None:
-            described |= _described(shapes, self)
-            if isinstance(network, Network):
-                described["start"] = _digest(network)
-        self._set(_sources=sources, _network=network, _values=values, _described=described)
+    prior: tuple[str, ...]
+    alphabet: int | None = None  # type: ignore[assignment]
+    alpha: float | None = None
+    beta: float | None = None
+    concentration: float | None = None
+    sources: Any = Field(None, exclude=True)
+    """The sources by name, if they replace that of the settings."""
+    start: Any = Field(None, exclude=True)
+    """The network that all members start from, or a function that makes one."""
+    values: Any = Field(None, exclude=True)
+    """The scale of real values, for a named network on a source of them."""
+    description: Any = Field(None, exclude=True)
+    """The replaced parts, as files describe them."""
 
     def source(self, prior: str) -> Source:
-        own: dict[str, Source] = self.__dict__["_sources"]
-        return own[prior] if own else super().source(prior)
+        return super().source(prior) if self.sources is None else self.sources[prior]
 
     def network(self, key: PRNGKeyArray) -> Network:
-        own: MakeNetwork | Network | None = self.__dict__["_network"]
-        if own is not None:
-            return own if isinstance(own, Network) else own(key)
-        values: ValueSpec | None = self.__dict__["_values"]
+        if self.start is not None:
+            return self.start if isinstance(self.start, Network) else self.start(key)
         return network_from_name(
-            self.model, self.alphabet, self.length, key, values, **self.options()
+            self.model, self.alphabet, self.length, key, self.values, **self.options()
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field, and what is known of the user's source and network."""
-        return {**super().to_dict(), **self.__dict__["_described"]}
+        """Every field, and a description of the user's source and network."""
+        return {**super().to_dict(), **self.description}
+
+    def _check_source(self) -> None:
+        if self.sources is None:
+            super()._check_source()
 
 
-def _sources(given: Any, length: int) -> dict[str, Source]:
+def custom_config(
+    config: TrainConfig,
+    source: Source | Mapping[str, Source] | None,
+    network: MakeNetwork | Network | None,
+) -> CustomConfig:
+    """`config` with these in place of its source and its network."""
+    sources = None if source is None else _named_sources(source, config.length)
+    replaced = {*(_OF_SOURCES if sources else ()), *(_OF_NETWORKS if network else ())}
+    settings = {name: value for name, value in config.given.items() if name not in replaced}
+    description: dict[str, Any] = {}
+    values = None
+    if sources is None:
+        settings |= {name: getattr(config, name) for name in ("prior", "alphabet", *SEGMENT)}
+    else:
+        (alphabet,) = {_alphabet(each) for each in sources.values()}
+        settings |= {"prior": tuple(sources), "alphabet": alphabet}
+        description["sources"] = {label: _identity(each) for label, each in sources.items()}
+        if alphabet is None and network is None:
+            values = _value_spec(sources, config.length)
+            description["values"] = values._asdict()
+    if network is not None:
+        shapes = network_shapes(network)
+        card = describe_network(shapes) or {"model": CUSTOM, "options": {}}
+        settings |= {"model": card["model"], **card["options"]}
+        if "values" in card:
+            description["values"] = card["values"]
+        leaves = {path: _shape(leaf) for path, leaf in named_leaves(shapes).items()}
+        description |= {"network": class_name(shapes), "leaves": leaves}
+        if isinstance(network, Network):
+            description["start"] = _digest(network)
+    custom = CustomConfig(
+        **settings, sources=sources, start=network, values=values, description=description
+    )
+    if network is not None:
+        _check_trainable(shapes, custom)
+    return custom
+
+
+def _named_sources(given: Any, length: int) -> dict[str, Source]:
     """The sources by their labels."""
     sources = dict(given) if isinstance(given, Mapping) else {CUSTOM: given}
     for label, source in sources.items():
@@ -111,7 +132,7 @@ def _alphabet(source: Source) -> int | None:
 
 
 def _value_spec(sources: Mapping[str, Source], length: int) -> ValueSpec:
-    """What a network must know of the values of some sources: where they are, and how wide."""
+    """The location and the scale of the values of some sources."""
     samples = []
     for label, source in sources.items():
         next_one = source.segment.predictive(source.segment.initial())
@@ -147,9 +168,9 @@ def _digest(tree: Any) -> str:
     return hashlib.sha256(values).hexdigest()[:12]
 
 
-def _described(shapes: Network, config: TrainConfig) -> dict[str, Any]:
-    """The class and the leaves of a user's network, which must be fit for training."""
-    name, leaves = class_name(shapes), named_leaves(shapes)
+def _check_trainable(shapes: Network, config: TrainConfig) -> None:
+    """Raise a `ValueError` if a user's network is not fit for training."""
+    name = class_name(shapes)
     if shapes.alphabet != config.alphabet:
         raise ValueError(
             f"network must have the alphabet of the source, {config.alphabet}, "
@@ -159,7 +180,7 @@ def _described(shapes: Network, config: TrainConfig) -> dict[str, Any]:
         raise ValueError(
             f"length must be {shapes.length}, that of the memoryless network, got {config.length}"
         )
-    for path, leaf in leaves.items():
+    for path, leaf in named_leaves(shapes).items():
         if not jnp.issubdtype(getattr(leaf, "dtype", bool), jnp.floating):
             raise ValueError(
                 f"every leaf of network must be an array of floating point numbers, got {leaf!r} "
@@ -168,7 +189,9 @@ def _described(shapes: Network, config: TrainConfig) -> dict[str, Any]:
     if config.model == CUSTOM and config.optimizer == "muon" and not has_matrices(shapes):
         raise ValueError(
             f"optimizer 'muon' is for weight matrices that a network declares, and {name} has none "
-            "of at least 16 x 16: name its own in muon_matrices, or take 'adam'"
+            "of at least 16 x 16: name its matrices in muon_matrices, or take 'adam'"
         )
-    described = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves.items()}
-    return {"network": name, "leaves": described}
+
+
+def _shape(leaf: Any) -> str:
+    return f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else repr(leaf)

@@ -16,7 +16,7 @@ def loss_and_gradient(
 ) -> tuple[Float[Array, ""], Network]:
     """The log loss in nats per observation, weighted over time, and its gradient.
 
-    With a `tbptt_length`, memory is carried from one chunk of so many observations to the next,
+    With a `tbptt_length`, memory is carried from one chunk of this many observations to the next,
     and gradients end at the beginning of their chunk.
     """
     if tbptt_length is None or tbptt_length == values.shape[1]:

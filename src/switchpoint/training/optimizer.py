@@ -18,7 +18,7 @@ _RMS = 0.2  # the usual size of Adam's steps, so that both take the same rate
 _MOMENTUM = 0.95
 
 
-def optimizer_of(config: TrainConfig, **settings: Any) -> optax.GradientTransformation:
+def make_optimizer(config: TrainConfig, **settings: Any) -> optax.GradientTransformation:
     """Clipping by the global norm, then the direction; the learning rate is multiplied afterwards.
 
     `settings` replace those of the configuration, and may be traced.
@@ -35,9 +35,9 @@ def optimizer_of(config: TrainConfig, **settings: Any) -> optax.GradientTransfor
     return optax.chain(clipping, with_muon(adam), optax.add_decayed_weights(decay, is_matrix))
 
 
-def with_muon(others: optax.GradientTransformation) -> optax.GradientTransformation:
-    """Muon for the matrices of a network, and what is given for all other leaves."""
-    return optax.partition({_MUON: muon(), "others": others}, _labels)
+def with_muon(rest: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Muon for the matrices of a network, and `rest` for all other leaves."""
+    return optax.partition({_MUON: muon(), "rest": rest}, _labels)
 
 
 def has_matrices(network: Any) -> bool:
@@ -109,13 +109,15 @@ def lr_schedule(config: TrainConfig, step: Int[Array, ""]) -> Float[Array, ""]:
 
 
 def declared_matrices(network: Any) -> dict[str, int]:
-    """What the modules of a network declare, by the names of leaves such as `cell.weight`.
+    """The number of matrices side by side in each leaf that the modules of a network declare.
+
+    Leaves have names such as `cell.weight`.
 
     If two modules declare the same leaf, the outer one counts.
     """
     leaves = jax.tree_util.tree_leaves_with_path(network, is_leaf=_is_absent)
     names = {_name(path): leaf for path, leaf in leaves}
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for prefix, module in _modules(network, ""):
         for field, count in getattr(module, "muon_matrices", {}).items():
             name, owner = f"{prefix}{field}", type(module).__name__
@@ -127,10 +129,10 @@ def declared_matrices(network: Any) -> dict[str, int]:
             if count and (len(shape) < 2 or shape[-1] % count):
                 raise ValueError(
                     f"muon_matrices of {owner} says that {field!r} is {count} matrices side by "
-                    f"side, which its shape {shape} cannot be"
+                    f"side, but its shape is {shape}"
                 )
-            found[name] = count
-    return found
+            counts[name] = count
+    return counts
 
 
 def is_matrix(network: Any) -> Any:
@@ -143,8 +145,8 @@ def _labels(network: Any) -> Any:
     declared = declared_matrices(network)
 
     def label(path: Any, leaf: Any) -> str:
-        known = declared.get(_name(path), 0) > 0
-        return _MUON if known and min(leaf.shape[-2:]) >= _LEAST else "others"
+        is_declared = declared.get(_name(path), 0) > 0
+        return _MUON if is_declared and min(leaf.shape[-2:]) >= _LEAST else "rest"
 
     return jax.tree_util.tree_map_with_path(label, network)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import Field
+
 from switchpoint.training.config import Member, TrainConfig
 
 PER_MEMBER = ("clip_norm", "b2", "matrix_decay")
@@ -23,20 +25,18 @@ class PackedConfig(TrainConfig):
     As a configuration it is the first of them, with the members of all.
     """
 
-    def __init__(self, configs: Sequence[TrainConfig]) -> None:
+    configs: tuple[TrainConfig, ...] = Field(exclude=True)
+
+    @classmethod
+    def pack(cls, configs: Sequence[TrainConfig]) -> "PackedConfig":
+        """The program of these configurations."""
         first = configs[0]
         for other in configs[1:]:
             if odd := set(first.differences(other)) - OF_MEMBERS:
                 raise ValueError(
                     f"members of one program must have the same {', '.join(sorted(odd))}"
                 )
-        super().__init__(**first.given)
-        self._set(_configs=tuple(configs))
-
-    @property
-    def configs(self) -> tuple[TrainConfig, ...]:
-        """The configurations."""
-        return self.__dict__["_configs"]
+        return cls(**first.given, configs=tuple(configs))
 
     @property
     def varied(self) -> list[str]:
@@ -56,14 +56,16 @@ class PackedConfig(TrainConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """Every field, and of each configuration those that may differ."""
-        own = [{name: each.to_dict()[name] for name in sorted(OF_MEMBERS)} for each in self.configs]
-        return {**super().to_dict(), _PACKED: own}
+        settings = [
+            {name: each.to_dict()[name] for name in sorted(OF_MEMBERS)} for each in self.configs
+        ]
+        return {**super().to_dict(), _PACKED: settings}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "PackedConfig":
         """The configurations that `to_dict` wrote."""
         common = {name: value for name, value in values.items() if name != _PACKED}
-        return cls([TrainConfig.from_dict({**common, **own}) for own in values[_PACKED]])
+        return cls.pack([TrainConfig.from_dict({**common, **each}) for each in values[_PACKED]])
 
     def digest(self) -> str:
         """A short name that no other configuration has."""
@@ -72,7 +74,7 @@ class PackedConfig(TrainConfig):
 
 
 def pack(configs: Iterable[TrainConfig], members: int) -> list[PackedConfig]:
-    """As few programs as can be, each of at most so many members, or of one configuration."""
+    """Pack into as few programs as possible, each of at most `members`, or of one configuration."""
     groups: dict[str, list[list[TrainConfig]]] = {}
     for config in configs:
         same = {name: value for name, value in config.to_dict().items() if name not in OF_MEMBERS}
@@ -80,4 +82,4 @@ def pack(configs: Iterable[TrainConfig], members: int) -> list[PackedConfig]:
         if programs[-1] and sum(len(c.members()) for c in (*programs[-1], config)) > members:
             programs.append([])
         programs[-1].append(config)
-    return [PackedConfig(program) for group in groups.values() for program in group]
+    return [PackedConfig.pack(program) for group in groups.values() for program in group]

@@ -20,11 +20,11 @@ from switchpoint.evaluation.metrics import BITS_PER_NAT
 from switchpoint.neural import Network
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.loss import loss_and_gradient
-from switchpoint.training.optimizer import lr_schedule, optimizer_of
+from switchpoint.training.optimizer import lr_schedule, make_optimizer
 
 
 class TrainState(eqx.Module):
-    """All that changes during a run.
+    """The state of a run.
 
     Arrays of members have two leading axes: the prior, and the replica, which is a learning
     rate and a seed. Priors are different programs, replicas the same one on other numbers.
@@ -41,12 +41,12 @@ class TrainState(eqx.Module):
 
 
 class MemberKeys(eqx.Module):
-    """What tells members apart: the keys of their data, and their settings."""
+    """Per-member keys and settings."""
 
     keys: Any
     learning_rates: Float[Array, "prior replica"]
     settings: dict[str, Float[Array, "prior replica"]]
-    """Settings that differ between members; the others are constants."""
+    """Settings that differ between members; all other settings are constants."""
 
 
 def use_all_cores() -> None:
@@ -108,7 +108,7 @@ class Program:
         networks = jax.jit(jax.vmap(self.config.network))(keys).with_backend(self.backend)
         networks = jax.tree.map(lambda leaf: leaf.reshape(*self._places, *leaf.shape[1:]), networks)
         settings = dict.fromkeys(self._varied, jnp.ones(()))  # any; the state does not depend on it
-        optimizer = optimizer_of(self.config, **settings)
+        optimizer = make_optimizer(self.config, **settings)
         return self._on_devices(
             TrainState(
                 step=jnp.zeros((), jnp.int32),
@@ -158,7 +158,7 @@ class Program:
         config = self.config
         keys = jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, state.step)))(members.keys)
         values = jnp.stack(
-            [self._drawn(source, row) for source, row in zip(self._sources, keys, strict=True)]
+            [self._draw(source, row) for source, row in zip(self._sources, keys, strict=True)]
         )
         weights = jax.vmap(jax.vmap(self._weights))(keys)
         flat = functools.partial(jax.tree.map, lambda leaf: leaf.reshape(-1, *leaf.shape[2:]))
@@ -199,10 +199,10 @@ class Program:
     def _direction(
         self, settings: dict[str, Any], gradient: Network, network: Network, opt_state: Any
     ) -> tuple[Network, Any]:
-        """What one member subtracts, times its learning rate, and its next optimizer state."""
-        return optimizer_of(self.config, **settings).update(gradient, opt_state, network)
+        """The direction of one member, which the learning rate scales, and its next state."""
+        return make_optimizer(self.config, **settings).update(gradient, opt_state, network)
 
-    def _drawn(self, source: Any, keys: Any) -> Shaped[Array, "replica batch time *event"]:
+    def _draw(self, source: Any, keys: Any) -> Shaped[Array, "replica batch time *event"]:
         batch, length = self.config.batch, self.config.length
         return jax.vmap(lambda key: source.sample(key, batch, length).values)(keys)
 
@@ -211,8 +211,8 @@ class Program:
         length, min_length = self.config.length, self.config.min_length
         if min_length is None:
             return jnp.full(length, 1 / length)
-        own = jax.random.fold_in(key, _LENGTH)
-        drawn = jax.random.randint(own, (), min_length, length + 1)
+        length_key = jax.random.fold_in(key, _LENGTH)
+        drawn = jax.random.randint(length_key, (), min_length, length + 1)
         return jnp.where(jnp.arange(length) < drawn, 1 / drawn, 0.0)
 
 
@@ -225,7 +225,7 @@ def _like(values: Shaped[Array, " member"], leaf: Array) -> Array:
 
 
 def _specs(tree: Any) -> Any:
-    """How each leaf is divided: the step is one number for all, the rest goes by replica."""
+    """The sharding of each leaf: the step is replicated, all others are sharded over replicas."""
     return jax.tree.map(
         lambda leaf: PartitionSpec(None, "replica") if leaf.ndim >= 2 else PartitionSpec(), tree
     )

@@ -35,7 +35,7 @@ RECIPES: Mapping[str, Recipe] = {
     "transformer": replace(_muon(3e-3, 16_000, 1.0), batch=32, warmup=500, b2=0.99),
     "memoryless": _MEMORYLESS,
     "markov": _MEMORYLESS,
-    # Muon trains only matrices that a network declares, and a user's own may declare none.
+    # Muon trains only matrices that a network declares, and those of users may declare none.
     CUSTOM: Recipe(learning_rate=1.5e-3, steps=10_000, batch=128, warmup=200, optimizer="adam"),
 }
-"""The recipe of each model, and of a user's own network."""
+"""The recipe of each model, and of networks of users."""

@@ -1,5 +1,6 @@
 """The directory of a run: its configuration, metrics, checkpoints, and networks with their card."""
 
+import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -16,11 +17,11 @@ from switchpoint._files import atomic_write
 from switchpoint.neural import Network, read_card, save_networks
 from switchpoint.neural.registry import CUSTOM
 from switchpoint.neural.storage import MODEL_FILE
-from switchpoint.training.checkpoints import Checkpoint, Checkpoints, remove_temporaries
-from switchpoint.training.config import TrainConfig, upgrade_config
+from switchpoint.training.checkpoints import Checkpoints, remove_temporaries
+from switchpoint.training.config import TrainConfig
 from switchpoint.training.metrics_log import EvalRecord, MetricsLines, MetricsLog, read_reports
 from switchpoint.training.program import TrainState
-from switchpoint.training.progress import Progress
+from switchpoint.training.progress import RunProgress
 
 _METRICS = "metrics"  # the array of a checkpoint that holds the metrics file up to its step
 _CONFIG_FILE = "config.json"
@@ -40,28 +41,27 @@ class RunDirectory:
         self._config = config
         self._config_path = path / _CONFIG_FILE
 
-    def restore(self, progress: Progress) -> tuple[list[np.ndarray] | None, list[EvalRecord]]:
+    def restore(self, progress: RunProgress) -> tuple[list[np.ndarray] | None, list[EvalRecord]]:
         """The leaves of the state to resume from, None at the beginning, and the records."""
         lines = self.metrics.lines()
-        restored = self.checkpoints.restore(lambda found: self._missing(found, lines))
-        found = restored.checkpoint
+        restored = self.checkpoints.restore()
+        checkpoint = restored.checkpoint
         for warning in (*([lines.damage] if lines.damage else []), *restored.notes):
             progress.warning(warning)
-        if found is None:
+        if checkpoint is None:
             if restored.notes:
                 progress.warning("no checkpoint can be used: starting again from step 0")
             self.metrics.replace(b"")
             self._write_config()
             return None, []
-        progress.note(f"resuming from step {found.step} ({found.path.name})")
-        known = self._metrics(found, lines)
-        if not lines.content.startswith(known.content):
-            progress.warning(f"{self.metrics.path} lacked reports: repaired from {found.path}")
-        self.metrics.replace(known.content)
+        progress.note(f"resuming from step {checkpoint.step} ({checkpoint.path.name})")
+        saved = MetricsLines.parse(checkpoint.arrays.pop(_METRICS).tobytes(), checkpoint.path)
+        if not lines.content.startswith(saved.content):
+            progress.warning(f"{self.metrics.path} lacked reports: repaired from {checkpoint.path}")
+        self.metrics.replace(saved.content)
         if self._write_config():
-            progress.warning(f"{self._config_path} was not whole: repaired from {found.path}")
-        leaves = [found.arrays[name] for name in sorted(found.arrays) if name != _METRICS]
-        return leaves, list(known.records)
+            progress.warning(f"{self._config_path} was damaged: repaired from {checkpoint.path}")
+        return [checkpoint.arrays[name] for name in sorted(checkpoint.arrays)], list(saved.records)
 
     def save(self, step: int, state: TrainState) -> None:
         """Begin to write a checkpoint of a state, which may be donated meanwhile."""
@@ -73,31 +73,15 @@ class RunDirectory:
     def save_networks(self, networks: Sequence[Network], record: EvalRecord) -> Path:
         """Write the networks with a card; the file's path."""
         path = self.path / MODEL_FILE
-        save_networks(path, networks, card_of(self._config, record))
+        save_networks(path, networks, make_card(self._config, record))
         return path
 
-    def _metrics(self, found: Checkpoint, lines: MetricsLines) -> MetricsLines:
-        """The records up to a checkpoint; the first versions kept them in the file alone."""
-        if _METRICS not in found.arrays:
-            return lines.up_to(found.step)
-        return MetricsLines.of(found.arrays[_METRICS].tobytes(), found.path)
-
-    def _missing(self, found: Checkpoint, lines: MetricsLines) -> str | None:
-        """What a run would need to resume from a checkpoint and does not have."""
-        steps = {record.step for record in self._metrics(found, lines).records}
-        missing = [step for step in _report_steps(self._config, found.step) if step not in steps]
-        if not missing:
-            return None
-        return f"the report of step {missing[-1]} is missing in {self.metrics.path}"
-
     def _write_config(self) -> bool:
-        """Write the settings unless they are there; whether they were not."""
+        """Write the settings unless the file has them; whether it did not."""
         settings = self._config.to_dict()
-        try:
-            if upgrade_config(json.loads(self._config_path.read_bytes())) == settings:
+        with contextlib.suppress(OSError, ValueError):
+            if json.loads(self._config_path.read_bytes()) == settings:
                 return False
-        except (OSError, ValueError, AttributeError):
-            pass
         with atomic_write(self._config_path, "out") as file:
             file.write((json.dumps(settings, indent=2) + "\n").encode())
         return True
@@ -135,9 +119,9 @@ def _report_steps(config: TrainConfig, step: int) -> list[int]:
     return sorted({*scheduled, step} if step == config.steps else scheduled)
 
 
-def card_of(config: TrainConfig, record: EvalRecord) -> dict[str, Any]:
-    """What a file of networks says about itself; no times, so that equal runs are equal files."""
-    from switchpoint import __version__  # known once all of the package is
+def make_card(config: TrainConfig, record: EvalRecord) -> dict[str, Any]:
+    """The card of a file of networks; it has no times, so that equal runs are equal files."""
+    from switchpoint import __version__  # defined once the package is imported
 
     settings = config.to_dict()
     custom = config.model == CUSTOM

@@ -1,34 +1,28 @@
-"""Sweeps: training runs that differ in any settings, in as few programs as can be."""
+"""Sweeps: training runs that differ in any settings, packed into as few programs as possible."""
 
 import itertools
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
+from pydantic import Field, PlainValidator, model_validator
 
 from switchpoint import _checks, evaluation
-from switchpoint._formats import rename
-from switchpoint._progress import Progress
+from switchpoint._progress import Part, Progress
 from switchpoint._provenance import environment_info
-from switchpoint._text import name_of, read_text
+from switchpoint._text import name_of
 from switchpoint.executors import Executor, Task, open_executor, run_tasks
-from switchpoint.neural.kernels.backend import BACKENDS
-from switchpoint.training.config import (
-    RENAMED,
-    TrainConfig,
-    check_field_name,
-    place_of,
-)
-from switchpoint.training.fields import one_of
+from switchpoint.neural.kernels.backend import check_backend
+from switchpoint.training.config import TrainConfig
 from switchpoint.training.packing import PackedConfig, pack
-from switchpoint.training.progress import TrainingProgress
 from switchpoint.training.run_directory import METRICS_FILE, final_reports, is_trained
+from switchpoint.training.settings import Seed, SettingError, Settings, TomlFile
 from switchpoint.training.train import train
 
 MAX_DRAWS = 10_000
@@ -36,20 +30,25 @@ RESULT_FILE = "sweep.nc"
 """The results of a sweep, in its directory."""
 
 MAX_MEMBERS = 40
-"""Members of one program, unless others are asked for."""
+"""Members of one program by default."""
 
 _FORMAT = 1
 _TABLE = "sweep"
-_COLUMNS = ("excess", "excess_error", "loss")
+_UNITS = {"excess": "bits", "excess_error": "bits", "loss": "bits per symbol"}
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Settings):
     """Numbers to draw from: whole ones where both ends are, evenly or by their logarithm."""
 
-    low: float
-    high: float
+    low: int | float
+    high: int | float
     log: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> "Range":
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise SettingError("low", "a range must have low < high, both positive with log = true")
+        return self
 
     def draw(self, random: np.random.Generator) -> float:
         """A number of the range."""
@@ -61,44 +60,60 @@ class Range:
         return min(max(round(value), self.low), self.high) if whole else float(f"{value:.4g}")
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Settings that all runs have, and those that vary: every combination, or random draws."""
+def _axis(value: Any) -> list[Any] | Range:
+    """The values of a setting that varies."""
+    if isinstance(value, dict):
+        return Range(**value)
+    if isinstance(value, list | Range) and value:
+        return value
+    raise ValueError(
+        "must be a list of values, or a range as {low = 1e-4, high = 1e-2, log = true}"
+    )
 
-    settings: Mapping[str, Any]
-    """Fields of `TrainConfig`."""
-    axes: Mapping[str, Sequence[Any] | Range]
-    """The values of each setting that varies; a range is for draws."""
-    draws: int | None = None
-    """How many combinations are drawn; all of them if None."""
-    seed: int = 0
-    """Of the draws."""
-    configs: tuple[TrainConfig, ...] = field(init=False)
-    """The configuration of each combination."""
 
-    def __post_init__(self) -> None:
-        if self.draws is not None and self.draws > MAX_DRAWS:
-            raise ValueError(f"draws must be at most {MAX_DRAWS}, got {_checks.shown(self.draws)}")
-        if self.draws is None:
-            for name, axis in self.axes.items():
-                if isinstance(axis, Range):
-                    raise ValueError(f"{name} is a range, which needs draws, the number of them")
-        made = []
+class Sweep(Settings):
+    """Settings that all runs have, and those that vary: every combination, or random draws.
+
+    `settings` are fields of `TrainConfig`; `axes` has the values of each setting that varies, or
+    for draws a range. With `draws`, that many combinations are drawn with the seed `seed`.
+
+    ```python
+    Sweep(settings={"model": "lstm", "length": 64}, axes={"learning_rate": [1e-3, 3e-3]})
+    ```
+    """
+
+    settings: dict[str, Any]
+    axes: dict[str, Annotated[list[Any] | Range, PlainValidator(_axis)]]
+    draws: Annotated[int, Field(ge=1, le=MAX_DRAWS)] | None = None
+    seed: Seed = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> "Sweep":
+        for name, axis in self.axes.items():
+            if name in self.settings:
+                raise SettingError(name, f"{name} stands both in [sweep] and outside")
+            if isinstance(axis, Range) and self.draws is None:
+                raise SettingError(name, f"{name} is a range, which needs draws, their number")
+        _ = self.configs
+        return self
+
+    @cached_property
+    def configs(self) -> tuple[TrainConfig, ...]:
+        """The configuration of each combination."""
+        configs = []
         for point in self.points():
             try:
-                made.append(TrainConfig(**{**self.settings, **point}))
-            except ValueError as error:
+                configs.append(TrainConfig(**self.settings, **point))
+            except SettingError as error:
                 where = ", ".join(f"{name} = {value}" for name, value in point.items())
-                raise ValueError(f"{error} (at {where})" if where else str(error)) from error
-        object.__setattr__(self, "configs", tuple(made))
+                raise SettingError(error.name, f"{error}{where and f' (at {where})'}") from error
+        return tuple(configs)
 
     def points(self) -> list[dict[str, Any]]:
-        """The values of what varies, for each run."""
+        """The values of the settings that vary, for each run."""
         if self.draws is None:
-            return [
-                dict(zip(self.axes, each, strict=True))
-                for each in itertools.product(*self.axes.values())  # type: ignore[arg-type]
-            ]
+            values = [axis for axis in self.axes.values() if isinstance(axis, list)]
+            return [dict(zip(self.axes, each, strict=True)) for each in itertools.product(*values)]
         random = np.random.default_rng(self.seed)
         points = [
             {
@@ -119,44 +134,19 @@ def read_sweep(path: str | PathLike[str], draws: int | None = None, **overrides:
     setting that varies; `draws` and `seed` make it random. `draws` and `overrides` win over the
     file. A `ValueError` names the file, and the line of what is wrong.
     """
-    path = Path(path)
-    content = read_text(path)
-    try:
-        settings = tomllib.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name_of(path)} is not TOML: {error}") from error
+    file = TomlFile.read(Path(path))
+    settings = dict(file.values)
     table = settings.pop(_TABLE, None)
     if not isinstance(table, dict) or not table:
         raise ValueError(
-            f"{name_of(path)} must have a table [sweep] of what varies, as learning_rate = "
-            "[1e-3, 3e-3]"
+            f"{name_of(file.path)} must have a table [sweep] of the settings that vary, as "
+            "learning_rate = [1e-3, 3e-3]"
         )
-
-    def checked(name: str, value: Any, varies: bool) -> Any:
-        try:
-            if isinstance(value, dict) and not varies:
-                raise ValueError(f"table {name!r} is not allowed: settings stand outside of tables")
-            check_field_name(name)
-            return _axis(name, value) if varies else value
-        except ValueError as error:
-            raise ValueError(f"{place_of(path, content, name)}: {error}") from error
-
-    random = {name: table.pop(name) for name in ("draws", "seed") if name in table}
-    axes = rename({name: checked(name, value, True) for name, value in table.items()}, RENAMED)
-    fixed = rename({n: checked(n, value, False) for n, value in settings.items()}, RENAMED)
-    if both := [name for name in axes if name in fixed]:
-        raise ValueError(
-            f"{place_of(path, content, both[0])}: {both[0]} stands both in [sweep] and outside"
-        )
-    try:
-        if draws is not None or "draws" in random:
-            random["draws"] = _checks.positive_int("draws", draws or random["draws"])
-        if "seed" in random:
-            random["seed"] = _checks.seed(random["seed"])
-        return Sweep({**fixed, **overrides}, axes, **random)
-    except ValueError as error:
-        name = str(error).split(" ", 1)[0]  # the message begins with the name of the setting
-        raise ValueError(f"{place_of(path, content, name)}: {error}") from error
+    with file.locating({}):
+        random = {name: table[name] for name in ("draws", "seed") if name in table}
+        axes = {name: axis for name, axis in table.items() if name not in random}
+        random |= {} if draws is None else {"draws": draws}
+        return Sweep(settings={**settings, **overrides}, axes=axes, **random)
 
 
 def sweep(
@@ -174,14 +164,14 @@ def sweep(
     """Train every run of a sweep, and return how far each member is from the optimum.
 
     `config` is a sweep or the path of its file. Members that differ only in learning rate, seeds,
-    clip_norm, b2 and matrix_decay are trained in one program, of at most so many `members`, and
+    clip_norm, b2 and matrix_decay are trained in one program of at most `members` members, and
     programs are spread over the executor (see `switchpoint.executors`). Each has a directory below
-    `out`, with checkpoints; the same call resumes, and does nothing again. The dataset, which is
+    `out`, with checkpoints; the same call resumes, and repeats nothing. The dataset, which is
     also written to `sweep.nc`, is sorted by excess. It has the last excess, its standard error and
     the training loss of every member, and all of them by step.
     """
     plan = config if isinstance(config, Sweep) else read_sweep(config)
-    one_of(*BACKENDS)("kernels", kernels)
+    check_backend(kernels)
     directory = Path(out).absolute()  # workers may have another working directory
     programs = pack(plan.configs, _checks.positive_int("members", members))
     paths = {each.digest(): directory / "programs" / _name(plan, each) for each in programs}
@@ -215,64 +205,57 @@ def train_program(
     """Train the program that `to_dict` returned, unless that is done."""
     program = PackedConfig.from_dict(config)
     if not is_trained(directory, program):
-        progress = TrainingProgress(listener, directory.name)
+        progress = Part(listener, 0.0, 1.0, f"training {directory.name}: ")
         train(program, directory, progress=progress, tensorboard=tensorboard, kernels=kernels)
 
 
 def _name(plan: Sweep, program: PackedConfig) -> str:
-    """The directory of a program: what sets it apart, for people, and its digest."""
-    own = {name: getattr(program, name) for name in plan.axes if name not in _of_members(program)}
+    """The directory of a program: the settings that vary, and its digest."""
+    of_members = {"model", "learning_rate", "seeds", "first_seed", *program.varied}
+    settings = {name: getattr(program, name) for name in plan.axes if name not in of_members}
     words = [
         f"{name}-{'_'.join(map(str, value)) if isinstance(value, tuple) else value}"
-        for name, value in own.items()
+        for name, value in settings.items()
     ]
     return "-".join([program.model, *words, program.digest()])
-
-
-def _of_members(program: PackedConfig) -> set[str]:
-    """The settings that a program's members may differ in."""
-    return {"model", "learning_rate", "seeds", "first_seed", *program.varied}
 
 
 def _results(plan: Sweep, programs: Sequence[tuple[PackedConfig, Path]]) -> xr.Dataset:
     """The members of all programs, sorted by excess; those that diverged come last."""
     rows: list[dict[str, Any]] = []
-    curves: list[dict[int, tuple[float, ...]]] = []
+    curves: list[pd.DataFrame] = []
     for program, path in programs:
         records = final_reports(path / METRICS_FILE, program)
+        steps = [record.step for record in records]
         for member in program.members():
             settings = {name: getattr(program, name) for name in plan.axes} | dict(member.settings)
-            own = {"learning_rate": member.learning_rate, "prior": member.prior}
-            rows.append({**settings, **own, "seed": member.seed, "program": path.name})
-            curves.append(
-                {
-                    record.step: tuple(getattr(record, name)[member.index] for name in _COLUMNS)
-                    for record in records
-                }
-            )
-    steps = sorted({step for curve in curves for step in curve})
-    none = (math.nan,) * len(_COLUMNS)
-    values = np.array([[curve.get(step, none) for step in steps] for curve in curves])
-    last = np.array([curve[max(curve)] for curve in curves])
+            identity = {"learning_rate": member.learning_rate, "prior": member.prior}
+            rows.append({**settings, **identity, "seed": member.seed, "program": path.name})
+            values = {
+                name: [getattr(record, name)[member.index] for record in records] for name in _UNITS
+            }
+            curves.append(pd.DataFrame(values, index=steps))
+    last = np.array([curve.to_numpy()[-1] for curve in curves])
     order = np.argsort(last[:, 0], kind="stable")  # NaN is last
-    names = [name for name in rows[0] if name not in ("seeds", "first_seed")]
-    units = ({"units": "bits"}, {"units": "bits"}, {"units": "bits per symbol"})
+    steps = sorted({step for curve in curves for step in curve.index})
+    all_steps = np.array([curve.reindex(steps).to_numpy() for curve in curves])
     variables: dict[str, Any] = {}
-    for index, name in enumerate(_COLUMNS):
-        variables[name] = "member", last[order, index], units[index]
-        variables[f"{name}_by_step"] = ("member", "step"), values[order, :, index], units[index]
+    for index, (name, unit) in enumerate(_UNITS.items()):
+        units = {"units": unit}
+        variables[name] = "member", last[order, index], units
+        variables[f"{name}_by_step"] = ("member", "step"), all_steps[order, :, index], units
     coordinates: dict[str, Any] = {"step": np.array(steps, np.int32)}
-    for name in names:
-        column = [_cell(rows[index][name]) for index in order]
-        coordinates[name] = "member", column
-    about = {
+    for name in rows[0]:
+        if name not in ("seeds", "first_seed"):
+            coordinates[name] = "member", [_cell(rows[index][name]) for index in order]
+    attributes = {
         "kind": "sweep",
         "format": _FORMAT,
         "settings": [program.to_dict() for program, _ in programs],
         "swept": list(plan.axes),
         "provenance": environment_info(),
     }
-    return xr.Dataset(variables, coordinates, about)
+    return xr.Dataset(variables, coordinates, attributes)
 
 
 def _cell(value: Any) -> Any:
@@ -280,20 +263,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return "none" if value is None else value
-
-
-def _axis(name: str, value: Any) -> Sequence[Any] | Range:
-    """The values of a setting that varies."""
-    if isinstance(value, list) and value:
-        return value
-    numbers = isinstance(value, dict) and {"low", "high"} <= set(value) <= {"low", "high", "log"}
-    if not numbers:
-        raise ValueError(
-            f"{name} must be a list of values, or a range as {{low = 1e-4, high = 1e-2, log = "
-            f"true}}, got {value!r}"
-        )
-    low, high, log = value["low"], value["high"], value.get("log", False)
-    kinds = all(isinstance(each, int | float) and math.isfinite(each) for each in (low, high))
-    if not kinds or not isinstance(log, bool) or not low < high or (log and low <= 0):
-        raise ValueError(f"{name} must have low < high, both positive with log, got {value!r}")
-    return Range(low, high, log)

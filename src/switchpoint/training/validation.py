@@ -1,4 +1,4 @@
-"""How far members are from the optimum, on sequences that no member is trained on."""
+"""The excess regret of members, on sequences that no member is trained on."""
 
 import warnings
 
@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from switchpoint._random import key_for
 from switchpoint.evaluation import excess_regret
 from switchpoint.evaluation.measure import over_networks, predictions
+from switchpoint.evaluation.metrics import standard_error
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
 from switchpoint.sources import Draw, Source
@@ -45,14 +46,11 @@ class Validation:
         """How the members of a state do; its losses are sums since the step `since`."""
         steps = int(state.step) - since
         bits = self.excess(state.networks)
-        with np.errstate(invalid="ignore"):  # members that are not finite
-            error = bits.std(-1, ddof=1) / bits.shape[1] ** 0.5
-            mean = bits.mean(-1)
         return EvalRecord(
             step=int(state.step),
             loss=tuple(float(loss) / steps for loss in np.asarray(state.loss).ravel()),
-            excess=tuple(mean.tolist()),
-            excess_error=tuple(error.tolist()),
+            excess=tuple(bits.mean(-1).tolist()),
+            excess_error=tuple(standard_error(bits).tolist()),
             diverged=tuple(np.flatnonzero(np.asarray(state.diverged_at).ravel() >= 0).tolist()),
         )
 
@@ -83,7 +81,7 @@ def _reference(source: Source, draw: Draw) -> Float[Array, "sequence time *alpha
 def _excess(
     networks: Network, draw: Draw, optimum: Float[Array, "sequence time *alphabet"]
 ) -> Float[Array, "replica sequence"]:
-    def excess(found: Float[Array, "sequence time *alphabet"]) -> Float[Array, " sequence"]:
-        return jnp.sum(excess_regret(draw, found, optimum), axis=-1)
+    def excess(log_probs: Float[Array, "sequence time *alphabet"]) -> Float[Array, " sequence"]:
+        return jnp.sum(excess_regret(draw, log_probs, optimum), axis=-1)
 
     return over_networks(excess, networks, draw)
