@@ -15,10 +15,11 @@ import xarray as xr
 
 from switchpoint import evaluation
 from switchpoint._files import read_json, write_json
+from switchpoint._progress import Progress
 from switchpoint._tensors import write_tensors
 from switchpoint.neural import load_members, read_card, save_networks
 from switchpoint.neural.registry import network_from_name
-from switchpoint.paper import STUDIES, ProgressReporter, draw
+from switchpoint.paper import STUDIES, Result, draw
 from switchpoint.paper.base import Measurement
 from switchpoint.paper.progress import Stopwatch
 from switchpoint.paper.recording import record, recorded_result
@@ -132,12 +133,13 @@ def drawn(directory, monkeypatch):
 
     monkeypatch.setattr("switchpoint.paper.pipeline.write_figure", write)
     study = dataclasses.replace(STUDIES["memory"], plot=plot)
-    draw(study, directory)
+    result = Result(DATASET)
+    draw(study, result, directory)
     path = directory / "figures" / "figures.json"
 
     def read():
         plots.clear()
-        draw(study, directory)
+        draw(study, result, directory)
         if plots:
             raise ValueError(f"{path}: the figure is drawn again")
 
@@ -145,16 +147,16 @@ def drawn(directory, monkeypatch):
 
 
 def stopwatch(directory):
-    path, reporter = directory / "seconds.json", ProgressReporter()
-    first = Stopwatch(path, reporter, "a study")
-    first.begin()
+    path, progress = directory / "seconds.json", Progress()
+    first = Stopwatch(path, progress)
+    first.update("some work", 0.5)
     first.save()
 
     def refuse(text):
         raise ValueError(text)
 
-    reporter.note = refuse
-    return path, lambda: Stopwatch(path, reporter, "a study").seconds
+    progress.note = refuse
+    return path, lambda: Stopwatch(path, progress).seconds
 
 
 def metrics(directory):
