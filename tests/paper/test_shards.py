@@ -25,7 +25,7 @@ from switchpoint.paper.results import read_result
 from switchpoint.paper.scale import RECORDED, Ablation
 from switchpoint.paper.shards import Shard, all_runs, measurements_by_run, train_shard
 from switchpoint.paper.store import MeasurementStore
-from switchpoint.zoo.building import best_of, candidates
+from switchpoint.zoo.building import candidates, lowest_excess
 from switchpoint.zoo.manifest import SOURCES
 
 SCALE = TINY
@@ -106,7 +106,7 @@ def test_a_shard_may_leave_the_weights_of_its_best_networks_alone(shards, tmp_pa
         assert eqx.tree_equal(ours, theirs)
     ours, theirs = (candidates(each.glob("*.safetensors")) for each in (tmp_path, whole))
     for name, rivals in theirs.items():
-        assert best_of(ours[name]).excess == best_of(rivals).excess
+        assert lowest_excess(ours[name]).excess == lowest_excess(rivals).excess
         assert sum(each.among for each in ours[name]) == len(rivals)
 
 
