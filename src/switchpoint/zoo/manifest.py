@@ -176,7 +176,7 @@ def _read_manifest(path: Path) -> dict[str, Entry]:
     """The entries of a manifest; none if there is no manifest."""
     if not path.exists():
         return {}
-    networks = read_json(path, unsealed=True, steps=_STEPS, networks=dict)["networks"]
+    networks = read_json(path, steps=_STEPS, networks=dict)["networks"]
     try:
         entries = {name: Entry(**entry) for name, entry in networks.items()}
     except TypeError as error:
