@@ -86,19 +86,16 @@ def write_json(path: Path, content: Mapping[str, Any], name: str = "out") -> Non
         file.write((text + "\n").encode())
 
 
-def read_json(
-    path: Path, unsealed: bool = False, steps: Sequence[Step] = (), **types: Any
-) -> dict[str, Any]:
+def read_json(path: Path, steps: Sequence[Step] = (), **types: Any) -> dict[str, Any]:
     """The object written by `write_json`, which must have exactly these keys, of these types.
 
-    Raises a `ValueError` that names the file otherwise. With `unsealed`, an object without a
-    checksum, as earlier versions wrote it, is accepted. `steps` upgrade earlier formats (see
+    Raises a `ValueError` that names the file otherwise. `steps` upgrade earlier formats (see
     `switchpoint._formats`); the format number itself is left out.
     """
     try:
         content = json.loads(path.read_bytes())
         found = content.pop(_CHECKSUM, None)
-        whole = found == json_digest(content) or (unsealed and found is None)
+        whole = found == json_digest(content)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -40,7 +40,7 @@ EXECUTORS = ("local", "processes", "ray")
 """The names of the executors."""
 
 ATTEMPTS = 3
-"""How often a task is tried whose worker dies or which raises one of `RETRIED`."""
+"""Attempts at a task whose worker dies or which raises one of `RETRIED`."""
 
 RETRIED = (OSError, RuntimeError)
 """Errors of machines, file systems and devices; a `ValueError` would only be raised again."""

@@ -7,9 +7,11 @@ import sys
 
 import numpy as np
 import pytest
+from typer.main import get_command
 
 from switchpoint.cli import main
 from switchpoint.cli.app import PANELS, load_command
+from switchpoint.paper import commands as paper_commands
 
 NUMBERS = ["0", "1", "2", "3", "-1", "0.5", "-0.0", "1e-320", "1e999", "nan", "-inf", "1_0", "٣",
            "2147483648", "4294967296", "9" * 20, "9" * 400, "0x10", "1e3", "+2"]  # fmt: skip
@@ -26,7 +28,7 @@ PATHS = ["none", "none/x.csv", ".", "..", "loop", "loop.csv", "loop.png", "folde
 # What a command needs before anything else can be wrong.
 USUAL = {"detect": ["numbers.csv"], "watch": ["numbers.csv"], "predict": ["bits.txt"],
          "compress": ["bits.txt"], "decompress": ["noise.npy"], "prior": ["lin"],
-         "figure": ["memory"], "train": ["--out", "run"], "sweep": ["sweep.toml"]}  # fmt: skip
+         "train": ["--out", "run"], "sweep": ["sweep.toml"]}  # fmt: skip
 
 
 @pytest.fixture
@@ -38,10 +40,10 @@ def folder(tmp_path, monkeypatch):
 
     for name in ("detect.detect_changes", "watch._first_lines", "sample._draw", "predict.analyse",
                  "compress.encode", "evaluate.evaluation.evaluate", "zoo.check",
-                 "reproduce.run_studies", "train.training.train", "sweep.training.sweep",
-                 "shards.all_runs",
-                 "shards.build"):  # fmt: skip
+                 "train.training.train", "sweep.training.sweep"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
+    for name in ("StudyRunner.run", "all_runs", "build"):
+        monkeypatch.setattr(f"switchpoint.paper.commands.{name}", enough)
     monkeypatch.setattr("switchpoint.cli.train.training.use_all_cores", lambda: None)
     monkeypatch.chdir(tmp_path)
     noise = random.Random(0).randbytes(500)
@@ -102,11 +104,14 @@ def contents(folder):
 
 def try_lines(folder, capsys, monkeypatch, count, seed):
     commands = {name: load_command(name).params for panel in PANELS.values() for name in panel}
+    paper = get_command(paper_commands.app).commands
+    commands |= {name: command.params for name, command in paper.items()}
     chance, before, statuses = random.Random(seed), contents(folder), []
     for index in range(count):
         line = command_line(chance, commands)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"0110")))
-        status = main(list(line))
+        options = {"application": "switchpoint.paper.commands"} if line[0] in paper else {}
+        status = main(list(line), **options)
         err = capsys.readouterr().err
         what = f"line {index}: {line}: {status} {err}"
         assert status in (0, 1, 2), what

@@ -1,11 +1,9 @@
 """Damaged files: each is read as what was written, or refused by its name."""
 
-import dataclasses
 import json
 import math
 import os
 import random
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +13,13 @@ import xarray as xr
 
 from switchpoint import evaluation
 from switchpoint._files import read_json, write_json
+from switchpoint._progress import Progress
 from switchpoint._tensors import write_tensors
 from switchpoint.neural import load_members, read_card, save_networks
 from switchpoint.neural.registry import network_from_name
-from switchpoint.paper import STUDIES, ProgressReporter, draw
 from switchpoint.paper.base import Measurement
 from switchpoint.paper.progress import Stopwatch
 from switchpoint.paper.recording import record, recorded_result
-from switchpoint.paper.results import result_path
 from switchpoint.paper.scale import RECORDED, TestSet
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.training import Sweep, TrainConfig, sweep, train
@@ -113,48 +110,17 @@ def json_file(directory):
     return path, lambda: read_json(path, findings=list)
 
 
-def drawn(directory, monkeypatch):
-    """The note of what was drawn: a damaged one means that the figure is drawn again."""
-    result_path(directory, "memory").parent.mkdir()
-    about = {**DATASET.attrs, "provenance": {"wall_seconds": 1, "training_seconds": 1}}
-    evaluation.save(DATASET.assign_attrs(about), result_path(directory, "memory"))
-    plots = []
-
-    def plot(*_):
-        plots.append("memory")
-        return {"memory": None}
-
-    def write(_, figures, name):
-        picture = figures / f"{name}.png"
-        picture.parent.mkdir(exist_ok=True)
-        picture.write_bytes(b"a picture")
-        return [picture]
-
-    monkeypatch.setattr("switchpoint.paper.pipeline.write_figure", write)
-    study = dataclasses.replace(STUDIES["memory"], plot=plot)
-    draw(study, directory)
-    path = directory / "figures" / "figures.json"
-
-    def read():
-        plots.clear()
-        draw(study, directory)
-        if plots:
-            raise ValueError(f"{path}: the figure is drawn again")
-
-    return path, read
-
-
 def stopwatch(directory):
-    path, reporter = directory / "seconds.json", ProgressReporter()
-    first = Stopwatch(path, reporter, "a study")
-    first.begin()
+    path, progress = directory / "seconds.json", Progress()
+    first = Stopwatch(path, progress)
+    first.update("some work", 0.5)
     first.save()
 
     def refuse(text):
         raise ValueError(text)
 
-    reporter.note = refuse
-    return path, lambda: Stopwatch(path, reporter, "a study").seconds
+    progress.note = refuse
+    return path, lambda: Stopwatch(path, progress).seconds
 
 
 def metrics(directory):
@@ -182,7 +148,6 @@ KINDS = [
     checkpoint,
     zoo_manifest,
     json_file,
-    drawn,
     stopwatch,
 ]
 
@@ -237,9 +202,8 @@ def check(path, read, count):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("count", [40, pytest.param(4000, marks=pytest.mark.fuzz)])
-def test_a_damaged_file_is_never_taken_for_another(kind, count, tmp_path, monkeypatch):
-    arguments = (tmp_path, monkeypatch) if kind is drawn else (tmp_path,)
-    path, read = kind(*arguments)
+def test_a_damaged_file_is_never_taken_for_another(kind, count, tmp_path):
+    path, read = kind(tmp_path)
     assert check(path, read, count) > count / 4
 
 
@@ -385,14 +349,3 @@ def test_a_replaced_file_is_on_disk_with_its_directory(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
     path, _ = result(tmp_path)
     assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
-
-
-def test_a_damaged_picture_is_drawn_again(tmp_path, monkeypatch):
-    _, read = drawn(tmp_path, monkeypatch)
-    read()
-    (tmp_path / "figures" / "memory.png").write_bytes(b"another")
-    with pytest.raises(ValueError, match="drawn again"):
-        read()
-    shutil.rmtree(tmp_path / "figures")
-    with pytest.raises(ValueError, match="drawn again"):
-        read()

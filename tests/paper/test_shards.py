@@ -24,7 +24,7 @@ from switchpoint.paper.results import read_result
 from switchpoint.paper.scale import RECORDED, Ablation
 from switchpoint.paper.shards import Shard, all_runs, measurements_by_run, train_shard
 from switchpoint.paper.store import MeasurementStore
-from switchpoint.zoo.building import best_of, candidates
+from switchpoint.zoo.building import candidates, lowest_excess
 from switchpoint.zoo.manifest import SOURCES
 
 SCALE = TINY
@@ -105,7 +105,7 @@ def test_a_shard_may_leave_the_weights_of_its_best_networks_alone(shards, tmp_pa
         assert eqx.tree_equal(ours, theirs)
     ours, theirs = (candidates(each.glob("*.safetensors")) for each in (tmp_path, whole))
     for name, rivals in theirs.items():
-        assert best_of(ours[name]).excess == best_of(rivals).excess
+        assert lowest_excess(ours[name]).excess == lowest_excess(rivals).excess
         assert sum(each.among for each in ours[name]) == len(rivals)
 
 
@@ -135,6 +135,8 @@ def test_a_study_that_allows_it_leaves_missing_runs_out(shards, tmp_path):
     scale = SCALE.replace(ablations=(*SCALE.ablations, other, never))
     study = STUDIES["ablations"]
     assert not can_compute(study, scale, networks(shards[1], scale))  # no run of its own
+    copy(shards[1], tmp_path, ".regular_uniform.")
+    assert not can_compute(STUDIES["on-distribution"], scale, networks(tmp_path, scale))
     copy(shards[1], tmp_path)
     runs = study.runs(scale)
     run, missing = runs["ablation-" + other.name.replace(" ", "-")], list(runs)[-1]
@@ -148,7 +150,9 @@ def test_a_study_that_allows_it_leaves_missing_runs_out(shards, tmp_path):
 
 
 @pytest.mark.slow
-def test_sittings_add_up_to_the_result_of_all_shards_at_once(shards, tmp_path, monkeypatch, capsys):
+def test_parts_are_completed_to_the_result_of_all_shards_at_once(
+    shards, tmp_path, monkeypatch, capsys
+):
     """Recorded results keep the runs of earlier shards, which need not be there any more."""
     model = {"model": "lstm", **CELL}
     more = [Ablation(part="core", settings={**model, "hidden": hidden}) for hidden in (5, 6)]
@@ -236,15 +240,6 @@ def test_recorded_results_are_completed_by_whole_runs():
 )
 def test_seeds_are_named_as_people_do(numbers, text):
     assert _seeds(numbers) == text
-
-
-@pytest.mark.slow
-def test_a_study_without_its_networks_cannot_be_computed(shards, tmp_path):
-    copy(shards[1], tmp_path, ".regular_uniform.")
-    some = networks(tmp_path)
-    assert not can_compute(STUDIES["on-distribution"], SCALE, some)
-    assert can_compute(STUDIES["longer-lengths"], SCALE, some) is False  # a run has all sources
-    assert reproduce(SCALE, tmp_path / "report", ["on-distribution"], networks=some) == []
 
 
 @pytest.mark.slow
@@ -364,21 +359,6 @@ def test_a_list_of_runs_heeds_the_other_options(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"^lstm: 1 member x \d+ steps on lin;", printed, re.M)
     assert "ablation" not in printed  # which have ptw and seed 0 alone
-
-
-@pytest.mark.slow
-def test_jobs_leave_the_same_networks(shards, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(SCALES, "tiny", SCALE)
-    options = {"prior": ["ptw"], "seeds": "0", "scale": "tiny", "work": tmp_path / "work"}
-    both = ["lstm", "lstm-length-4"]
-    commands.train(both, out=tmp_path / "out", jobs=2, **options)
-    printed = capsys.readouterr().out.replace("\n", "")
-    assert all(f"{name}.ptw.0-0.nc" in printed for name in both)
-    made = networks(tmp_path / "out").members(RUN, "ptw")
-    assert networks(tmp_path / "out").can_have(all_runs(SCALE)[both[1]])
-    kept = networks(shards[1]).members(RUN, "ptw")
-    for a, b in zip(jax.tree.leaves(made[0]), jax.tree.leaves(kept[0]), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 def test_a_stopwatch_resumes_and_counts_no_idle_time(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import switchpoint as sp
 from switchpoint import _provenance, neural
 from switchpoint.cli import main
 from switchpoint.zoo import NAMES, Zoo, build, manifest, verify
-from switchpoint.zoo.building import best_of, candidates
+from switchpoint.zoo.building import candidates, lowest_excess
 
 LENGTH = 16
 SMALL = {
@@ -72,12 +72,17 @@ def run(capsys, *arguments):
     return status, *capsys.readouterr()
 
 
+def save_changed(path, run, change):
+    """Save the networks of a run with a changed card."""
+    card = neural.read_card(run)
+    change(card)
+    neural.save_networks(path, neural.load_members(run), card)
+    return path
+
+
 def test_there_are_twenty_names():
     assert len(NAMES) == len(set(NAMES)) == 20
     assert {"lstm-ptw", "stack-rnn-regular", "transformer-uniform"} < set(NAMES)
-
-
-# --- building -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -134,13 +139,12 @@ def test_building_again_measures_nothing(built, runs):
 
 @pytest.mark.slow
 def test_more_rivals_change_the_card_of_one_that_stays_the_best(built, copy, runs, tmp_path):
-    card = neural.read_card(runs[0])
-    for member in card["members"]:  # more of them, all worse
-        member["excess"] += 1.0
-    neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
-    told = []
-    zoo = Zoo(copy)
-    build([*runs, tmp_path / "x.safetensors"], zoo, SEQUENCES, lambda *each: told.append(each))
+    def worsen(card):
+        for member in card["members"]:
+            member["excess"] += 1.0
+
+    told, worse = [], save_changed(tmp_path / "x.safetensors", runs[0], worsen)
+    build([*runs, worse], Zoo(copy), SEQUENCES, lambda *each: told.append(each))
     assert told == []
     for name in ("lstm-ptw", "lstm-lin"):
         card, before = Zoo(copy).card(name), built.card(name)
@@ -150,25 +154,33 @@ def test_more_rivals_change_the_card_of_one_that_stays_the_best(built, copy, run
 
 
 @pytest.mark.slow
-def test_frozen_and_unmeasured_networks_are_no_candidates(runs, tmp_path):
-    card = neural.read_card(runs[0])
-    best = min(m["excess"] for m in card["members"] if m["prior"] == "ptw")
-    for member in card["members"]:
-        if member["prior"] == "ptw" and member["excess"] == best:
-            member["diverged"] = True
-    neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
-    found = candidates([tmp_path / "x.safetensors"])
-    assert len(found["lstm-ptw"]) == 2
-    assert best_of(found["lstm-ptw"]).excess > best
+def test_networks_that_diverged_or_are_of_other_sources_are_no_candidates(runs, tmp_path):
+    members = neural.read_card(runs[0])["members"]
+    best = min(m["excess"] for m in members if m["prior"] == "ptw")
+
+    def diverge(card):
+        for member in card["members"]:
+            member["diverged"] = member["excess"] == best
+
+    rivals = candidates([save_changed(tmp_path / "x.safetensors", runs[0], diverge)])["lstm-ptw"]
+    assert len(rivals) == 2
+    assert lowest_excess(rivals).excess > best
+
+    def rename(card):
+        for member in card["members"]:
+            member["prior"] = "geometric"
+
+    path = save_changed(tmp_path / "x.safetensors", runs[0], rename)
+    with pytest.raises(ValueError, match="no network that the zoo could take"):
+        build([path], Zoo(tmp_path / "zoo"))
 
 
 @pytest.mark.slow
 def test_runs_that_were_validated_on_other_sequences_are_not_compared(runs, tmp_path):
-    card = neural.read_card(runs[0])
-    card["config"]["validation"] = 50
-    neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
+    change = lambda card: card["config"].update(validation=50)  # noqa: E731
+    other = save_changed(tmp_path / "x.safetensors", runs[0], change)
     with pytest.raises(ValueError, match="lstm-ptw cannot be compared"):
-        build([runs[0], tmp_path / "x.safetensors"], Zoo(tmp_path / "zoo"), SEQUENCES)
+        build([runs[0], other], Zoo(tmp_path / "zoo"), SEQUENCES)
 
 
 @pytest.mark.slow
@@ -180,16 +192,6 @@ def test_a_zoo_that_cannot_be_written_is_refused_before_anything_is_measured(nam
         build(runs, zoo, SEQUENCES, lambda *each: told.append(each))
     assert told == []
     assert [path.name for path in (tmp_path / "zoo").iterdir()] == [name]
-
-
-@pytest.mark.slow
-def test_runs_without_a_network_of_the_zoo_are_refused(runs, tmp_path):
-    card = neural.read_card(runs[0])
-    for member in card["members"]:
-        member["prior"] = "geometric"
-    neural.save_networks(tmp_path / "x.safetensors", neural.load_members(runs[0]), card)
-    with pytest.raises(ValueError, match="no network that the zoo could take"):
-        build([tmp_path / "x.safetensors"], Zoo(tmp_path / "zoo"))
 
 
 @pytest.mark.slow
@@ -211,9 +213,6 @@ def test_weights_of_fewer_bits_are_read_as_the_networks_own(built, tmp_path):
     assert {leaf.dtype for leaf in jax.tree.leaves(read)} == {np.dtype(np.float32)}
     symbols = np.arange(LENGTH) % 2
     np.testing.assert_allclose(read.log_probs(symbols), network.log_probs(symbols), atol=5e-3)
-
-
-# --- loading --------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("packaged")
@@ -273,11 +272,8 @@ def test_a_missing_file_and_a_bad_manifest_are_named(copy):
     with pytest.raises(ValueError, match="lstm-ptw is missing from the zoo"):
         Zoo(copy).network("lstm-ptw")
     (copy / "manifest.json").write_text('{"networks": {"lstm-ptw": {"file": "x"}}}')
-    with pytest.raises(ValueError, match="is no manifest of a zoo"):
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
         Zoo(copy)
-
-
-# --- verifying ------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -303,18 +299,11 @@ def spoil(directory, name, change):
 
 
 @pytest.mark.slow
-def test_other_weights_fail(copy):
-    zoo = spoil(copy, "lstm-ptw", lambda net, card: (jax.tree.map(lambda x: 1.5 * x, net), card))
-    check = verify(zoo, "lstm-ptw", FEW)
-    assert not check.passed
-    assert check.measured > check.claimed
-
-
-@pytest.mark.slow
-def test_slightly_other_weights_fail(copy):
-    """A difference that the errors of few sequences would hide."""
-    zoo = spoil(copy, "lstm-ptw", lambda net, card: (jax.tree.map(lambda x: 1.1 * x, net), card))
-    assert not verify(zoo, "lstm-ptw", 50).passed
+@pytest.mark.parametrize(("factor", "sequences"), [(1.5, FEW), (1.1, 50), (np.nan, FEW)])
+def test_other_weights_fail(copy, factor, sequences):
+    """Also a small difference, which the errors of few sequences would hide."""
+    zoo = spoil(copy, "lstm-ptw", lambda net, card: (jax.tree.map(lambda x: factor * x, net), card))
+    assert not verify(zoo, "lstm-ptw", sequences).passed
 
 
 @pytest.mark.slow
@@ -326,15 +315,6 @@ def test_a_card_that_contradicts_itself_is_refused(copy):
     zoo = spoil(copy, "lstm-ptw", boast)
     with pytest.raises(ValueError, match="the card of lstm-ptw contradicts itself"):
         verify(zoo, "lstm-ptw", FEW)
-
-
-@pytest.mark.slow
-def test_a_number_that_is_not_finite_fails(copy):
-    zoo = spoil(copy, "lstm-ptw", lambda net, card: (jax.tree.map(lambda x: x * np.nan, net), card))
-    assert not verify(zoo, "lstm-ptw", FEW).passed
-
-
-# --- the command line -----------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -369,16 +349,6 @@ def test_a_directory_without_a_zoo_is_refused(tmp_path, capsys, command):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("packaged")
-def test_verify_prints_pass_or_fail(capsys):
-    status, out, err = run(capsys, "verify", "lstm-ptw", "lstm-lin", "--sequences", FEW)
-    assert status == 0
-    assert out.count("pass") == 3
-    assert "all 2 passed" in out
-    assert "lstm-ptw: pass" in err
-
-
-@pytest.mark.slow
 def test_verify_fails_where_one_does(copy, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
@@ -400,7 +370,11 @@ def test_verify_fails_where_one_does(copy, capsys, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("packaged")
-def test_verify_refuses_bad_arguments(capsys):
+def test_verify_passes_and_refuses_bad_arguments(capsys):
+    status, out, err = run(capsys, "verify", "lstm-ptw", "lstm-lin", "--sequences", FEW)
+    assert status == 0
+    assert out.count("pass") == 3
+    assert "lstm-ptw: pass" in err
     assert "did you mean lstm-ptw" in run(capsys, "verify", "lstm-pwt")[2]
     assert "the zoo holds no lstm-uniform" in run(capsys, "verify", "lstm-uniform")[2]
     assert "sequences must be a multiple of 50" in run(capsys, "verify", "--sequences", 75)[2]

@@ -14,7 +14,7 @@ from switchpoint.cli import output
 from switchpoint.training import use_all_cores
 from switchpoint.zoo import NAMES, Check, Zoo
 from switchpoint.zoo import verify as check
-from switchpoint.zoo.scoring import source_of, whole_blocks
+from switchpoint.zoo.scoring import trained_source, whole_blocks
 
 _DIRECTORY: Any = typer.Option(
     None,
@@ -40,7 +40,7 @@ def zoo(directory: Path | None = _DIRECTORY) -> None:
         card = found.card(name)
         excess = f"{card['test']['excess']:.4f} ± {card['test']['excess_error']:.4f}"
         size = f"{found.entries[name].size / 2**20:.2f}"
-        prior = re.sub(r"\w+=", "", repr(source_of(card).prior))  # fits into 80 columns
+        prior = re.sub(r"\w+=", "", repr(trained_source(card).prior))  # fits into 80 columns
         table.add_row(name, prior, f"{found.parameters(name):,}", excess, size)
     total = sum(found.entries[name].size for name in found.names()) / 2**20
     output.console().print(table)

@@ -1,4 +1,4 @@
-"""What a prior believes: how long segments last, where switches are, and how many."""
+"""A prior's distributions: of segment lengths, of switches by position, and of their number."""
 
 from collections.abc import Mapping
 

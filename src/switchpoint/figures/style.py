@@ -81,20 +81,20 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def colour_of(predictor: str) -> str:
+def hue(predictor: str) -> str:
     """The colour of a predictor, the same in every figure."""
     return _COLOURS.get(predictor, GREY)
 
 
-def marker_of(architecture: str) -> str:
+def marker_style(architecture: str) -> str:
     """The marker of an architecture, so that colour is not the only sign."""
     return _MARKERS.get(architecture, "o")
 
 
-def line_of(predictor: str) -> dict[str, Any]:
+def line_style(predictor: str) -> dict[str, Any]:
     """The line of a predictor: networks solid, exact predictors dashed."""
     style: Any = _DASHES.get(predictor, "solid")
-    return {"color": colour_of(predictor), "linestyle": style}
+    return {"color": hue(predictor), "linestyle": style}
 
 
 def darker(colour: str) -> str:

@@ -1,4 +1,4 @@
-"""What a study is: the measurements it needs, and functions from those to everything shown."""
+"""The definition of a study: its measurements, and functions from those to all that is shown."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,10 +39,10 @@ class Run:
 
     def plan(self, trained_on: str) -> dict[str, Any]:
         """Every setting that decides the weights of a network with a given seed."""
-        return plan_of(self.config.to_dict(), trained_on)
+        return network_plan(self.config.to_dict(), trained_on)
 
 
-def plan_of(config: Mapping[str, Any], trained_on: str) -> dict[str, Any]:
+def network_plan(config: Mapping[str, Any], trained_on: str) -> dict[str, Any]:
     """The plan of one network of a configuration, which may have been written long ago.
 
     Settings that the configuration does not have, since they came later, take their defaults;
@@ -58,7 +58,7 @@ def plan_of(config: Mapping[str, Any], trained_on: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a study asks of the store: the regret of networks, or of one exact predictor."""
+    """A key of the measurement store: the regret of networks, or of one exact predictor."""
 
     run: Run | None
     """None for an exact predictor."""
@@ -112,9 +112,9 @@ class Caption:
     alt: str
     """A description of the picture for those who cannot see it."""
     observed: str
-    """What it shows, in numbers of this result."""
+    """The observation, in numbers of this result."""
     paper: str
-    """What the paper reports."""
+    """The observation of the paper."""
     size: str = ""
     """The seeds and sequences that it shows, where they are not those of the whole study."""
     local: bool = True

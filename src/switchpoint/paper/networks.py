@@ -7,7 +7,7 @@ from typing import Any
 
 from switchpoint._files import digest_of
 from switchpoint.neural import Network, best_member, load_with_card, read_card
-from switchpoint.paper.base import Run, main_runs, plan_of
+from switchpoint.paper.base import Run, main_runs, network_plan
 from switchpoint.paper.scale import Scale
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.training import EvalRecord, TrainConfig
@@ -74,7 +74,7 @@ class Networks:
         )
 
     def provenance(self, runs: Iterable[str]) -> dict[str, Any]:
-        """What made the networks of these runs elsewhere; empty for networks trained here."""
+        """The provenance of networks that were trained elsewhere, by file."""
         wanted = set(runs)
         return {
             each: about["provenance"]
@@ -118,7 +118,7 @@ class TrainedNetworks(Networks):
         self._prepared: set[str] = set()
 
     def parts(self, run: Run) -> list[Run]:
-        """What is trained for a run: the run itself, or shards of it."""
+        """The run itself, or the shards that it is trained in."""
         trained = is_trained(self.directory / run.name, run.config)
         return [run] if trained else divide(run, self._shard_members)
 
@@ -190,7 +190,7 @@ class ShardNetworks(Networks):
                 raise ValueError(f"{path} is of the run {name}, which no study of this scale has")
             for member in card["members"]:
                 prior = member["prior"]
-                if plan_of(card["config"], prior) != runs[name].plan(prior):
+                if network_plan(card["config"], prior) != runs[name].plan(prior):
                     raise ValueError(
                         f"{path} is of another configuration of {name} than this scale has"
                     )

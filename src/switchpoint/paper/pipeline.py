@@ -1,14 +1,15 @@
 """All studies, one after another; results that are finished are not computed again."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 from filelock import FileLock, Timeout
 
-from switchpoint._files import digest_of, make_directory, read_json, write_json
+from switchpoint._files import digest_of, make_directory
 from switchpoint._numbers import duration
 from switchpoint._progress import Part, Progress
 from switchpoint.executors import Executor, Task, TaskResults, open_executor, run_tasks
@@ -104,6 +105,7 @@ class StudyRunner:
         """Of each study: done, partly done, to do, recorded, or skipped without networks."""
         self._plans = {study.name: plan_for(study, scale) for study in self.studies}
         self._shards: dict[str, list[Shard]] = {}
+        self._recorded: dict[str, Path] = {}
         for study in self.studies:
             self._find(study)
 
@@ -111,7 +113,9 @@ class StudyRunner:
         """Read the results of a study that are there, and find out its state."""
         name, local = study.name, None
         path = recorded_result(self.scale.recorded, name)
-        recorded = None if path is None else read_result(path, name)
+        recorded = None
+        if path is not None:
+            self._recorded[name], recorded = path, read_result(path, name)
         if not can_compute(study, self.scale, self.networks):
             self.states[name] = "skipped" if recorded is None else "recorded"
         else:
@@ -153,10 +157,14 @@ class StudyRunner:
                 progress = Part(self.progress, start, share, f"{study.name}: ")
                 computed = self._compute(study, trained, progress, command)
                 start += share
-            path = recorded_result(self.scale.recorded, study.name)
-            if path is not None:
-                recorded_path(self.out, study.name).parent.mkdir(exist_ok=True)
-                copy_result(path, recorded_path(self.out, study.name))
+                grids = study.grids(self.scale).values()
+                lengths = {cell.test.length for grid in grids for cell in grid.cells.values()}
+                if lengths - {self.scale.length}:
+                    jax.clear_caches()  # compiled for lengths that no other study has
+            path, copy = self._recorded.get(study.name), recorded_path(self.out, study.name)
+            if path is not None and not (copy.exists() and digest_of(copy) == digest_of(path)):
+                copy.parent.mkdir(exist_ok=True)
+                copy_result(path, copy)
             if study.name in self.results:
                 outcomes.append(Outcome(study, self.results[study.name], computed))
                 if then is not None:
@@ -285,40 +293,22 @@ def can_compute(study: Study, scale: Scale, networks: Networks) -> bool:
 
 
 def draw(study: Study, result: Result, out: Path, again: bool = False) -> list[Path]:
-    """Draw the figures of a study below `out`, unless those there are current; their paths.
+    """Draw the figures of a study below `out`, unless they are newer than its results; their paths.
 
-    `figures/figures.json` has the SHA-256 of every figure and of the results it was drawn from.
+    A figure has the name of its caption.
     """
-    directory = out / "figures"
     files = result_path(out, study.name), recorded_path(out, study.name)
     sources = [path for path in files if path.exists()]
-    digests = {f"{path.parent.name}/{path.name}": digest_of(path) for path in sources}
-    notes = _figure_notes(directory)
-    noted = notes.get(study.name, {})
-    if not again and noted.get("results") == digests:
-        current = {name: directory / name for name in noted.get("figures", {})}
-        if all(p.exists() and digest_of(p) == noted["figures"][n] for n, p in current.items()):
-            return list(current.values())
+    newest = max(path.stat().st_mtime_ns for path in sources)
     try:
-        figures = study.plot(result.shown, result.beside)
-        paths = [
-            path
-            for name, figure in figures.items()
-            for path in write_figure(figure, directory, name)
-        ]
+        names = study.captions(result.shown)
+        paths = [out / "figures" / f"{name}.{kind}" for name in names for kind in ("pdf", "png")]
+        if again or any(not p.exists() or p.stat().st_mtime_ns < newest for p in paths):
+            for name, figure in study.plot(result.shown, result.beside).items():
+                write_figure(figure, out / "figures", name)
     except (LookupError, TypeError, ArithmeticError, AttributeError) as error:
         raise ValueError(
             f"{sources[0]} lacks what the figures of {study.name} show ({error!r}); without that "
             "file, switchpoint reproduce computes it again"
         ) from error
-    note = {"results": digests, "figures": {path.name: digest_of(path) for path in paths}}
-    content = {"format": 1, "studies": {**notes, study.name: note}}
-    write_json(directory / "figures.json", content)
     return paths
-
-
-def _figure_notes(directory: Path) -> Mapping[str, Any]:
-    try:
-        return dict(read_json(directory / "figures.json", steps=[{}], studies=dict)["studies"])
-    except ValueError:
-        return {}

@@ -139,7 +139,7 @@ def _size(result: Result) -> dict[str, str]:
 
 
 def _source(result: Result) -> dict[str, Any]:
-    """Where the numbers come from, as far as they were not all made on this machine."""
+    """The origin of numbers that were not all computed on this machine."""
     shown = result.shown
     made = shown.attrs["provenance"]
     return {
@@ -183,7 +183,7 @@ def _seeds(numbers: Sequence[int]) -> str:
 
 
 def _answer(result: Result) -> dict[str, Any]:
-    """How far every network is from the optimum of every source."""
+    """The distance of every network from the optimum of every source."""
     dataset, local = result.shown, result.beside
     sources = [str(name) for name in dataset["source"].values]
     optimum = {s: float(dataset["exact_regret"].sel(source=s, exact="optimum")) for s in sources}
@@ -258,7 +258,7 @@ def _distance(share: float) -> str:
 
 
 def _provenance(results: Mapping[str, Result]) -> dict[str, Any]:
-    """How the results were made: commands, times, machines, plans, and what trained networks."""
+    """The provenance of the results: commands, times, machines, plans and networks."""
     made = {name: each.local for name, each in results.items() if each.local is not None}
     recorded = {
         f"{name}, recorded": each.recorded

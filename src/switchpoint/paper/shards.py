@@ -111,7 +111,7 @@ def train_and_measure(shard: Shard, runs: Path, store: Path, progress: Progress)
 
 
 def shard_times(runs: Path, part: Run) -> ShardTimes:
-    """What a shard has taken so far."""
+    """The time spent on a shard so far."""
     files = (runs / part.name / each for each in (_TRAINING, _MEASURING))
     return ShardTimes(*(Stopwatch(file).seconds for file in files))
 

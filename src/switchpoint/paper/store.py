@@ -12,7 +12,7 @@ import xarray as xr
 
 from switchpoint import evaluation
 from switchpoint._formats import upgrade
-from switchpoint.paper.base import Grid, Measurement, plan_of
+from switchpoint.paper.base import Grid, Measurement, network_plan
 
 FORMAT = 1
 """Of a file of measurements."""
@@ -60,7 +60,7 @@ class MeasurementStore:
         if content.attrs.get("provenance"):
             self.provenance[path.stem] = content.attrs["provenance"]
         for index, key in enumerate(content.attrs["rows"]):
-            plan = key["plan"] and plan_of(key["plan"], key["trained_on"])  # in today's terms
+            plan = key["plan"] and network_plan(key["plan"], key["trained_on"])  # in today's terms
             self._add_row({**key, "plan": plan}, content[f"regret_{index}"].values)
 
     def find(self, measurement: Measurement, test_seed: int) -> dict[int, np.ndarray]:

@@ -12,10 +12,10 @@ import numpy as np
 from switchpoint._provenance import environment_info
 from switchpoint.neural import Network, load_with_card, save_networks
 from switchpoint.zoo.manifest import NAMES, Zoo
-from switchpoint.zoo.scoring import score, source_of
+from switchpoint.zoo.scoring import score, trained_source
 
 TEST_SEQUENCES = 10_000
-"""How many test sequences the score on a card is measured on."""
+"""The number of test sequences behind the score on a card."""
 
 LARGEST = 40 * 2**20
 """The bytes that all files together may have."""
@@ -37,9 +37,9 @@ class Candidate:
     excess: float
     """On the validation sequences of its run."""
     validated_on: tuple[Any, ...]
-    """What decides which sequences these are."""
+    """The settings that determine these sequences."""
     among: int
-    """How many networks it is known to be the best of, itself included."""
+    """The number of networks that it is the best of, itself included."""
 
 
 def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]]:
@@ -58,7 +58,7 @@ def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]
     return {name: found[name] for name in NAMES if name in found}
 
 
-def best_of(rivals: Sequence[Candidate]) -> Candidate:
+def lowest_excess(rivals: Sequence[Candidate]) -> Candidate:
     """The one with the lowest excess on validation sequences, which are the same for all."""
     validated_on = {each.validated_on for each in rivals}
     if len(validated_on) > 1:
@@ -86,7 +86,7 @@ def build(
         raise ValueError(f"these runs hold no network that the zoo could take: {', '.join(NAMES)}")
     zoo.prepare(found)
     for name, rivals in found.items():
-        best = best_of(rivals)
+        best = lowest_excess(rivals)
         run, networks = load_with_card(best.path)
         network, member = networks[best.member], run["members"][best.member]
         card = {  # as if the run had trained this network alone
@@ -107,7 +107,7 @@ def build(
                 if progress is not None:
                     progress(name, done, total)
 
-            test = score(network, source_of(card), card["length"], sequences, progress=tell)
+            test = score(network, trained_source(card), card["length"], sequences, progress=tell)
             card |= {
                 "name": name,
                 "test": {**test, "tolerance": _TOLERANCE},

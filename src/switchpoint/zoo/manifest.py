@@ -39,7 +39,7 @@ def near_names(name: str) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """What the manifest says of one file."""
+    """The entry of a file in the manifest."""
 
     file: str
     size: int
@@ -80,7 +80,7 @@ class Zoo:
         return path
 
     def card(self, name: str) -> dict[str, Any]:
-        """What a network's file says about it; the manifest's SHA-256 proves it whole."""
+        """The card in a network's file, verified against the manifest's SHA-256."""
         path = self.path(name)
         card = neural.read_card(path)
         missing = [key for key in ("name", "test", "sources", "config") if key not in card]
@@ -89,7 +89,7 @@ class Zoo:
         return card
 
     def parameters(self, name: str) -> int:
-        """How many weights a network has."""
+        """The number of weights of a network."""
         return neural.count_parameters(self.path(name))
 
     def network(self, name: str) -> Network:
@@ -97,7 +97,7 @@ class Zoo:
         return neural.load(self.path(name))
 
     def contents(self) -> str:
-        """What is there, in words."""
+        """The names of the networks, in words."""
         names = self.names()
         return f"it has {', '.join(names)}" if names else "there are no networks in it yet"
 
@@ -176,7 +176,7 @@ def _read_manifest(path: Path) -> dict[str, Entry]:
     """The entries of a manifest; none if there is no manifest."""
     if not path.exists():
         return {}
-    networks = read_json(path, unsealed=True, steps=_STEPS, networks=dict)["networks"]
+    networks = read_json(path, steps=_STEPS, networks=dict)["networks"]
     try:
         entries = {name: Entry(**entry) for name, entry in networks.items()}
     except TypeError as error:

@@ -17,7 +17,7 @@ TEST_SEED = 0
 """The seed of test sequences, as of `switchpoint evaluate`; training has other keys."""
 
 BLOCK = 50
-"""How many sequences each number of `excess_of_blocks` is the mean of."""
+"""The number of sequences behind each number of `excess_of_blocks`."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of sequences done and their total."""
@@ -51,13 +51,13 @@ def score(
 
 
 def whole_blocks(sequences: int) -> int:
-    """How many blocks the sequences are; a part of a block is refused."""
+    """The number of blocks of sequences; a part of a block is refused."""
     if sequences % BLOCK or sequences < BLOCK:
         raise ValueError(f"sequences must be a multiple of {BLOCK}, got {sequences}")
     return sequences // BLOCK
 
 
-def source_of(card: Mapping[str, Any]) -> Source:
+def trained_source(card: Mapping[str, Any]) -> Source:
     """The source that the one network of a card was trained on."""
     return TrainConfig.from_dict(card["config"]).source(card["members"][0]["prior"])
 
@@ -72,7 +72,7 @@ class Check:
     measured: float
     """The same, measured now."""
     allowed: float
-    """How far apart the two may be, by the card."""
+    """The tolerance of the card."""
 
     @property
     def passed(self) -> bool:
@@ -92,7 +92,7 @@ def verify(zoo: Zoo, name: str, sequences: int, progress: Progress | None = None
     if abs(blocks.mean() - test["excess"]) > _ROUNDING:
         raise ValueError(f"the card of {name} contradicts itself about the excess")
     found = score(
-        zoo.network(name), source_of(card), test["length"], sequences, test["seed"], progress
+        zoo.network(name), trained_source(card), test["length"], sequences, test["seed"], progress
     )
     claimed = float(blocks[: whole_blocks(sequences)].mean())
     return Check(name, claimed, measured=found["excess"], allowed=test["tolerance"])

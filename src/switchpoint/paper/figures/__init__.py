@@ -1,1 +1,1 @@
-"""What the figures of several studies share."""
+"""Elements that the figures of several studies share."""

@@ -17,7 +17,14 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from switchpoint.figures.style import GREY, WIDTH, colour_of, darker, line_of, new_figure
+from switchpoint.figures.style import (
+    GREY,
+    WIDTH,
+    darker,
+    hue,
+    line_style,
+    new_figure,
+)
 from switchpoint.paper.figures.labels import display_name
 
 Label = tuple[float, str, str]
@@ -84,7 +91,7 @@ def band(
     **options: Any,
 ) -> None:
     """A line with a band of `width` to either side, or of (down, up); the line alone where NaN."""
-    style = {**line_of(predictor), **options}
+    style = {**line_style(predictor), **options}
     axes.plot(at, middle, **style)
     down, up = np.broadcast_to(width, (2, len(middle)))
     low = middle - down
@@ -143,5 +150,5 @@ def name_panel(axes: Axes, predictor: str) -> None:
     """The name of the predictor that a panel shows, in its colour, at the top right."""
     place: Any = {"ha": "right", "va": "top", "transform": axes.transAxes, "fontweight": "bold"}
     sheet = {"facecolor": "white", "linewidth": 0, "pad": 1}  # over what is drawn there
-    colour = darker(colour_of(predictor))
+    colour = darker(hue(predictor))
     axes.text(0.995, 0.95, display_name(predictor), color=colour, bbox=sheet, zorder=6, **place)

@@ -12,7 +12,15 @@ from matplotlib.ticker import LogLocator
 from numpy.typing import ArrayLike
 
 from switchpoint._numbers import percent
-from switchpoint.figures.style import GREY, INK, colour_of, darker, line_of, marker_of, styled
+from switchpoint.figures.style import (
+    GREY,
+    INK,
+    darker,
+    hue,
+    line_style,
+    marker_style,
+    styled,
+)
 from switchpoint.paper.figures.annotations import Label, labels_right, panels, plain_numbers
 from switchpoint.paper.figures.labels import display_name
 
@@ -74,8 +82,8 @@ def excess_panels(shown: Sequence[Panel]) -> Figure:
             for name in _EXACT:
                 value = float(one["exact_excess"].sel(exact=name)) if name in one["exact"] else 0.0
                 if value > axes.get_ylim()[0]:
-                    axes.axhline(value, linewidth=1.3, zorder=1.5, **line_of(name))
-                    labels.append((value, f"{display_name(name)} {value:.2f}", colour_of(name)))
+                    axes.axhline(value, linewidth=1.3, zorder=1.5, **line_style(name))
+                    labels.append((value, f"{display_name(name)} {value:.2f}", hue(name)))
             labels_right(axes, labels)
     return figure
 
@@ -103,7 +111,7 @@ def draw_local(
         return
     local = local.sel(architecture=predictor)
     log = axes.get_yscale() == "log"
-    colour = darker(colour_of(predictor))
+    colour = darker(hue(predictor))
     bars: dict[str, Any] = {"ecolor": colour, "elinewidth": 1.1, "capsize": 2, "zorder": 5}
     style = _diamond(colour) | {"markeredgewidth": 1.3} | bars
     marks = (one_network(local, each).values for each in (name, f"{name}_error"))
@@ -147,8 +155,8 @@ def _columns(axes: Axes, one: xr.Dataset, local: xr.Dataset | None, kind: str) -
         seeds = column[kind].values[np.isfinite(column[kind].values)]
         spread = np.linspace(-0.5, 0.5, len(seeds)) if len(seeds) > 1 else np.zeros(len(seeds))
         dots: dict[str, Any] = {"markersize": 4.5, "markeredgewidth": 0, "alpha": 0.75, "zorder": 3}
-        style = {"color": colour_of(architecture), **dots}
-        axes.plot(place + _SPREAD * spread, seeds, marker_of(architecture), **style)
+        style = {"color": hue(architecture), **dots}
+        axes.plot(place + _SPREAD * spread, seeds, marker_style(architecture), **style)
         ends = [place - 0.34, place + 0.34]
         median = [float(column[f"{kind}_median"])] * 2
         axes.plot(ends, median, linewidth=1.6, color=INK, zorder=4, solid_capstyle="butt")
@@ -202,13 +210,13 @@ def _exact_lines(axes: Axes, values: dict[str, float], top: float, close: bool) 
     labels = []
     for name, value in merged.items():
         if floor - margin <= value <= upper + margin:
-            axes.axhline(value, linewidth=1.3, zorder=1.5, **line_of(name))
+            axes.axhline(value, linewidth=1.3, zorder=1.5, **line_style(name))
         also = [display_name(o) for o in known if o != name and _equal(known[o], value)]
         title = display_name(name).removeprefix("exact ")
         arrow = " ↑" if value > upper + margin else " ↓" if value < floor - margin else ""
         # On lines of their own: long labels would take width from the panel.
-        labels += [(value, f"= {other}", colour_of(name)) for other in also]
-        labels.append((value, f"{title} {value:.2f}{arrow}", colour_of(name)))
+        labels += [(value, f"= {other}", hue(name)) for other in also]
+        labels.append((value, f"{title} {value:.2f}{arrow}", hue(name)))
     return labels
 
 

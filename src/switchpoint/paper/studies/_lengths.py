@@ -5,7 +5,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from switchpoint.figures.style import GREY, WIDTH, colour_of, new_figure
+from switchpoint.figures.style import GREY, WIDTH, hue, new_figure
 from switchpoint.paper.figures.annotations import Label, plain_numbers, powers_axis
 from switchpoint.paper.figures.labels import display_name
 
@@ -49,4 +49,4 @@ def end_label(middle: np.ndarray, architecture: str) -> Label:
     """The label at the last length that has a result."""
     finite = middle[np.isfinite(middle)]
     end = float(finite[-1]) if finite.size else 0.0
-    return end, display_name(architecture), colour_of(architecture)
+    return end, display_name(architecture), hue(architecture)

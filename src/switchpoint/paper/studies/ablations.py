@@ -1,4 +1,4 @@
-"""Which size and kind of network does how well on PTW."""
+"""The regret on PTW of networks of several sizes and kinds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,9 +16,9 @@ from switchpoint.figures.style import (
     GREEN,
     ORANGE,
     WIDTH,
-    colour_of,
-    line_of,
-    marker_of,
+    hue,
+    line_style,
+    marker_style,
     new_figure,
     styled,
 )
@@ -134,7 +134,13 @@ def _parameters(result: xr.Dataset, attention: bool) -> Figure:
         recurrent = result.isel(configuration=_part(result, "core", "stack"))
         for model in dict.fromkeys(names(recurrent["model"])):
             one = recurrent.isel(configuration=recurrent["model"].values == model)
-            _dots(row[0], one, display_name(model), colour_of(model), marker_of(model))
+            _dots(
+                row[0],
+                one,
+                display_name(model),
+                hue(model),
+                marker_style(model),
+            )
         if attention:
             row[1].set_title("Transformers")
             others = result.isel(configuration=_part(result, "positions"))
@@ -143,7 +149,7 @@ def _parameters(result: xr.Dataset, attention: bool) -> Figure:
                 _dots(row[1], one, positions, *_POSITIONS.get(positions, (GREEN, "P")))
         optimum = float(result["optimum_regret"])
         for axes, side in zip(row, ("left", "right"), strict=False):
-            axes.axhline(optimum, label="exact optimum", linewidth=1.3, **line_of("optimum"))
+            axes.axhline(optimum, label="exact optimum", linewidth=1.3, **line_style("optimum"))
             axes.set_xscale("log")
             low, high = axes.get_xlim()
             # Numbers between whole decades would touch each other where there are many decades.

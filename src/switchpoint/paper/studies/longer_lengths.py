@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from switchpoint._numbers import bits, join_and, plus_minus
-from switchpoint.figures.style import marker_of, styled
+from switchpoint.figures.style import marker_style, styled
 from switchpoint.paper.base import (
     Caption,
     Grid,
@@ -60,7 +60,7 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
         labels = []
         for index, architecture in enumerate(architectures):
             one = result.sel(architecture=architecture)
-            style = {"marker": marker_of(architecture), "markersize": 4.5}
+            style = {"marker": marker_style(architecture), "markersize": 4.5}
             middle, seeds = one["excess_mean"].values, one["excess"]
             ends = [middle - seeds.min("seed").values, seeds.max("seed").values - middle]
             band(axes, one["length"].values, middle, np.stack(ends), architecture, **style)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from switchpoint._numbers import bits
-from switchpoint.figures.style import BLUE, ORANGE, line_of, styled
+from switchpoint.figures.style import BLUE, ORANGE, line_style, styled
 from switchpoint.paper.base import (
     Caption,
     Grid,
@@ -97,7 +97,7 @@ def _panel(axes: Axes, one: xr.Dataset) -> None:
     dashes: dict[str, Any] = {"marker": "_", "markersize": 8, "linestyle": (0, (2, 1.5))}
     axes.plot(bounds, one["bound"], color=ORANGE, label="exact lower bound", **dashes)
     optimum, label = float(one["optimum_regret"]), "exact optimum, full memory"
-    axes.axhline(optimum, linewidth=1.3, label=label, **line_of("optimum"))
+    axes.axhline(optimum, linewidth=1.3, label=label, **line_style("optimum"))
     # Even steps for 0, 1, 2, 4, 8: logarithmic, and linear below 1.
     axes.set_xscale("symlog", base=2, linthresh=1)
     shown = np.unique(np.concatenate([orders, bounds[bounds <= 1]]))

@@ -29,7 +29,7 @@ from switchpoint.paper.figures.heatmap import log_norm, squares
 from switchpoint.paper.figures.labels import display_name, source_label
 from switchpoint.paper.figures.seeds import above_record, regret_panels
 from switchpoint.paper.scale import Scale
-from switchpoint.paper.studies.on_distribution import range_of
+from switchpoint.paper.studies.on_distribution import value_range
 from switchpoint.zoo.manifest import SOURCES
 
 _EXACT = ("kt", "oracle", "ptw", "lin", "regular", "uniform", "optimum")
@@ -156,7 +156,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
 def _transfer(one: xr.Dataset, train: str, test: str) -> str:
     """The networks' regret on a source, beside that of the exact predictor of their own source."""
     label, regret = source_label(one, train), one["exact_regret"]
-    medians = range_of(one["regret_median"].sel(train_source=train))
+    medians = value_range(one["regret_median"].sel(train_source=train))
     return (
         f"{label} → {source_label(one, test)} {medians}, while exact {label} pays "
         f"{bits(float(regret.sel(exact=train)))} and the optimum "

@@ -69,7 +69,7 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
 
 def _captions(result: xr.Dataset) -> dict[str, Caption]:
     medians = [
-        f"{source_label(result, source)} {range_of(result['excess_median'].sel(source=source))}"
+        f"{source_label(result, source)} {value_range(result['excess_median'].sel(source=source))}"
         for source in names(result["source"])
     ]
     return {
@@ -90,7 +90,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
     }
 
 
-def range_of(values: xr.DataArray) -> str:
+def value_range(values: xr.DataArray) -> str:
     """The lowest and the highest value over architectures, with their names."""
     if not np.isfinite(values.values).any():
         return "unknown"

@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.lines import Line2D
 
 from switchpoint._numbers import bits, join_and
-from switchpoint.figures.style import GREY, colour_of, marker_of, styled
+from switchpoint.figures.style import GREY, hue, marker_style, styled
 from switchpoint.paper.base import (
     Caption,
     Grid,
@@ -88,9 +88,9 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
                     one["length"].values,
                     one[f"{kind}_mean"].values,
                     yerr=np.nan_to_num(one[f"{kind}_deviation"].values),
-                    color=colour_of(architecture),
+                    color=hue(architecture),
                     linestyle=dashes,
-                    marker=marker_of(architecture),
+                    marker=marker_style(architecture),
                     markersize=4.5,
                     elinewidth=0.7,
                     capsize=2,

@@ -1,4 +1,4 @@
-"""How many switching points the sources have, and where: sampled against the exact law."""
+"""Number and positions of the sources' switching points: samples against the exact law."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ def _samples(prior: Prior, sequences: int, length: int) -> np.ndarray:
 
 
 def _frequencies(switches: np.ndarray, most: int) -> np.ndarray:
-    """How often there are 0, 1, ... switching points, of fewer than `most`."""
+    """Relative frequencies of 0, 1, ... switching points, of fewer than `most`."""
     counts = np.bincount(switches.sum(-1), minlength=most)[:most]
     return counts / len(switches)
 

@@ -12,8 +12,8 @@ from switchpoint.evaluation.measure import Member
 from switchpoint.figures.style import (
     GREY,
     WIDTH,
-    colour_of,
-    line_of,
+    hue,
+    line_style,
     new_figure,
     styled,
 )
@@ -69,7 +69,7 @@ def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dic
             order = 2.5 if predictor == "lstm" else 3
             band(axes, one["time"].values, middle, 2 * error, predictor, zorder=order, linewidth=2)
             text = f"{display_name(predictor)} {middle[-1]:.2f}"
-            labels.append((float(middle[-1]), text, colour_of(predictor)))
+            labels.append((float(middle[-1]), text, hue(predictor)))
         if local is not None and "excess" in local:  # results of earlier versions do not have it
             exact = result["cumulative_regret"].sel(predictor="ptw", drop=True)
             some = _eighths(local.assign(excess=exact + local["excess"]))
@@ -156,7 +156,9 @@ def _regret(result: xr.Dataset) -> Figure:
             label = display_name(architecture)
             band(axes, times, regret, error, architecture, label=label, linewidth=1.0)
         label = display_name("optimum")
-        axes.plot(times, result["optimum_regret"], linewidth=1.3, label=label, **line_of("optimum"))
+        axes.plot(
+            times, result["optimum_regret"], linewidth=1.3, label=label, **line_style("optimum")
+        )
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
         plain_numbers(axes.yaxis)

@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from switchpoint._numbers import bits, join_and
-from switchpoint.figures.style import colour_of, styled
+from switchpoint.figures.style import hue, styled
 from switchpoint.paper.base import Caption, Study, Table, main_runs, names
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.figures.annotations import panels, plain_numbers
@@ -64,7 +64,7 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
             one = result.sel(architecture=architecture, source=source)
             # Some estimates near the optimum are negative, and have no place on this axis.
             excess = one["excess"].clip(min=_FLOOR).transpose("record", "seed")
-            style = {"color": colour_of(architecture), "linewidth": 0.8, "alpha": 0.8}
+            style = {"color": hue(architecture), "linewidth": 0.8, "alpha": 0.8}
             axes.plot(one["step"], excess, **style)
             axes.set_yscale("log")
             plain_numbers(axes.yaxis)

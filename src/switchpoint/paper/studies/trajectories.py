@@ -12,7 +12,7 @@ from switchpoint._numbers import bits, join_and
 from switchpoint._random import key_for
 from switchpoint.evaluation import regret
 from switchpoint.exact import KTOracle, bayes_optimal
-from switchpoint.figures.style import WIDTH, legend_above, line_of, new_figure, styled
+from switchpoint.figures.style import WIDTH, legend_above, line_style, new_figure, styled
 from switchpoint.paper.base import Caption, Study, main_runs, names
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.figures.annotations import draw_symbols, position_axis
@@ -94,7 +94,7 @@ def _trajectory(one: xr.Dataset, source: str) -> Figure:
             # Networks carry their training source in brackets, as in the paper.
             trained = "" if predictor in ("optimum", "oracle") else f" [{label}]"
             style = {
-                **line_of(predictor),
+                **line_style(predictor),
                 "linewidth": _STROKES.get(predictor, 1.8),
                 "zorder": 3 if predictor in _STROKES else 2.5,  # dashes over solid lines
                 "label": display_name(predictor) + trained,

@@ -19,9 +19,9 @@ from switchpoint.figures.style import (
     INK,
     ORANGE,
     WIDTH,
-    colour_of,
     darker,
-    line_of,
+    hue,
+    line_style,
     new_figure,
     styled,
 )
@@ -120,15 +120,15 @@ def _sequence(result: xr.Dataset) -> Figure:
         for axes, network in zip(rows, networks, strict=True):
             draw_symbols(axes, result["symbols"].values, result["probability"].values)
             for predictor, width in (("optimum", 1.5), (network, 1.0)):
-                style = {**line_of(predictor), "linewidth": width}
+                style = {**line_style(predictor), "linewidth": width}
                 axes.step(
                     times, result["prediction"].sel(predictor=predictor), where="mid", **style
                 )
             title = display_name(network)
-            axes.set_title(title, color=darker(colour_of(network)), fontsize=10, pad=2)
+            axes.set_title(title, color=darker(hue(network)), fontsize=10, pad=2)
         for predictor in (*networks, "optimum"):
             losses = result["cumulative_regret"].sel(predictor=predictor)
-            last.plot(times, losses, label=display_name(predictor), **line_of(predictor))
+            last.plot(times, losses, label=display_name(predictor), **line_style(predictor))
         for axes in (*rows, last):
             _mark_end(axes, result)
         rows[len(rows) // 2].set_ylabel("P(symbol is 1)")
@@ -151,14 +151,14 @@ def _clock(result: xr.Dataset) -> Figure:
     """A panel for each network, with the exact predictor behind it."""
     networks = names(result["architecture"])
     times = result["time"]
-    exact: Any = {**line_of("ptw"), "linewidth": 1.1, "label": "PTW"}
+    exact: Any = {**line_style("ptw"), "linewidth": 1.1, "label": "PTW"}
     with styled():
         figure = new_figure(WIDTH, 1.25 * len(networks) + 1.0)
         column = figure.subplots(len(networks), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
         for axes, network in zip(column, networks, strict=True):
             axes.step(times, result["exact_after_zeros"], where="mid", **exact)
             drawn = result["after_zeros"].sel(architecture=network)
-            axes.step(times, drawn, where="mid", **{**line_of(network), "linewidth": 1.3})
+            axes.step(times, drawn, where="mid", **{**line_style(network), "linewidth": 1.3})
             _mark_end(axes, result)
             name_panel(axes, network)
         column[0].set_yscale("log")
@@ -269,7 +269,7 @@ def _clock_caption(result: xr.Dataset) -> Caption:
 
 
 def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
-    """What networks expect at the end of the training length, and what that costs."""
+    """Switches that networks expect beyond the training length, and their cost."""
     result = results["length-512"]
     if "after_zeros" not in result:
         return []
