@@ -283,7 +283,7 @@ def test_every_property_of_a_fresh_stream(tmp_path):
             if isinstance(prediction, np.ndarray):
                 assert np.exp(prediction).sum() == pytest.approx(1)
             else:
-                event = getattr(getattr(predictor, "segment", None), "event", (2,))
+                event = getattr(getattr(predictor, "segment", None), "event_shape", (2,))
                 assert np.shape(prediction.mean) == np.shape(prediction.variance) == event
                 assert np.isfinite(prediction.log_density(np.zeros(event)))
 

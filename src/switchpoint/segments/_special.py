@@ -71,8 +71,12 @@ def _gamma_half_step(z: Any, start: Any = None) -> Any:
     inverse = 1 / large
     square = inverse * inverse
     series = square * (1 / 192 - square * (1 / 640 - square * (17 / 14336))) - 1 / 8
-    small = gammaln(z + 0.5) - gammaln(z)
-    return np.where(z < _SERIES_FROM, small, 0.5 * np.log(large) + inverse * series)
+    ratio = np.asarray(0.5 * np.log(large) + inverse * series)
+    small = np.asarray(z < _SERIES_FROM)
+    if small.any():
+        few = np.asarray(z)[small]
+        ratio[small] = gammaln(few + 0.5) - gammaln(few)
+    return ratio
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,15 +3,17 @@
 All are elementwise: parameters, and the points where a function is evaluated, broadcast.
 """
 
+import dataclasses
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.tree_util import GetAttrKey, register_pytree_with_keys
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from switchpoint._namespace import Numbers, as_float, namespace
@@ -42,13 +44,33 @@ class Support(NamedTuple):
         return numbers + least + ("" if math.isinf(self.most) else f" to {self.most:g}")
 
 
-class Distribution(eqx.Module):
+class Distribution(ABC):
     """The distribution of one observation.
 
     `log_density` and `sample` must be written. `cdf`, `mean` and `variance` make forecasts with
     intervals possible (`quantile` bisects `cdf`, within a bracket around `location`), and `support`
     the refusal of values that have no density.
+
+    A subclass annotates its parameters, which are arrays, tuples or other distributions; it is a
+    dataclass and a pytree of them. It is no Equinox module, since a stream makes one for every
+    observation and a module would take longer to make than most formulas to compute.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclasses.dataclass(eq=False, init="__init__" not in cls.__dict__)(cls)
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+
+        def flatten(distribution: Any) -> tuple[list[Any], None]:
+            leaves = [(GetAttrKey(name), getattr(distribution, name)) for name in names]
+            return leaves, None
+
+        def unflatten(_: None, leaves: Iterable[Any]) -> Any:
+            distribution = object.__new__(cls)  # the leaves may be no arrays
+            distribution.__dict__.update(zip(names, leaves, strict=True))
+            return distribution
+
+        register_pytree_with_keys(cls, flatten, unflatten)
 
     @abstractmethod
     def log_density(self, x: Any) -> Numbers:
@@ -380,11 +402,14 @@ class Discrete(Distribution):
     probs: Float[Array, "*batch alphabet"]
 
     def log_density(self, x: Any) -> Numbers:
-        symbol = jnp.asarray(x).astype(jnp.int32)
-        shape = jnp.broadcast_shapes(symbol.shape, self.probs.shape[:-1])
-        probs = jnp.broadcast_to(self.probs, (*shape, self.probs.shape[-1]))
-        at = jnp.broadcast_to(symbol, shape)[..., None]
-        return jnp.log(jnp.take_along_axis(probs, at, axis=-1)[..., 0])
+        xp = namespace(self.probs, x)
+        if xp is np and np.ndim(x) == 0:
+            return np.log(self.probs[..., int(x)])
+        symbol = xp.asarray(x).astype(np.int32)
+        shape = np.broadcast_shapes(symbol.shape, self.probs.shape[:-1])
+        probs = xp.broadcast_to(self.probs, (*shape, self.probs.shape[-1]))
+        at = xp.broadcast_to(symbol, shape)[..., None]
+        return xp.log(xp.take_along_axis(probs, at, -1)[..., 0])
 
     def cdf(self, x: Any) -> Float[Array, "..."]:
         below = self._symbols() <= jnp.asarray(x)[..., None]

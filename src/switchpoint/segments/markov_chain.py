@@ -120,6 +120,21 @@ class MarkovChain(Segment):
         counts = xp.take_along_axis(statistics.counts, row[..., None, None], -2)[..., 0, :]
         return Discrete(self._probs(xp.where(known[..., None], counts, 0)))
 
+    def observe(self, statistics: ChainRun, x: Numbers) -> tuple[Numbers, ChainRun]:
+        xp = namespace(statistics.last, x)
+        counts, first, last, length = statistics
+        row, known = self._row(last)
+        at = (np.arange(self.size**self.order) == row[..., None]) & known[..., None]
+        symbol = xp.asarray(x).astype(np.int32)
+        hot = np.arange(self.size) == symbol
+        probs = self._probs((counts * at[..., None]).sum(-2))
+        logs = xp.log((probs * hot).sum(-1))
+        first = xp.where(np.arange(self.order) == length[..., None], symbol + 1, first)
+        newest = xp.broadcast_to(symbol + 1, (*last.shape[:-1], 1))
+        last = xp.concatenate([last[..., 1:], newest], axis=-1)
+        counts = counts + (at[..., None] & hot)
+        return logs, ChainRun(counts, first, last, xp.minimum(length + 1, self.order))
+
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...]
     ) -> Float[Array, "*shape contexts size"]:

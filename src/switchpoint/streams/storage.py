@@ -17,8 +17,8 @@ from switchpoint.neural import Network
 from switchpoint.neural.registry import describe_network
 from switchpoint.neural.storage import named_leaves, networks_from, shapes_of
 from switchpoint.predictor import Predictor
-from switchpoint.streams.dispatch import make_engine
 from switchpoint.streams.engine import Engine
+from switchpoint.streams.stream import make_engine
 from switchpoint.zoo import Zoo
 
 _KIND = "stream"
