@@ -7,7 +7,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,7 @@ class Support(NamedTuple):
         return numbers + least + ("" if math.isinf(self.most) else f" to {self.most:g}")
 
 
+@dataclass_transform(eq_default=False)
 class Distribution(ABC):
     """The distribution of one observation.
 

@@ -1,4 +1,4 @@
-"""The state of one stream on the host: what every engine can do, and how observations are checked."""
+"""The interface of the engines of streams, and how they check observations."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ LARGEST = LARGEST_BY_BYTES[8]  # in double precision
 
 Floats: TypeAlias = Float[np.ndarray, " starts"]
 
-_NUMBERS = {float, int}
+_NUMBERS: set[Any] = {float, int}
 _NUMPY_NUMBERS: set[Any] = {
     *(np.float64, np.float32, np.float16),
     *(np.int64, np.int32, np.int16, np.uint8),
@@ -126,6 +126,10 @@ class HostEngine(Engine):
             self.log_evidence = total
         return np.array(logs, np.float64)
 
+    def _is_plain(self, x: Any, column: int) -> bool:
+        """Whether an entry of a row needs no conversion: NaN, or a number that the family has."""
+        return x.__class__ in _NUMBERS and (x != x or self._is_possible(x, column))
+
     def _is_possible(self, x: float, column: int = 0) -> bool:
         """Whether the family has this number, which is not missing."""
         if not -LARGEST <= x <= LARGEST:
@@ -136,11 +140,9 @@ class HostEngine(Engine):
     def _checked(self, x: Any) -> Any:
         if not self.scalar:
             x = self._row(x)
-            if isinstance(x, list) and len(x) == len(self._supports):
-                numbers = (each.__class__ in _NUMBERS for each in x)
-                possible = (each != each or self._is_possible(each, i) for i, each in enumerate(x))
-                if all(numbers) and all(possible):
-                    return np.array(x, np.float64)
+            known = isinstance(x, list) and len(x) == len(self._supports)
+            if known and all(self._is_plain(each, column) for column, each in enumerate(x)):
+                return np.array(x, np.float64)
         elif _checks.is_missing(x):
             return math.nan
         with jax.enable_x64(True):  # larger values are fine in double precision

@@ -70,7 +70,7 @@ class Hypotheses(HostEngine):
     # No engine has more than 30 attributes: beyond that CPython is slower with each of them.
 
     def _begin(self, predictor: Exact, first: Table) -> tuple[float, float]:
-        """One hypothesis, whose statistics are `first`; the hazard and the survival, if constant."""
+        """Begin with one hypothesis: the hazard and the survival if constant, otherwise 0."""
         self.prior = predictor.prior
         self.law = make_law(predictor.prior)
         ends, stays = 0.0, 0.0
