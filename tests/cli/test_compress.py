@@ -393,7 +393,7 @@ def test_an_archive_needs_its_network(folder, capsys, monkeypatch):
     assert "lstm-lin with SHA-256" in wrong
     monkeypatch.setattr(manifest, "PACKAGED", folder)
     gone = refused(capsys, "decompress", "x.spz", "--out", "y", files=files)
-    assert "needs the network lstm-lin" in gone
+    assert "lstm-lin, which is not here" in gone
     assert "--model" in gone
 
 

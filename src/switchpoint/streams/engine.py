@@ -14,7 +14,7 @@ from switchpoint._tensors import DamagedError
 from switchpoint.segments import Segment
 from switchpoint.segments.distributions import Support
 from switchpoint.segments.values import LARGEST as LARGEST_BY_BYTES
-from switchpoint.segments.values import checked_value, checked_values
+from switchpoint.segments.values import checked_value, checked_values, families_by_column
 
 LARGEST = LARGEST_BY_BYTES[8]  # in double precision
 
@@ -95,8 +95,7 @@ class HostEngine(Engine):
         self.segment = segment
         self.columns = columns
         self.scalar = not segment.event_shape
-        columns = getattr(segment, "columns", None) or (segment,) * math.prod(segment.event_shape)
-        supports = [column.support for column in columns]
+        supports = [family.support for family in families_by_column(segment)]
         self._supports = [None if each == Support() else each for each in supports]
 
     @abstractmethod

@@ -422,7 +422,7 @@ class FamilyHypotheses(Hypotheses):
                 predictive.detach()  # it is still in use, and the arrays are about to change
             self._predicted = None
         weights, top = self.weights, 0.0
-        missing = x != x if self.scalar else np.isnan(x).all()
+        missing = x != x if self.scalar else self.family.is_missing(x)
         enter = self._enter
         if missing:
             enter = self._enter_unobserved

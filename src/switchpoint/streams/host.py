@@ -106,6 +106,11 @@ class HostFamily:
             begin = end
         return logs
 
+    def is_missing(self, x: np.ndarray) -> bool:
+        """Whether nothing is observed: no column, or one too few of a vector."""
+        gaps = np.isnan(x)
+        return bool(gaps.all() if self._columns else gaps.any())
+
     def skip(self, table: Table) -> None:
         """Absorb a missing observation."""
         if self._gaps_count:
