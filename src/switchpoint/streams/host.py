@@ -107,7 +107,7 @@ class HostFamily:
         return logs
 
     def is_missing(self, x: np.ndarray) -> bool:
-        """Whether nothing is observed: no column, or one too few of a vector."""
+        """Whether no column is observed, or not all entries of a vector that has no columns."""
         gaps = np.isnan(x)
         return bool(gaps.all() if self._columns else gaps.any())
 
