@@ -336,7 +336,7 @@ class TestObservations:
             (sp.NormalGamma(), "3", "numbers"),
             (sp.NormalGamma(), [1.0, 2.0], "one number"),
             (sp.Poisson(), 1.5, "whole numbers from 0"),
-            (sp.Exponential(), -1.0, "at least 0"),
+            (sp.Exponential(), -1.0, "numbers from 0"),
             (sp.Independent(sp.NormalGamma(), sp.Poisson()), [1.0, -1.0], "column 1"),
             (sp.Independent(sp.NormalGamma(), sp.Poisson()), 1.0, "2 columns"),
         ):

@@ -33,7 +33,7 @@ class Support(NamedTuple):
     most: float = math.inf
     whole: bool = False
 
-    def contains(self, x: Any) -> Bool[np.ndarray, "..."]:
+    def contains(self, x: Any) -> Bool[np.ndarray, "..."] | np.bool_ | bool:
         """Whether each number is one of them; NaN is not."""
         inside = (x >= self.least) & (x <= self.most)
         return inside & (x == np.floor(x)) if self.whole else inside

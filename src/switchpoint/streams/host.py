@@ -106,8 +106,8 @@ class HostFamily:
             begin = end
         return logs
 
-    def is_missing(self, x: np.ndarray) -> bool:
-        """Whether no column is observed, or not all entries of a vector that has no columns."""
+    def is_missing(self, x: Any) -> bool:
+        """Whether no column is observed, or not all entries of a vector without columns."""
         gaps = np.isnan(x)
         return bool(gaps.all() if self._columns else gaps.any())
 
