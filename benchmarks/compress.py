@@ -20,9 +20,9 @@ import jax
 import numpy as np
 
 import switchpoint as sp
+from switchpoint.spec import describe_predictor
 from switchpoint.streams.archive import Archive
 from switchpoint.streams.coding import decode, encode
-from switchpoint.streams.storage import describe_predictor
 
 HYPOTHESES = 100
 

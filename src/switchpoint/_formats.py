@@ -30,6 +30,21 @@ def upgrade(content: Mapping[str, Any], name: str, steps: Sequence[Step]) -> dic
     return {**values, FORMAT: len(steps)}
 
 
+def check_format(content: Mapping[str, Any], name: str, newest: int) -> None:
+    """Raise a `ValueError` unless a file has a format from 1 to the newest.
+
+    `name` is what the message calls the file.
+    """
+    number = content.get(FORMAT)
+    if type(number) is not int or number < 1:
+        raise ValueError(f"{name} must have a whole number from 1 as its format, got {number!r}")
+    if number > newest:
+        raise ValueError(
+            f"{name} has format {number}; this version of switchpoint reads up to {newest}: "
+            "upgrade switchpoint to read it"
+        )
+
+
 def rename(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The same values, with the new name of each key that has one."""
     renamed = {names.get(key, key): value for key, value in values.items()}

@@ -246,8 +246,8 @@ def test_an_archive_of_a_later_version_is_named():
         ({"length": 2**60}, "no valid length"),
         ({"grid": "coarse"}, "no valid grid"),
         ({"symbols": None}, "no valid symbols"),
-        (["length"], "cannot be read"),
-        ({"digest": ...}, "cannot be read"),
+        (["length"], "is unreadable"),
+        ({"digest": ...}, "is unreadable"),
     ],
 )
 def test_a_header_that_cannot_be_is_refused(header, problem):
@@ -390,10 +390,10 @@ def test_an_archive_needs_its_network(folder, capsys, monkeypatch):
     capsys.readouterr()
     files = {path.name for path in folder.iterdir()}
     wrong = refused(capsys, "decompress", "x.spz", "--out", "y", "--model", "lstm-ptw", files=files)
-    assert "lstm-ptw is not the network of the archive" in wrong
+    assert "lstm-lin with SHA-256" in wrong
     monkeypatch.setattr(manifest, "PACKAGED", folder)
     gone = refused(capsys, "decompress", "x.spz", "--out", "y", files=files)
-    assert "needs the network lstm-lin" in gone
+    assert "lstm-lin, which is not here" in gone
     assert "--model" in gone
 
 

@@ -22,8 +22,8 @@ from test_families import FAMILIES, PRIORS, Tabulated, documented_family, exampl
 from test_predictors import EXACT, NETWORKS, OTHERS, predictor_of, random_symbols, sequences
 
 import switchpoint as sp
+from switchpoint import spec
 from switchpoint.neural import ValueSpec, network_from_name
-from switchpoint.streams import storage
 
 KINDS = [*EXACT, *OTHERS, *NETWORKS]
 
@@ -283,7 +283,7 @@ def test_every_property_of_a_fresh_stream(tmp_path):
             if isinstance(prediction, np.ndarray):
                 assert np.exp(prediction).sum() == pytest.approx(1)
             else:
-                event = getattr(getattr(predictor, "segment", None), "event", (2,))
+                event = getattr(getattr(predictor, "segment", None), "event_shape", (2,))
                 assert np.shape(prediction.mean) == np.shape(prediction.variance) == event
                 assert np.isfinite(prediction.log_density(np.zeros(event)))
 
@@ -336,7 +336,7 @@ class TestObservations:
             (sp.NormalGamma(), "3", "numbers"),
             (sp.NormalGamma(), [1.0, 2.0], "one number"),
             (sp.Poisson(), 1.5, "whole numbers from 0"),
-            (sp.Exponential(), -1.0, "at least 0"),
+            (sp.Exponential(), -1.0, "numbers from 0"),
             (sp.Independent(sp.NormalGamma(), sp.Poisson()), [1.0, -1.0], "column 1"),
             (sp.Independent(sp.NormalGamma(), sp.Poisson()), 1.0, "2 columns"),
         ):
@@ -654,8 +654,8 @@ class TestSavedStates:
                 sp.Renewal(rng.dirichlet([1.0] * 7)),
             ):
                 predictor = sp.bayes_optimal(sp.Source(prior))
-                about, arrays = storage.describe_predictor(predictor)
-                assert storage.make_predictor(json.loads(json.dumps(about)), arrays) == predictor
+                about, _ = spec.describe_predictor(predictor)
+                assert spec.make_predictor(json.loads(json.dumps(about))) == predictor
 
     @pytest.mark.parametrize("segment", FAMILIES, ids=name)
     def test_every_family_is_saved(self, segment, tmp_path):
@@ -682,7 +682,7 @@ class TestSavedStates:
         assert card["predictor"]["name"] == "rnn-ptw"
         card["predictor"]["sha256"] = "0" * 64
         _write_card(tmp_path / "state", card)
-        with pytest.raises(ValueError, match="rnn-ptw of the zoo with SHA-256 000"):
+        with pytest.raises(ValueError, match="rnn-ptw with SHA-256 000"):
             sp.Stream.load(tmp_path / "state")
 
     @pytest.mark.slow
@@ -729,7 +729,7 @@ class TestSavedStates:
         for wrong in ({"position": -1}, {"position": "3"}, {"notes": [1]}):
             path.write_bytes(whole)
             _write_card(path, {**_card(path), **wrong})
-            refused(path.read_bytes(), "not a saved stream: its position or its notes")
+            refused(path.read_bytes(), "not a saved stream: .*position or notes")
         path.write_bytes(whole)
         _write_card(path, {"kind": "stream", "format": 1})
         refused(path.read_bytes(), "not a saved stream: its card")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -28,6 +29,7 @@ _SENSITIVITY = 1.0
 _BITS = "bits"
 
 
+@dataclass
 class _FeatureStream:
     """A stream of numbers whose source and units follow from the first of them.
 
@@ -35,30 +37,28 @@ class _FeatureStream:
     such as a 2 after bits, is chosen anew from the last `grace_period` values and that one.
     """
 
-    def __init__(
-        self,
-        segment: str | None,
-        sensitivity: float | None,
-        source: Source | None,
-        grace_period: int,
-        max_hypotheses: int,
-    ) -> None:
-        default = None if source is not None else _SENSITIVITY
-        self._settings = segment, default if sensitivity is None else sensitivity, source
-        self._grace_period = _checks.positive_int("grace_period", grace_period)
-        self._max_hypotheses = max_hypotheses
-        self._recent: list[float] = []
-        self._model: SeriesModel | None = None
-        self._kind: str | None = None  # of a default source that does not allow every number
-        self.stream: Stream | None = None
-        if source is not None:
+    segment: str | None
+    sensitivity: float | None
+    source: Source | None
+    grace_period: int
+    max_hypotheses: int
+    recent: list[float] = field(default_factory=list)
+    kind: str | None = None
+    """That of a default source, unless it allows every number."""
+    model: SeriesModel | None = None
+    stream: Stream | None = None
+    """None until the model is known."""
+
+    def __post_init__(self) -> None:
+        self.grace_period = _checks.positive_int("grace_period", self.grace_period)
+        if self.source is not None:
             self._begin([])
 
     def log_density(self, x: Any) -> float:
         """ln p(x | all so far) in the units of the stream; 0 before they are known."""
+        number = _number(x)
         if self.stream is None:
             return 0.0
-        number = _number(x)
         if self._is_contradicted(number):
             return self._replaced(number).log_density(number)
         predictor: Any = self.stream.predictor
@@ -76,46 +76,46 @@ class _FeatureStream:
             self.__dict__ = self._replaced(number).__dict__
         if self.stream is not None:
             self.stream.update(self._standardised(number))
-        if self._settings[2] is not None:
+        if self.source is not None:
             return
-        self._recent.append(number)
-        observed = sum(not math.isnan(each) for each in self._recent)
-        if self.stream is None and observed >= self._grace_period:
-            self._begin(self._recent)
+        self.recent.append(number)
+        observed = sum(not math.isnan(each) for each in self.recent)
+        if self.stream is None and observed >= self.grace_period:
+            self._begin(self.recent)
         if self.stream is not None:
-            del self._recent[: -self._grace_period]
+            del self.recent[: -self.grace_period]
 
     def _begin(self, values: Sequence[float], *unseen: float) -> None:
         """Choose the model by values and `unseen`, and observe the values."""
         known = np.array([*values, *unseen] or [0.0])[:, None]
-        segment, sensitivity, source = self._settings
-        if source is None and segment is None:
-            segment = _kind(known[~np.isnan(known)])
-            self._kind = None if segment == "level" else segment
+        segment, sensitivity, source = self.segment, self.sensitivity, self.source
+        if source is None:
+            sensitivity = _SENSITIVITY if sensitivity is None else sensitivity
+            if segment is None:
+                segment = _kind(known[~np.isnan(known)])
+                self.kind = None if segment == "level" else segment
         if segment == _BITS:
             rate = _checks.positive_float("sensitivity", sensitivity) / 1000
             segment, sensitivity, source = None, None, Source(Geometric(rate), Bernoulli())
-        self._model = series_model(known, segment, sensitivity, source)
-        predictor = bayes_optimal(self._model.source, max_hypotheses=self._max_hypotheses)
-        self.stream = Stream(predictor)
+        self.model = series_model(known, segment, sensitivity, source)
+        self.stream = Stream(bayes_optimal(self.model.source, self.max_hypotheses))
         self.stream.extend([self._standardised(each) for each in values])
 
     def _is_contradicted(self, number: float) -> bool:
         """Whether a default source gives a number no chance."""
-        if self._kind is None or number != number:
+        if self.kind is None or number != number:
             return False
-        return number not in (0, 1) if self._kind == _BITS else number < 0 or number % 1 != 0
+        return number not in (0, 1) if self.kind == _BITS else number < 0 or number % 1 != 0
 
     def _replaced(self, number: float) -> "_FeatureStream":
         """A stream of the recent values whose source allows a number, too."""
-        other = _FeatureStream(*self._settings, self._grace_period, self._max_hypotheses)
-        other._recent = list(self._recent)
-        other._begin(other._recent, number)
+        other = replace(self, recent=list(self.recent))
+        other._begin(other.recent, number)
         return other
 
     def _standardised(self, number: float) -> float:
-        assert self._model is not None
-        return (number - float(self._model.centres[0])) / float(self._model.scales[0])
+        assert self.model is not None
+        return (number - float(self.model.centres[0])) / float(self.model.scales[0])
 
 
 def _kind(values: Float[np.ndarray, " observed"]) -> str:

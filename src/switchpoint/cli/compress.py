@@ -12,8 +12,12 @@ from switchpoint._files import atomic_write
 from switchpoint._text import STDIN, name_of, printable, read_bytes
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.archive_predictor import describe_exact, describe_network, predictor_from
+from switchpoint.cli.loaded_predictor import refuse_with_model
 from switchpoint.cli.reader.symbol_files import KINDS, kind_of, to_content, to_symbols
+from switchpoint.exact.named import exact_predictor
+from switchpoint.predictor import Predictor
+from switchpoint.priors import PRIOR_NAMES
+from switchpoint.spec import OtherFileError, describe_file, describe_predictor, make_predictor
 from switchpoint.streams import Stream
 from switchpoint.streams.archive import Archive, unpack
 from switchpoint.streams.coding import GRIDS, decode, encode
@@ -81,9 +85,9 @@ def compress(
     content = read_bytes(file)
     about, alphabet = None, given["alphabet"]
     if model is not None:
-        _refuse_with_model({"prior": prior, **given})
-        about = describe_network(model, member)
-        alphabet = predictor_from(about, model).alphabet
+        refuse_with_model({"prior": prior, **given})
+        about = describe_file(model, member)
+        alphabet = _predictor(about, model).alphabet
     elif member is not None:
         raise ValueError(f"--member is for the networks of --model, got {member} without it")
     elif alphabet is not None:
@@ -97,8 +101,9 @@ def compress(
         raise ValueError(f"{name_of(file)}: {error}") from error
     length = len(sequence.symbols)
     if about is None:
-        about = describe_exact(prior or "ptw", hypotheses, given, sequence.alphabet, length)
-    predictor = predictor_from(about, model)
+        exact = _exact(prior or "ptw", hypotheses, given, sequence.alphabet, length)
+        about, _ = describe_predictor(exact)
+    predictor = _predictor(about, model)
     check_cost.check_network(predictor, length)
     grid = "exact" if model is None else "network"
     stream = Stream(predictor)
@@ -156,7 +161,7 @@ def decompress(
     name = name_of(file)
     archive = unpack(read_bytes(file), name)
     try:
-        stream = Stream(predictor_from(archive.predictor, model))
+        stream = Stream(_predictor(archive.predictor, model))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{name} is damaged: its predictor is unknown ({error!r})") from error
     with output.progress_bar("decompressing", archive.length) as progress:
@@ -197,10 +202,26 @@ def _write(target: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _refuse_with_model(given: Mapping[str, Any]) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} cannot be given with --model: a trained network has its own alphabet and "
-                f"takes no prior, got {value}"
-            )
+def _exact(
+    name: str, hypotheses: int, given: Mapping[str, Any], alphabet: int, length: int
+) -> Predictor[Any]:
+    """The optimum of a prior, or KT, with the parameters among the options `given`."""
+    segment, prior = options.segment_model(given, alphabet), None
+    if name in PRIOR_NAMES:
+        prior = options.make_prior(name, max(1, length), given)
+    elif name == "kt" and (extra := [each for each in options.PRIOR if given[each] is not None]):
+        raise ValueError(f"{extra[0]} is not a parameter of kt, which takes none")
+    predictor: Predictor[Any] = exact_predictor(name, segment, prior, hypotheses)
+    return predictor
+
+
+def _predictor(about: Mapping[str, Any], model: str | None) -> Predictor[Any]:
+    """The predictor of an archive; `model` is where its network is, if it was moved."""
+    if model is not None and about["type"] != "file":
+        raise ValueError(f"the archive was made without a network, got --model {model}")
+    try:
+        return make_predictor(about, model=model)
+    except OtherFileError as error:
+        raise ValueError(
+            f"the archive does not fit: {error}; say where its network is with --model"
+        ) from error

@@ -15,11 +15,10 @@ from switchpoint import evaluation
 from switchpoint._text import printable
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.loaded_predictor import EXACT_NAMES, Ensemble, load_ensembles
+from switchpoint.cli.loaded_predictor import Ensemble, load_ensembles
 from switchpoint.evaluation.evaluate import Entry
-from switchpoint.exact import KT, KTOracle, bayes_optimal
+from switchpoint.exact.named import EXACT_NAMES, exact_predictor
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior
-from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 
 _OPTIMUM = "optimum"
@@ -77,14 +76,12 @@ def evaluate(
     for each in priors.values():
         check_cost.check_exact(each, length, segment.alphabet)
     source = Source(priors[on], segment)
-    predictors: dict[str, Entry] = {
-        "oracle": KTOracle,
-        "kt": KT(as_dirichlet(segment)),
-        _OPTIMUM: bayes_optimal(source),
-        **{name: bayes_optimal(Source(prior, segment)) for name, prior in priors.items()},
-        **{label: ensemble.networks for label, ensemble in ensembles.items()},
+    wanted: dict[str, Entry] = {
+        name: ensembles[name].networks
+        if name in ensembles
+        else exact_predictor(name, segment, source.prior if name == _OPTIMUM else priors.get(name))
+        for name in order
     }
-    wanted = {name: predictors[name] for name in order}
     with output.progress_bar("sequences", sequences) as progress:
         dataset = evaluation.evaluate(wanted, source, length, sequences, seed, progress=progress)
     dataset.attrs["networks"] = {label: each.about for label, each in ensembles.items()}

@@ -12,19 +12,15 @@ from jaxtyping import Int
 
 from switchpoint import neural
 from switchpoint._text import printable
-from switchpoint.evaluation import code_length
-from switchpoint.exact import KT, bayes_optimal
+from switchpoint.exact import bayes_optimal
+from switchpoint.exact.named import EXACT_NAMES, fit_geometric
 from switchpoint.neural import Network
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.predictor import Predictor
-from switchpoint.priors import PRIOR_NAMES, Geometric, Prior, prior_from_name
+from switchpoint.priors import Prior
 from switchpoint.segments import Segment
-from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 from switchpoint.zoo import NAMES, near_names, path_of
-
-EXACT_NAMES = (*PRIOR_NAMES, "kt", "oracle", "optimum")
-"""The names of the exact predictors: each prior's optimum, and those that need no prior."""
 
 
 @dataclass(frozen=True)
@@ -35,43 +31,33 @@ class LoadedPredictor:
     about: Mapping[str, Any]
 
 
-def optimum_of(source: Source) -> LoadedPredictor:
-    """The Bayes optimum of a source."""
-    about = {"prior": repr(source.prior), "segment": repr(source.segment)}
-    return LoadedPredictor(bayes_optimal(source), about)
+def optimum(prior: Prior, segment: Segment) -> LoadedPredictor:
+    """The Bayes optimum of a prior."""
+    about = {"prior": repr(prior), "segment": repr(segment)}
+    return LoadedPredictor(bayes_optimal(Source(prior, segment)), about)
 
 
 def fitted_optimum(segment: Segment, symbols: Int[np.ndarray, " time"]) -> LoadedPredictor:
-    """The optimum of the geometric prior whose hazard, from 1/2 to 1/(4 n), has most evidence.
-
-    Its switches may be anywhere, so that it shows where a sequence changed. PTW's may not: it is
-    one of the predictors that the code length is compared with.
-    """
-
-    def bits(predictor: Predictor[Any]) -> float:
-        return float(code_length(symbols, predictor.log_probs(symbols)).sum())
-
-    def bits_of(prior: Prior) -> float:
-        return bits(bayes_optimal(Source(prior, segment)))
-
-    time = len(symbols)
-    hazards = 2.0 ** -np.arange(1, max(4, time.bit_length() + 2))
-    coarse = min(hazards, key=lambda hazard: bits_of(Geometric(hazard)))
-    finer = np.clip(coarse * 2.0 ** np.linspace(-0.75, 0.75, 7), hazards[-1], 0.5)
-    hazard = min(finer, key=lambda hazard: bits_of(Geometric(hazard)))
-    prior = Geometric(float(f"{hazard:.2g}"))  # the data determine no more than two digits
-    rivals = {name: prior_from_name(name, time) for name in ("lin", "uniform", "ptw")}
-    lengths = {name: bits_of(each) for name, each in {"geometric": prior, **rivals}.items()}
-    lengths["kt"] = bits(KT(as_dirichlet(segment)))
-    optimum = optimum_of(Source(prior, segment))
-    by_prior = dict(sorted(lengths.items(), key=lambda item: item[1]))
+    """The optimum of the geometric prior whose hazard has the highest evidence."""
+    prior, bits_by_prior = fit_geometric(segment, symbols)
+    loaded = optimum(prior, segment)
     about = {
-        **optimum.about,
+        **loaded.about,
         "hazard": "fitted: the geometric prior of highest evidence",
-        "bits_by_prior": by_prior,
-        "shortest_code": next(iter(by_prior)),
+        "bits_by_prior": bits_by_prior,
+        "shortest_code": next(iter(bits_by_prior)),
     }
-    return LoadedPredictor(optimum.predictor, about)
+    return LoadedPredictor(loaded.predictor, about)
+
+
+def refuse_with_model(given: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` if an option of exact predictors is given together with --model."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} cannot be given with --model: a trained network has its own alphabet and "
+                f"takes no prior, got {value}"
+            )
 
 
 def trained_network(model: str, member: int | None) -> LoadedPredictor:

@@ -13,7 +13,6 @@ from switchpoint.cli import config_options as options
 from switchpoint.cli.reader import Layout, SymbolSequence, read_symbols
 from switchpoint.cli.sequence_report import FORMATS, analyse
 from switchpoint.priors import PARAMETER_OWNERS, Geometric
-from switchpoint.sources import Source
 
 _ALPHABET_HELP = "The number of symbols; if not given, the number of labels, or 2 for numbers."
 
@@ -88,12 +87,7 @@ def predict(
     output.check_output(plot, "plot", output.PICTURE_SUFFIXES)
     layout = Layout(separator, None, header, sheet, tuple(where))
     if model is not None:
-        for name, value in {"prior": prior, **given}.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name} cannot be given with --model: a trained network has its own alphabet "
-                    f"and takes no prior, got {value}"
-                )
+        loaded_predictor.refuse_with_model({"prior": prior, **given})
         loaded = loaded_predictor.trained_network(model, member)
         sequence = read_symbols(file, loaded.predictor.alphabet, labels, column, row, layout)
         check_cost.check_network(loaded.predictor, len(sequence.symbols))
@@ -132,4 +126,4 @@ def _exact_optimum(
         return loaded_predictor.fitted_optimum(segment, sequence.symbols)
     prior = options.make_prior(name or "ptw", length, given)
     check_cost.check_exact(prior, length, segment.alphabet)
-    return loaded_predictor.optimum_of(Source(prior, segment))
+    return loaded_predictor.optimum(prior, segment)

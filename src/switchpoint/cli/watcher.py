@@ -20,10 +20,9 @@ from switchpoint.detection.defaults import (
     default_column,
     destandardise,
 )
-from switchpoint.exact import bayes_optimal
+from switchpoint.exact.named import exact_predictor
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments import Independent, Segment
-from switchpoint.sources import Source
 from switchpoint.streams import Stream
 
 KINDS = (*SEGMENTS, "symbols")
@@ -132,8 +131,8 @@ def make_stream(
     given = {**settings, **_PRIOR_DEFAULTS.get(name, {}), **_given(settings)}
     if name == "uniform" and given["longest"] is None:
         raise ValueError("prior 'uniform' needs longest for a stream: give --longest")
-    source = Source(options.make_prior(name, 1, given), _segment(lines, first, kinds, settings))
-    return Stream(bayes_optimal(source, None if name == "ptw" else settings["hypotheses"]))
+    prior, segment = options.make_prior(name, 1, given), _segment(lines, first, kinds, settings)
+    return Stream(exact_predictor(name, segment, prior, settings["hypotheses"]))
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:

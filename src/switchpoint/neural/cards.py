@@ -1,70 +1,26 @@
 """The card of a network file: its format, and the checks that it is well formed."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from switchpoint._checks import shown
-from switchpoint._formats import FORMAT, Step, rename, upgrade
+from switchpoint._formats import check_format
 from switchpoint._tensors import DamagedError
 
-Tensor = TypeVar("Tensor")
+CARD_FORMAT = 1
+"""The format of cards that this version writes."""
 
 
-def _to_format_1(card: dict[str, Any]) -> dict[str, Any]:
-    members = [rename(member, {"frozen": "diverged"}) for member in card["members"]]
-    renamed = ("RandomUniform(longest=", "RandomUniform(max_length=")  # in the repr of sources
-    sources = {name: text.replace(*renamed) for name, text in card.get("sources", {}).items()}
-    return {**card, "members": members, **({"sources": sources} if sources else {})}
-
-
-STEPS: list[Step] = [_to_format_1]
-"""The upgrades of a card; their number is the format that this version writes."""
-
-_TENSOR_NAMES: list[Mapping[str, Mapping[str, str]]] = [
-    {
-        "transformer": {
-            "blocks.before_attention": "blocks.ln1",
-            "blocks.projections": "blocks.qkv",
-            "blocks.mixing": "blocks.out_proj",
-            "blocks.before_widening": "blocks.ln2",
-            "blocks.widening": "blocks.mlp_in",
-            "blocks.narrowing": "blocks.mlp_out",
-            "before_output": "final_norm",
-        }
-    }
-]
-
-
-def upgrade_card(
-    card: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The card and tensors of a file in today's format, checked.
+def check_card(card: Mapping[str, Any], shapes: Collection[tuple[int, ...]], path: Path) -> None:
+    """Check the card of a file at `path`, whose tensors have these shapes.
 
     Raises a `DamagedError` for a malformed card, and a `ValueError` for a later format.
     """
-    found = card.get(FORMAT, 0)
-    if not (type(found) is int and found > len(STEPS)):  # those are refused by `upgrade`
-        shapes = [getattr(tensor, "shape", tensor) for tensor in tensors.values()]
-        _check_card(card, max([len(shapes), *(shape[1] for shape in shapes if len(shape) > 1)]))
-    return upgrade(card, str(path), STEPS), upgrade_tensor_names(card["model"], tensors, found)
-
-
-def upgrade_tensor_names(
-    model: str, tensors: Mapping[str, Tensor], found: int = 0
-) -> dict[str, Tensor]:
-    """Tensors by the names of today's attributes, from those of format `found`."""
-    for maps in _TENSOR_NAMES[found:]:
-        for old, new in maps.get(model, {}).items():
-            tensors = {
-                new + name.removeprefix(old) if f"{name}.".startswith(f"{old}.") else name: tensor
-                for name, tensor in tensors.items()
-            }
-    return dict(tensors)
-
-
-def _check_card(card: Mapping[str, Any], most_layers: int) -> None:
+    check_format(card, str(path), CARD_FORMAT)
+    # Layers have tensors of their own, or lie along the first axis of common ones.
+    most_layers = max([len(shapes), *(shape[1] for shape in shapes if len(shape) > 1)])
     lacking = sorted({"model", "alphabet", "length", "members"} - set(card))
     if lacking:
         raise DamagedError(f"its card lacks {', '.join(lacking)}")
@@ -74,7 +30,6 @@ def _check_card(card: Mapping[str, Any], most_layers: int) -> None:
     _check_fields(card.get("test", {}), _TEST, "its card, for the test,")
     for name in ("layers", "readout"):
         count = card.get("options", {}).get(name, 0)
-        # Layers have tensors of their own, or lie along the first axis of common ones.
         if type(count) is int and count > most_layers:
             raise DamagedError(f"its card has {name} {count}, more than its tensors have")
 
@@ -127,7 +82,7 @@ _MEMBER: Mapping[str, _Kind] = {
     "seed": _WHOLE,
     "learning_rate": _NUMBER,
     **dict.fromkeys(("excess", "excess_error"), _NUMBER_OR_NONE),
-    **dict.fromkeys(("diverged", "frozen"), _BOOL),
+    "diverged": _BOOL,
 }
 _TEST: Mapping[str, _Kind] = {
     **dict.fromkeys(("sequences", "length"), _COUNT),

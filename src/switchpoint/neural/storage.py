@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 
 from switchpoint._formats import FORMAT
 from switchpoint._tensors import DamagedError, read_header, read_tensors, write_tensors
-from switchpoint.neural.cards import STEPS, upgrade_card
+from switchpoint.neural.cards import CARD_FORMAT, check_card
 from switchpoint.neural.density import ValueSpec
 from switchpoint.neural.network import Network
 from switchpoint.neural.registry import CUSTOM, network_from_name
@@ -42,7 +42,7 @@ def save_networks(
     """
     leaves = [named_leaves(network) for network in networks]
     arrays = {name: np.stack([np.asarray(each[name]) for each in leaves]) for name in leaves[0]}
-    write_tensors(Path(path), {**card, "kind": _KIND, FORMAT: len(STEPS)}, arrays, "path")
+    write_tensors(Path(path), {**card, "kind": _KIND, FORMAT: CARD_FORMAT}, arrays, "path")
 
 
 def load(
@@ -78,7 +78,8 @@ def load_with_card(
     """The card and all networks of a file or a run directory, verified by the checksum."""
     file = _file(path)
     with _named(file):
-        card, arrays = upgrade_card(*read_tensors(file, _KIND), file)
+        card, arrays = read_tensors(file, _KIND)
+        check_card(card, [array.shape for array in arrays.values()], file)
         for name, array in arrays.items():
             if "options" in card and not jnp.issubdtype(array.dtype, jnp.floating):
                 raise DamagedError(f"its tensor {name} must have floats, got {array.dtype}")
@@ -143,7 +144,9 @@ def _header(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, tuple[
     """The card and the shapes of the tensors."""
     file = _file(path)
     with _named(file):
-        return upgrade_card(*read_header(file, _KIND), file)
+        card, shapes = read_header(file, _KIND)
+        check_card(card, shapes.values(), file)
+        return card, shapes
 
 
 @contextlib.contextmanager

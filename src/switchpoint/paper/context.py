@@ -11,14 +11,15 @@ from switchpoint._progress import Progress
 from switchpoint.evaluation import regrets
 from switchpoint.evaluation.evaluate import Entry
 from switchpoint.evaluation.measure import Member
-from switchpoint.exact import KT, KTOracle, bayes_optimal
+from switchpoint.exact.named import exact_predictor
 from switchpoint.neural import Network
 from switchpoint.paper.base import Measurement, Study, main_run
 from switchpoint.paper.networks import Networks
 from switchpoint.paper.scale import Scale
 from switchpoint.paper.store import MeasurementStore
-from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
+
+_WITHOUT_PRIOR = ("kt", "oracle", "optimum")
 
 
 class StudyContext:
@@ -57,7 +58,7 @@ class StudyContext:
         members: Mapping[int, Member | None]
         source = scale.source(test.source, test.length)
         if run is None:
-            members = {0: exact_predictor(measurement.trained_on, scale, source, test.length)}
+            members = {0: self.exact(measurement.trained_on, source, test.length)}
         else:
             members = self.networks.members(run, measurement.trained_on)
         ready = {seed: members[seed] for seed in wanted if seed in members}
@@ -100,13 +101,5 @@ class StudyContext:
 
     def exact(self, name: str, source: Source, length: int) -> Any:
         """The exact predictor called `name`, for sequences of `source`."""
-        return exact_predictor(name, self.scale, source, length)
-
-
-def exact_predictor(name: str, scale: Scale, source: Source, length: int) -> Member:
-    """The exact predictor called `name`, as `switchpoint evaluate` names it."""
-    if name == "oracle":
-        return KTOracle
-    if name == "kt":
-        return KT(as_dirichlet(source.segment))
-    return bayes_optimal(source if name == "optimum" else scale.source(name, length))
+        named = source if name in _WITHOUT_PRIOR else self.scale.source(name, length)
+        return exact_predictor(name, source.segment, named.prior)

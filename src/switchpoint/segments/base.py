@@ -31,7 +31,7 @@ class Level(NamedTuple):
     mean: Float[Array, "features outputs"]
     covariance: Float[Array, "features features outputs"] | None
     """None for the probabilities of symbols."""
-    features: Numbers = np.ones(1)  # (features,)
+    features: Numbers = np.ones(1, np.float32)  # (features,); 1 in every precision
 
 
 class Segment(Parametric):

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from switchpoint._formats import FORMAT, Step, upgrade
+from switchpoint._formats import FORMAT, check_format
 from switchpoint._text import LARGEST
 from switchpoint.streams.coding import GRIDS
 
 _MAGIC = b"\x89SPZ"
 _CHECKSUM = struct.Struct("<I")
-_STEPS: tuple[Step, ...] = ({},)
+_FORMAT = 1
 _FIELDS = {"predictor": dict, "grid": str, "symbols": dict, "length": int, "digest": str}
 _MOST_SYMBOLS = 8 * LARGEST
 _LONGEST_HEADER = 2**26
@@ -43,14 +43,14 @@ _PHRASES = (
 
 @dataclass(frozen=True)
 class Archive:
-    """What an archive holds."""
+    """The content of an archive."""
 
     predictor: Mapping[str, Any]
-    """What made the predictions, with all its parameters."""
+    """The description of the predictor (see `switchpoint.spec`)."""
     grid: str
     """The name of the grid to which probabilities are rounded."""
     symbols: Mapping[str, Any]
-    """What the symbols are, and how they become the content of a file again."""
+    """The kind of the symbols, and how they become the content of a file again."""
     length: int
     """The number of symbols."""
     digest: str
@@ -63,7 +63,7 @@ class Archive:
         header = {name: getattr(self, name) for name in _FIELDS}
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         deflate = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=_PHRASES)
-        data = _MAGIC + bytes([len(_STEPS)]) + deflate.compress(text) + deflate.flush() + self.code
+        data = _MAGIC + bytes([_FORMAT]) + deflate.compress(text) + deflate.flush() + self.code
         return data + _CHECKSUM.pack(zlib.crc32(data))
 
 
@@ -74,21 +74,17 @@ def unpack(data: bytes, name: str) -> Archive:
     content, checksum = data[: -_CHECKSUM.size], data[-_CHECKSUM.size :]
     if len(content) <= len(_MAGIC) or _CHECKSUM.pack(zlib.crc32(content)) != checksum:
         raise ValueError(f"{name} is truncated or damaged: it does not match its checksum")
-    number = content[len(_MAGIC)]
-    if number > len(_STEPS):
-        upgrade({FORMAT: number}, name, _STEPS)  # refused
+    check_format({FORMAT: content[len(_MAGIC)]}, name, _FORMAT)
     try:
         inflate = zlib.decompressobj(-15, zdict=_PHRASES)
         header = json.loads(inflate.decompress(content[len(_MAGIC) + 1 :], _LONGEST_HEADER))
-        found = {key: header[key] for key in _FIELDS}
+        fields = {key: header[key] for key in _FIELDS}
     except (ValueError, KeyError, TypeError, RecursionError, zlib.error) as error:
-        raise ValueError(f"{name} is damaged: its header cannot be read") from error
-    found = upgrade({**found, FORMAT: number}, name, _STEPS)
-    del found[FORMAT]
-    odd = [key for key, kind in _FIELDS.items() if type(found[key]) is not kind]
-    if not odd:
-        odd = ["length"] if not 0 <= found["length"] <= _MOST_SYMBOLS else []
-        odd += ["grid"] if found["grid"] not in GRIDS else []
-    if odd:
-        raise ValueError(f"{name} is damaged: its header has no valid {odd[0]}")
-    return Archive(**found, code=inflate.unused_data)
+        raise ValueError(f"{name} is damaged: its header is unreadable") from error
+    invalid = [key for key, kind in _FIELDS.items() if type(fields[key]) is not kind]
+    if not invalid:
+        invalid = ["length"] if not 0 <= fields["length"] <= _MOST_SYMBOLS else []
+        invalid += ["grid"] if fields["grid"] not in GRIDS else []
+    if invalid:
+        raise ValueError(f"{name} is damaged: its header has no valid {invalid[0]}")
+    return Archive(**fields, code=inflate.unused_data)

@@ -1,4 +1,4 @@
-"""What runs a stream: one engine per kind of predictor, chosen once."""
+"""The interface of the engines of streams, and how they check observations."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,11 +14,19 @@ from switchpoint._tensors import DamagedError
 from switchpoint.segments import Segment
 from switchpoint.segments.distributions import Support
 from switchpoint.segments.values import LARGEST as LARGEST_BY_BYTES
-from switchpoint.segments.values import checked_value, checked_values
+from switchpoint.segments.values import checked_value, checked_values, families_by_column
 
 LARGEST = LARGEST_BY_BYTES[8]  # in double precision
 
 Floats: TypeAlias = Float[np.ndarray, " starts"]
+
+_NUMBERS: set[Any] = {float, int}
+_NUMPY_NUMBERS: set[Any] = {
+    *(np.float64, np.float32, np.float16),
+    *(np.int64, np.int32, np.int16, np.uint8),
+}
+_FEW = 8  # numbers whose logarithms are faster one by one
+_log = math.log
 
 
 class Runs(NamedTuple):
@@ -80,70 +88,15 @@ class Engine(ABC):
         """Take over a saved state; a `DamagedError` says why it does not fit."""
 
 
-class SymbolEngine(Engine):
-    """An engine for symbols of a finite alphabet, of which any may be missing."""
+class HostEngine(Engine):
+    """An engine for the observations of a segment model, of which any may be missing."""
 
-    def __init__(self, alphabet: int) -> None:
-        self.alphabet = alphabet
-        self._symbols = {symbol: symbol for symbol in range(alphabet)}
-
-    @abstractmethod
-    def step(self, symbol: int) -> float:
-        """Absorb a symbol, or a missing one if it is negative: its log probability."""
-
-    def update(self, x: Any) -> float:
-        try:
-            symbol = self._symbols[x]  # numbers of all types that are equal have one hash
-        except (KeyError, TypeError):
-            symbol = self._checked(x)
-        log_prob = self.step(symbol)
-        self.log_evidence += log_prob
-        return log_prob
-
-    def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
-        symbols, logs = self._checked_all(xs), []
-        if symbols:
-            self.check_length(self.position + len(symbols))
-        step, total = self.step, self.log_evidence
-        try:
-            for symbol in symbols:
-                log_prob = step(symbol)
-                total += log_prob
-                logs.append(log_prob)
-        finally:
-            self.log_evidence = total
-        return np.array(logs, np.float64)
-
-    def _checked(self, x: Any) -> int:
-        if _checks.is_missing(x):
-            return -1
-        symbol: Any = _checks.symbol(x, self.alphabet)
-        return int(symbol)
-
-    def _checked_all(self, xs: Any) -> list[int]:
-        array = _as_values(xs)
-        if array.size == 0:
-            return []
-        if array.ndim != 1:
-            raise ValueError(f"xs must be a list of symbols, got shape {array.shape}")
-        gaps = None
-        if _checks.has_missing(array):
-            gaps = np.array([_checks.is_missing(x) for x in array.tolist()])
-            array = np.array([0 if gap else x for gap, x in zip(gaps, array.tolist(), strict=True)])
-        symbols = _checks.known_symbols(array, self.alphabet, "symbols").astype(np.int64)
-        if gaps is not None:
-            symbols[gaps] = -1
-        return symbols.tolist()
-
-
-class ValueEngine(Engine):
-    """An engine for numbers, or for vectors of several columns."""
-
-    def __init__(self, segment: Segment, columns: tuple[str, ...] | None) -> None:
+    def __init__(self, segment: Segment, columns: tuple[str, ...] | None = None) -> None:
         self.segment = segment
         self.columns = columns
         self.scalar = not segment.event_shape
-        self._every_number = segment.support == Support()
+        supports = [family.support for family in families_by_column(segment)]
+        self._supports = [None if each == Support() else each for each in supports]
 
     @abstractmethod
     def step(self, x: Any) -> float:
@@ -152,45 +105,64 @@ class ValueEngine(Engine):
     def update(self, x: Any) -> float:
         if x.__class__ in _NUMPY_NUMBERS:
             x = x.item()
-        number = x.__class__ in _NUMBERS and self.scalar
-        if not (number and -LARGEST <= x <= LARGEST and self._is_possible(x)):
+        if not (x.__class__ in _NUMBERS and self.scalar and self._is_possible(x)):
             x = self._checked(x)
         log_density = self.step(x)
         self.log_evidence += log_density
         return log_density
 
     def extend(self, xs: Any) -> Float[np.ndarray, " time"]:
-        several = bool(self.segment.event_shape)
-        array = _as_values(self._rows(xs) if several else xs, several)
-        if array.ndim == 0:
-            raise ValueError(f"xs must be a list of observations, got {_checks.shown(xs)}")
-        if len(array) == 0:
-            return np.zeros(0)
-        self.check_length(self.position + len(array))
-        with jax.enable_x64(True):
-            values = np.asarray(checked_values(self.segment, array))
-        if values.ndim != 1 + len(self.segment.event_shape):
-            raise ValueError(f"xs must be observations of one stream, got shape {values.shape}")
-        rows: Any = values if self.segment.event_shape else values.tolist()
-        logs = []
-        for x in rows:
-            log_density = self.step(x)
-            self.log_evidence += log_density
-            logs.append(log_density)
+        rows, logs = self._checked_all(xs), []
+        if len(rows):
+            self.check_length(self.position + len(rows))
+        step, total = self.step, self.log_evidence
+        try:
+            for x in rows:
+                log_density = step(x)
+                total += log_density
+                logs.append(log_density)
+        finally:
+            self.log_evidence = total
         return np.array(logs, np.float64)
 
-    def _is_possible(self, x: float) -> bool:
-        """Whether the family has this finite number."""
-        return self._every_number or bool(self.segment.support.contains(x))
+    def _is_plain(self, x: Any, column: int) -> bool:
+        """Whether an entry of a row needs no conversion: NaN, or a number that the family has."""
+        return x.__class__ in _NUMBERS and (x != x or self._is_possible(x, column))
+
+    def _is_possible(self, x: float, column: int = 0) -> bool:
+        """Whether the family has this number, which is not missing."""
+        if not -LARGEST <= x <= LARGEST:
+            return False
+        support = self._supports[column]
+        return support is None or bool(support.contains(x))
 
     def _checked(self, x: Any) -> Any:
-        if self.segment.event_shape:
+        if not self.scalar:
             x = self._row(x)
+            known = isinstance(x, list) and len(x) == len(self._supports)
+            if known and all(self._is_plain(each, column) for column, each in enumerate(x)):
+                return np.array(x, np.float64)
         elif _checks.is_missing(x):
             return math.nan
         with jax.enable_x64(True):  # larger values are fine in double precision
             value = np.asarray(checked_value(self.segment, x), np.float64)
-        return value if self.segment.event_shape else float(value)
+        return float(value) if self.scalar else value
+
+    def _checked_all(self, xs: Any) -> Any:
+        """Observations as a list of floats, or as an array of rows."""
+        if isinstance(xs, Iterable) and not hasattr(xs, "__len__"):
+            xs = list(xs)
+        columns, name = len(self.segment.event_shape), "symbols" if self.segment.finite else "xs"
+        array = _checks.numbers(xs if self.scalar else self._rows(xs), name, columns)
+        if array.ndim == 0:
+            raise ValueError(f"xs must be a list of observations, got {_checks.shown(xs)}")
+        if len(array) == 0:
+            return []
+        if array.ndim > 1 + columns:
+            raise ValueError(f"xs must be observations of one stream, got shape {array.shape}")
+        with jax.enable_x64(True):
+            values = np.asarray(checked_values(self.segment, array, name))
+        return values.tolist() if self.scalar else values
 
     def _rows(self, xs: Any) -> Any:
         """Observations of several columns; those of a DataFrame in the order of their names."""
@@ -205,49 +177,53 @@ class ValueEngine(Engine):
 
     def _row(self, x: Any) -> Any:
         """An observation of several columns, which may be a mapping from names or numbers."""
+        count = self.segment.event_shape[0]
         if _checks.is_missing(x):
-            return [math.nan] * self.segment.event_shape[0]
+            return [math.nan] * count
         if self.columns is not None and hasattr(x, "to_dict"):  # a row of a DataFrame
             named = x.to_dict()
             x = named if set(named) <= set(self.columns) else x
         if not isinstance(x, Mapping):
-            return x
-        count = self.segment.event_shape[0]
+            return x.tolist() if isinstance(x, np.ndarray) else x
         names: Iterable[Any] = range(count) if self.columns is None else self.columns
-        order = {name: index for index, name in enumerate(names)}
-        row: list[Any] = [math.nan] * count
+        row: dict[Any, Any] = dict.fromkeys(names, math.nan)
         for name, value in x.items():
-            if name not in order:
-                known = ", ".join(map(repr, order))
+            if name not in row:
+                known = ", ".join(map(repr, row))
                 remedy = "" if self.columns else "; name the columns: Stream(predictor, columns=)"
                 raise ValueError(f"column must be one of {known}, got {name!r}{remedy}")
-            row[order[name]] = math.nan if _checks.is_missing(value) else value
-        return row
+            row[name] = math.nan if _checks.is_missing(value) else value
+        return list(row.values())
 
 
-_NUMBERS = {float, int}
-_NUMPY_NUMBERS: set[Any] = {
-    *(np.float64, np.float32, np.float16),
-    *(np.int64, np.int32, np.int16, np.uint8),
-}
+class SymbolEngine(HostEngine):
+    """An engine for symbols of a finite alphabet."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment)
+        self._symbols = {symbol: symbol for symbol in range(segment.alphabet)}
+
+    @abstractmethod
+    def step(self, x: int) -> float:
+        """Absorb a symbol, or a missing one if it is negative: its log probability."""
+
+    def update(self, x: Any) -> float:
+        try:
+            symbol = self._symbols[x]  # numbers of all types that are equal have one hash
+        except (KeyError, TypeError):
+            (symbol,) = _with_gaps([self._checked(x)])
+        log_prob = self.step(symbol)
+        self.log_evidence += log_prob
+        return log_prob
+
+    def _checked_all(self, xs: Any) -> list[int]:
+        return _with_gaps(super()._checked_all(xs))
 
 
-def _as_values(xs: Any, several: bool = False) -> np.ndarray:
-    """Observations as an array; None and NA are kept as objects.
-
-    A DataFrame must have one column, unless observations have several.
-    """
-    if isinstance(xs, Iterable) and not hasattr(xs, "__len__"):
-        xs = list(xs)
-    frame = hasattr(xs, "columns") and hasattr(xs, "to_numpy")
-    if isinstance(xs, list | tuple) or (frame and not several):
-        array = _checks.as_array(xs, "xs")
-    else:
-        array = _checks.array_of(xs.to_numpy() if hasattr(xs, "to_numpy") else xs)
-    if array.dtype == object:
-        flat = [math.nan if _checks.is_missing(x) else x for x in array.ravel().tolist()]
-        array = _checks.array_of(flat).reshape(array.shape)
-    return array
+def _with_gaps(symbols: Sequence[float]) -> list[int]:
+    """Symbols as integers, and -1 where one is missing."""
+    array = np.array(symbols, np.float64)
+    return np.where(np.isnan(array), -1, array).astype(np.int64).tolist()
 
 
 def log_ratios(parts: Sequence[float], total: float) -> Float[np.ndarray, " parts"]:
@@ -261,10 +237,6 @@ def log_ratios(parts: Sequence[float], total: float) -> Float[np.ndarray, " part
     return np.array([_log(part / total) for part in parts])
 
 
-_FEW = 8
-_log = math.log
-
-
 def check_arrays(
     arrays: Mapping[str, np.ndarray], expected: Mapping[str, tuple[int | None, ...]]
 ) -> None:
@@ -273,9 +245,9 @@ def check_arrays(
         odd = ", ".join(sorted(set(arrays) ^ set(expected))[:3])
         raise DamagedError(f"its arrays are not those of its predictor: {odd}")
     for name, shape in expected.items():
-        found = arrays[name]
-        fits = len(found.shape) == len(shape) and all(
-            size in (None, own) for size, own in zip(shape, found.shape, strict=True)
+        array = arrays[name]
+        fits = len(array.shape) == len(shape) and all(
+            size in (None, actual) for size, actual in zip(shape, array.shape, strict=True)
         )
-        if not fits or found.dtype != np.float64:
-            raise DamagedError(f"its array {name} is {found.dtype} of shape {found.shape}")
+        if not fits or array.dtype != np.float64:
+            raise DamagedError(f"its array {name} is {array.dtype} of shape {array.shape}")

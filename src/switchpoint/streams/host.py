@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
-from switchpoint.segments.base import log_density, observe, prior_statistics
+from switchpoint.segments.base import prior_statistics
 
 Floats: TypeAlias = Float[np.ndarray, " hypotheses"]
 Table: TypeAlias = list[Any]
@@ -27,6 +27,7 @@ Law: TypeAlias = Callable[[Floats, Floats], tuple[Any, Any]]
 """From the starts of segments and their lengths up to now: P(a segment ends here | it lasted until
 here), and P(it does not)."""
 
+_ONE = np.array(1.0)  # an array, from which NumPy subtracts faster than from a number
 _NOT_ON_HOST = (TypeError, ValueError, AttributeError, IndexError)
 
 
@@ -56,20 +57,25 @@ class Formulas:
 
 
 class HostFamily:
-    """A segment model whose formulas are called on NumPy arrays."""
+    """The formulas of a segment model, by NumPy or `compiled`; those of several columns in turn."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
-        self._formulas: Any = Formulas(segment)
-        self._observe = self._formulas.observe
-        self._several = bool(segment.event_shape)
+        self._columns = [HostFamily(column) for column in getattr(segment, "columns", ())]
         with jax.enable_x64(True):
             leaves, self._structure = jax.tree.flatten(prior_statistics(segment))
-            gap = jax.tree.map(np.asarray, segment.missing())
+            self._gap = jax.tree.map(np.asarray, segment.missing())
         self.first: Table = [np.array(leaf) for leaf in leaves]
         """The statistics of a segment before its first observation, without hypotheses."""
-        self._gap = gap
-        self._gaps_count = any(np.any(leaf) for leaf in jax.tree.leaves(gap))
+        self._gaps_count = any(np.any(leaf) for leaf in jax.tree.leaves(self._gap))
+        formulas: Any = Formulas(segment)
+        self._observe, self._merge = formulas.observe, formulas.merge
+        self._probs = lambda statistics: formulas.predictive(statistics).probs
+        self.compiled = not self._columns and not self._works_on_rows()
+        if self.compiled:
+            self._observe = _on_device(_observe_each, segment)
+            self._merge = _on_device(_merge_each, segment)
+            self._probs = _on_device(_probs_of_each, segment)
 
     def rows(self, count: int) -> Table:
         """The statistics of `count` segments before their first observation."""
@@ -81,99 +87,61 @@ class HostFamily:
 
     def absorb(self, table: Table, x: Any) -> Any:
         """ln p(x) under each hypothesis, whose statistics in the table then include x."""
-        statistics = self.statistics(table)
-        if self._several:  # columns, some of which may be missing
-            logs = log_density(self._formulas, statistics, x)
-            after = observe(self._formulas, statistics, x)
-        else:
-            logs, after = self._observe(statistics, x)
+        if self._columns:
+            return self._absorb_columns(table, x.tolist())
+        logs, after = self._observe(self.statistics(table), x)
         table[:] = jax.tree.leaves(after)
         return logs
+
+    def _absorb_columns(self, table: Table, x: list[float]) -> Any:
+        logs, begin = 0.0, 0
+        for column, value in zip(self._columns, x, strict=True):
+            end = begin + len(column.first)
+            part = table[begin:end]
+            if value != value:  # NaN: missing in this column
+                column.skip(part)
+            else:
+                logs = logs + column.absorb(part, value)
+            table[begin:end] = part
+            begin = end
+        return logs
+
+    def is_missing(self, x: Any) -> bool:
+        """Whether no column is observed, or not all entries of a vector without columns."""
+        gaps = np.isnan(x)
+        return bool(gaps.all() if self._columns else gaps.any())
 
     def skip(self, table: Table) -> None:
         """Absorb a missing observation."""
         if self._gaps_count:
-            table[:] = jax.tree.leaves(self._formulas.merge(self.statistics(table), self._gap))
+            table[:] = jax.tree.leaves(self._merge(self.statistics(table), self._gap))
 
     def probs(self, table: Table) -> Any:
         """P(next symbol = k) under each hypothesis."""
-        predictive: Any = self._formulas.predictive(self.statistics(table))
-        return predictive.probs
+        return self._probs(self.statistics(table))
 
+    def _works_on_rows(self) -> bool:
+        """Whether the formulas give for many hypotheses what they give for each, in NumPy."""
+        x = np.ones(self.segment.event_shape)[()]
 
-class CompiledFamily(HostFamily):
-    """A segment model whose formulas are compiled."""
+        def results(table: Table) -> Table:
+            probs = [self.probs(table)] if self.segment.finite else []
+            logs = self.absorb(table, x)
+            return [*table, logs, *probs]
 
-    def __init__(self, segment: Segment) -> None:
-        super().__init__(segment)
-        self._on_device = _on_device(segment)
-
-    def absorb(self, table: Table, x: Any) -> Any:
-        with jax.enable_x64(True):
-            x = np.asarray(x, np.float64)
-            logs, after = _absorb(self._on_device, self.statistics(table), x)
-            table[:] = [np.array(leaf) for leaf in jax.tree.leaves(after)]
-            return np.array(logs)
-
-    def skip(self, table: Table) -> None:
-        self.absorb(table, np.full(self.segment.event_shape, np.nan))
-
-    def probs(self, table: Table) -> Any:
-        with jax.enable_x64(True):
-            return np.asarray(_probs(self._on_device, self.statistics(table)), np.float64)
-
-
-def _on_device(module: Any) -> Any:
-    """A module whose hyperparameters need not be sent to the device at every call."""
-    with jax.enable_x64(True):
-        return jax.tree.map(jnp.asarray, module)
-
-
-@jax.jit
-def _absorb(segment: Segment, statistics: Any, x: Any) -> tuple[Any, Any]:
-    def one(statistics: Any) -> tuple[Any, Any]:
-        return log_density(segment, statistics, x), observe(segment, statistics, x)
-
-    return jax.vmap(one)(statistics)
-
-
-@jax.jit
-def _probs(segment: Segment, statistics: Any) -> Any:
-    def probs(statistics: Any) -> Any:
-        predictive: Any = segment.predictive(statistics)
-        return jnp.asarray(predictive.probs)
-
-    return jax.vmap(probs)(statistics)
-
-
-def make_family(segment: Segment) -> HostFamily:
-    """The formulas of a segment model: on NumPy arrays if they work there, else compiled."""
-    family = HostFamily(segment)
-    return family if _works_on_rows(family) else CompiledFamily(segment)
-
-
-def _works_on_rows(family: HostFamily) -> bool:
-    """Whether the formulas give for many hypotheses what they give for each, in NumPy."""
-    x = np.ones(family.segment.event_shape)[()]
-
-    def results(table: Table) -> Table:
-        probs = [family.probs(table)] if family.segment.finite else []
-        logs = family.absorb(table, x)
-        return [*table, logs, *probs]
-
-    try:
-        fresh, seen = family.rows(1), family.rows(1)
-        family.absorb(seen, x)
-        both = [np.concatenate(each) for each in zip(fresh, seen, strict=True)]
-        together = results([each.copy() for each in both])
-        for row in range(2):
-            alone = results([each[row] for each in both])
-            for many, one in zip(together, alone, strict=True):
-                if isinstance(many, jax.Array) or not np.allclose(many[row], one):
-                    return False
-    except _NOT_ON_HOST:
-        return False
-    return True
+        try:
+            fresh, seen = self.rows(1), self.rows(1)
+            self.absorb(seen, x)
+            both = [np.concatenate(each) for each in zip(fresh, seen, strict=True)]
+            together = results([each.copy() for each in both])
+            for row in range(2):
+                alone = results([each[row] for each in both])
+                for many, one in zip(together, alone, strict=True):
+                    if isinstance(many, jax.Array) or not np.allclose(many[row], one):
+                        return False
+        except _NOT_ON_HOST:
+            return False
+        return True
 
 
 def make_law(prior: Prior) -> Law:
@@ -184,35 +152,54 @@ def make_law(prior: Prior) -> Law:
 
     def law(starts: Floats, runs: Floats) -> tuple[Any, Any]:
         ends = hazard_after(starts, runs)
-        return ends, 1 - ends if complement else survival_after(starts, runs)
+        return ends, _ONE - ends if complement else survival_after(starts, runs)
 
-    starts, runs = np.array([0.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0])
     try:
-        terms = law(starts, runs)
+        terms = law(np.array([0.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+        compiled = any(isinstance(term, jax.Array) for term in terms)
     except _NOT_ON_HOST:
-        return _compiled_law(prior)
-    if any(isinstance(term, jax.Array) for term in terms):
-        return _compiled_law(prior)
+        compiled = True
+    if compiled:
+        terms_of = _on_device(_hazard_and_survival, prior)
+        return lambda starts, runs: terms_of(starts.astype(np.int64), runs.astype(np.int64))
     if all(np.shape(term) == () for term in terms):
         ends, stays = terms
         return lambda starts, _: (np.full(starts.shape, ends), np.full(starts.shape, stays))
     return law
 
 
-def _compiled_law(prior: Prior) -> Law:
-    compiled = jax.jit(
-        lambda prior, starts, runs: (
-            prior.hazard_after(starts, runs),
-            prior.survival_after(starts, runs),
-        )
-    )
+def _on_device(function: Callable[..., Any], module: eqx.Module) -> Callable[..., Any]:
+    """`function(module, ...)`, compiled: from NumPy arrays to NumPy arrays, in double precision."""
+    compiled = jax.jit(function)
+    with jax.enable_x64(True):  # hyperparameters are sent to the device once
+        module = jax.tree.map(jnp.asarray, module)
 
-    prior = _on_device(prior)
-
-    def law(starts: Floats, runs: Floats) -> tuple[Any, Any]:
+    def call(*arguments: Any) -> Any:
         with jax.enable_x64(True):
-            terms = compiled(prior, starts.astype(np.int64), runs.astype(np.int64))
-            ends, stays = (np.broadcast_to(np.asarray(t, np.float64), starts.shape) for t in terms)
-        return ends, stays
+            return jax.tree.map(np.array, compiled(module, *arguments))
 
-    return law
+    return call
+
+
+def _observe_each(segment: Segment, statistics: Any, x: Any) -> Any:
+    x = jnp.asarray(x, float)
+    return jax.vmap(lambda each: segment.observe(each, x))(statistics)
+
+
+def _merge_each(segment: Segment, statistics: Any, after: Any) -> Any:
+    return jax.vmap(lambda each: segment.merge(each, after))(statistics)
+
+
+def _probs_of_each(segment: Segment, statistics: Any) -> Any:
+    def probs(each: Any) -> Any:
+        predictive: Any = segment.predictive(each)
+        return jnp.asarray(predictive.probs)
+
+    return jax.vmap(probs)(statistics)
+
+
+def _hazard_and_survival(prior: Prior, starts: Any, runs: Any) -> Any:
+    terms = prior.hazard_after(starts, runs), prior.survival_after(starts, runs)
+    return jax.tree.map(
+        lambda each: jnp.broadcast_to(jnp.asarray(each, float), starts.shape), terms
+    )

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from switchpoint.neural import Recurrent
 from switchpoint.neural.cells import LSTMCell, RNNCell, StackCell
+from switchpoint.segments import make_segment
 from switchpoint.streams.compiled import no_posterior
 from switchpoint.streams.engine import Runs, SymbolEngine, check_arrays
 
@@ -25,7 +26,7 @@ class RecurrentEngine(SymbolEngine):
     name = "recurrent"
 
     def __init__(self, network: Recurrent) -> None:
-        super().__init__(network.alphabet)
+        super().__init__(make_segment(network.alphabet))
         self.network = network
         cell: Any = network.cell
         stacked = isinstance(cell, StackCell)
@@ -116,11 +117,11 @@ class RecurrentEngine(SymbolEngine):
             )
         return symbols
 
-    def step(self, symbol: int) -> float:
-        if symbol < 0:
+    def step(self, x: int) -> float:
+        if x < 0:
             raise ValueError("a missing symbol cannot be read by a network, got one")
-        log_prob = self.log_probs[symbol]
-        self._read(symbol)
+        log_prob = self.log_probs[x]
+        self._read(x)
         self.position += 1
         return log_prob
 

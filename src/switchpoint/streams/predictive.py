@@ -42,7 +42,7 @@ class Predictive:
         return np.array(logs).reshape(shape) if shape else logs[0]
 
     def _log_density(self, x: Any) -> float:
-        if np.isnan(x).all():
+        if self._family.is_missing(x):
             return 0.0
         if self._is_impossible(x):
             return -np.inf

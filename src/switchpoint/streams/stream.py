@@ -14,10 +14,19 @@ from jaxtyping import Float
 
 from switchpoint import _checks
 from switchpoint._labels import keeps_labels
+from switchpoint.exact import KT, ForwardPredictor, KTOracle, PTWPredictor
+from switchpoint.neural import Recurrent
 from switchpoint.predictor import Predictor
-from switchpoint.streams.dispatch import make_engine
+from switchpoint.segments import Dirichlet
+from switchpoint.streams.compiled import CompiledEngine
+from switchpoint.streams.engine import Engine
+from switchpoint.streams.forward import CountHypotheses, FamilyHypotheses
+from switchpoint.streams.networks import RecurrentEngine
+from switchpoint.streams.symbols import LARGEST_ALPHABET, CountEngine, TreeEngine
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+_LEAST_LOG_WEIGHT = -600.0
 
 
 def _alone(method: Method) -> Method:
@@ -215,3 +224,29 @@ def _checked_columns(columns: Sequence[str], predictor: Any) -> tuple[str, ...]:
             f"{count}, got {_checks.shown(columns)}"
         )
     return names
+
+
+def make_engine(predictor: Predictor[Any], columns: tuple[str, ...] | None) -> Engine:
+    """The engine of a stream of this predictor."""
+    match predictor:
+        case KT(segment=Dirichlet()) | KTOracle():
+            return CountEngine(predictor)
+        case PTWPredictor() | ForwardPredictor() if _underflows(predictor):
+            return CompiledEngine(predictor)
+        case PTWPredictor(segment=Dirichlet()) if predictor.alphabet <= LARGEST_ALPHABET:
+            return TreeEngine(predictor)
+        case PTWPredictor(segment=Dirichlet()) | ForwardPredictor(segment=Dirichlet()):
+            return CountHypotheses(predictor)
+        case PTWPredictor() | ForwardPredictor():
+            return FamilyHypotheses(predictor, columns)
+        case Recurrent():
+            return RecurrentEngine(predictor)
+    return CompiledEngine(predictor)
+
+
+def _underflows(predictor: Any) -> bool:
+    """Whether the prior probability of a switch in PTW is too small for a float."""
+    prior = predictor.prior
+    if not hasattr(prior, "split_log_odds"):
+        return False
+    return prior.depth * float(prior.log_split) < _LEAST_LOG_WEIGHT

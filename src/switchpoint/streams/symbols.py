@@ -1,7 +1,7 @@
-"""PTW of symbols of a small alphabet in plain Python floats.
+"""Symbols in plain Python floats: KT, and PTW with a small alphabet.
 
-The hypotheses are the nodes around the next symbol, but only those with different starts: one for
-each binary digit 1 of the time, and one more. All larger nodes with the same start are one
+The hypotheses of PTW are the nodes around the next symbol, but only those with different starts:
+one for each binary digit 1 of the time, and one more. All larger nodes with the same start are one
 hypothesis, so that a tree of depth 40 costs no more than the stream is long. They are a stack: when
 nodes end, which the time tells, the last hypotheses are removed. Sums are correctly rounded.
 """
@@ -13,16 +13,74 @@ from operator import mul, truediv
 import numpy as np
 from jaxtyping import Float
 
-from switchpoint.exact import PTWPredictor
+from switchpoint.exact import KT, KTOracle, PTWPredictor
 from switchpoint.priors import PTW
 from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.streams.engine import Runs, SymbolEngine, check_arrays, log_ratios
 
 LARGEST_ALPHABET = 4
-"""Beyond which arrays are faster."""
+"""Of a tree; beyond it arrays are faster."""
 
 _fsum = math.fsum  # found faster than in a module
 _SMALL = 1e-60  # weights are only proportional to probabilities; they are rescaled below this sum
+
+
+class CountEngine(SymbolEngine):
+    """The counts of the current segment, whose start is known: 0, or the last true switch."""
+
+    name = "counts"
+
+    def __init__(self, predictor: KT | KTOracle) -> None:
+        super().__init__(predictor.segment)
+        self.pseudo = [float(each) for each in predictor.segment.pseudo_counts]
+        self.switches: list[bool] | None = None
+        if isinstance(predictor, KTOracle):
+            predictor.init()  # which refuses several rows
+            self.switches = np.asarray(predictor.switches).tolist()
+        self._restart()
+
+    def _restart(self) -> None:
+        self.run = 0
+        self.counts = list(self.pseudo)
+        self.total = math.fsum(self.pseudo)
+
+    def predict(self) -> Float[np.ndarray, " alphabet"]:
+        if self.switches is not None and True in self.switches[self.position : self.position + 1]:
+            return log_ratios(self.pseudo, math.fsum(self.pseudo))
+        return log_ratios(self.counts, self.total)
+
+    def step(self, x: int) -> float:
+        if self.switches is not None:
+            self.check_length(self.position + 1)
+            if self.switches[self.position]:
+                self._restart()
+        log_prob = 0.0
+        if x >= 0:
+            count = self.counts[x]
+            log_prob = math.log(count / self.total)
+            self.counts[x] = count + 1
+            self.total += 1
+        self.position += 1
+        self.run += 1
+        return log_prob
+
+    def check_length(self, length: int) -> None:
+        if self.switches is not None and length > len(self.switches):
+            raise ValueError(
+                f"switches must cover the sequence, got {len(self.switches)} of them for "
+                f"{length} symbols"
+            )
+
+    def runs(self) -> Runs:
+        return Runs(np.array([float(self.run)]), np.ones(1))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"counts": np.array(self.counts), "run": np.array(float(self.run))}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        check_arrays(arrays, {"counts": (len(self.pseudo),), "run": ()})
+        self.counts, self.run = arrays["counts"].tolist(), int(arrays["run"])
+        self.total = math.fsum(self.counts)
 
 
 class TreeEngine(SymbolEngine):
@@ -31,7 +89,7 @@ class TreeEngine(SymbolEngine):
     name = "tree"
 
     def __init__(self, predictor: PTWPredictor) -> None:
-        super().__init__(predictor.alphabet)
+        super().__init__(predictor.segment)
         self.prior = predictor.prior
         self.depth = predictor.prior.depth
         self.limit = predictor.prior.max_sequence
@@ -62,21 +120,21 @@ class TreeEngine(SymbolEngine):
         probs = self._probs or self._mix()
         return log_ratios(probs, self._norm)
 
-    def step(self, symbol: int) -> float:
+    def step(self, x: int) -> float:
         self.position = time = self.position + 1
         if time > self.limit:
             self.position -= 1
             self.check_length(time)
-        if symbol < 0:
+        if x < 0:
             log_prob, joint = 0.0, self.weights
         else:
             probs = self._probs or self._mix()
-            norm = probs[symbol]
+            norm = probs[x]
             log_prob = math.log(norm / self._norm)
-            joint = self._joint[symbol]
+            joint = self._joint[x]
             if norm < _SMALL:
                 joint = [each / norm for each in joint]
-            self.counts[symbol] = [count + 1.0 for count in self.counts[symbol]]
+            self.counts[x] = [count + 1.0 for count in self.counts[x]]
             self.totals = [total + 1.0 for total in self.totals]
         self._probs = []
         self.last_joint = joint
@@ -121,7 +179,7 @@ class TreeEngine(SymbolEngine):
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         now, last = len(_starts(self.position)), len(self._last_starts())
-        shapes = {"weights": (now,), "joint": (last,), "counts": (self.alphabet, now)}
+        shapes = {"weights": (now,), "joint": (last,), "counts": (len(self.pseudo), now)}
         check_arrays(arrays, shapes)
         self.weights, self.last_joint = arrays["weights"].tolist(), arrays["joint"].tolist()
         self.counts = arrays["counts"].tolist()
