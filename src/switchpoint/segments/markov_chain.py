@@ -117,23 +117,27 @@ class MarkovChain(Segment):
     def predictive(self, statistics: ChainRun) -> Discrete:
         xp = namespace(statistics.last)
         row, known = self._row(statistics.last)
+        if xp is np and row.ndim < 2:
+            return Discrete(self._probs(statistics.counts[_each(row)] * known[..., None]))
         counts = xp.take_along_axis(statistics.counts, row[..., None, None], -2)[..., 0, :]
         return Discrete(self._probs(xp.where(known[..., None], counts, 0)))
 
     def observe(self, statistics: ChainRun, x: Numbers) -> tuple[Numbers, ChainRun]:
-        xp = namespace(statistics.last, x)
+        """On the host without the general merge of two runs, which has ten times the calls."""
         counts, first, last, length = statistics
+        if namespace(last, x) is not np or np.ndim(x) or np.ndim(length) > 1:
+            return super().observe(statistics, x)
+        symbol = int(x)
         row, known = self._row(last)
-        at = (np.arange(self.size**self.order) == row[..., None]) & known[..., None]
-        symbol = xp.asarray(x).astype(np.int32)
-        hot = np.arange(self.size) == symbol
-        probs = self._probs((counts * at[..., None]).sum(-2))
-        logs = xp.log((probs * hot).sum(-1))
-        first = xp.where(np.arange(self.order) == length[..., None], symbol + 1, first)
-        newest = xp.broadcast_to(symbol + 1, (*last.shape[:-1], 1))
-        last = xp.concatenate([last[..., 1:], newest], axis=-1)
-        counts = counts + (at[..., None] & hot)
-        return logs, ChainRun(counts, first, last, xp.minimum(length + 1, self.order))
+        at = _each(row)
+        probs = self._probs(counts[at] * known[..., None])
+        counts = counts.copy()
+        counts[(*at, symbol)] += known
+        first = np.where(np.arange(self.order) == length[..., None], symbol + 1, first)
+        after = np.empty_like(last)
+        after[..., :-1], after[..., -1] = last[..., 1:], symbol + 1
+        run = ChainRun(counts, first, after, np.minimum(length + 1, self.order))
+        return np.log(probs[..., symbol]), run
 
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...]
@@ -169,6 +173,11 @@ class MarkovChain(Segment):
     def _probs(self, counts: Any) -> Any:
         pseudo = counts + self.concentration
         return pseudo / pseudo.sum(-1, keepdims=True)
+
+
+def _each(row: Any) -> tuple[Any, ...]:
+    """The index of a row of one table, or of a row of each of several tables."""
+    return (np.arange(len(row)), row) if row.ndim else (row,)
 
 
 def _broadcast(xp: Any, one: Any, other: Any) -> tuple[Any, Any]:
