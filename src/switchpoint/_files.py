@@ -5,12 +5,12 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from switchpoint._formats import FORMAT, Step, upgrade
+from switchpoint._formats import FORMAT, check_format
 
 _CHECKSUM = "sha256"
 
@@ -86,11 +86,11 @@ def write_json(path: Path, content: Mapping[str, Any], name: str = "out") -> Non
         file.write((text + "\n").encode())
 
 
-def read_json(path: Path, steps: Sequence[Step] = (), **types: Any) -> dict[str, Any]:
+def read_json(path: Path, **types: Any) -> dict[str, Any]:
     """The object written by `write_json`, which must have exactly these keys, of these types.
 
-    Raises a `ValueError` that names the file otherwise. `steps` upgrade earlier formats (see
-    `switchpoint._formats`); the format number itself is left out.
+    Raises a `ValueError` that names the file otherwise. The format number (see
+    `switchpoint._formats`) is checked and left out.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -104,7 +104,7 @@ def read_json(path: Path, steps: Sequence[Step] = (), **types: Any) -> dict[str,
         ) from error
     if not whole:
         raise ValueError(f"{path} is damaged: its content does not match its checksum")
-    content = upgrade(content, str(path), steps)
+    check_format(content, str(path))
     del content[FORMAT]
     if set(content) != set(types) or any(
         not isinstance(content[key], kind) for key, kind in types.items()

@@ -106,7 +106,10 @@ def zoo_manifest(directory):
 
 def json_file(directory):
     path = directory / "some.json"
-    write_json(path, {"findings": [{"claim": "Short.", "holds": True, "evidence": "0.5 ± 0.1"}]})
+    write_json(
+        path,
+        {"format": 1, "findings": [{"claim": "Short.", "holds": True, "evidence": "0.5 ± 0.1"}]},
+    )
     return path, lambda: read_json(path, findings=list)
 
 
@@ -333,15 +336,6 @@ def test_a_manifest_that_is_none_is_refused(content, tmp_path):
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(ValueError, match=r"manifest\.json is"):
         Zoo(tmp_path)
-
-
-def test_manifests_of_earlier_versions_have_no_checksum_and_are_read(tmp_path):
-    path, read = zoo_manifest(tmp_path)
-    expected = read()
-    content = json.loads(path.read_text())
-    del content["sha256"]
-    path.write_text(json.dumps(content))
-    assert read() == expected
 
 
 def test_a_replaced_file_is_on_disk_with_its_directory(tmp_path, monkeypatch):

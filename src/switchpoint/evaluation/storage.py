@@ -10,11 +10,10 @@ from pathlib import Path
 import xarray as xr
 
 from switchpoint._files import atomic_write
-from switchpoint._formats import FORMAT, Step, upgrade
+from switchpoint._formats import FORMAT, NEWEST, check_format
 
 _MARK = "switchpoint_evaluation_2"  # the attributes of a file with a checksum
 _MARK_WITHOUT_CHECKSUM = "switchpoint_evaluation"  # of the first files
-_STEPS: tuple[Step, ...] = ({},)
 _CHECKSUM = "switchpoint_sha256"
 _BLANK = b"0" * 64
 # The name of the attribute, its padding, type and length, and the value.
@@ -36,7 +35,7 @@ def save(dataset: xr.Dataset, path: str | PathLike[str]) -> None:
     marked = dataset.copy(deep=False)
     # As one text, since the format has no whole numbers above 2^31.
     attributes = json.dumps(dataset.attrs)
-    marked.attrs = {_CHECKSUM: _BLANK.decode(), FORMAT: len(_STEPS), _MARK: attributes}
+    marked.attrs = {_CHECKSUM: _BLANK.decode(), FORMAT: NEWEST, _MARK: attributes}
     data = bytes(marked.to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
     with atomic_write(Path(path), "path") as file:
         file.write(_with_seal(data, hashlib.sha256(data).hexdigest().encode()))
@@ -62,7 +61,7 @@ def load(path: str | PathLike[str]) -> xr.Dataset:
         dataset.attrs = dict(attributes)
     except Exception as error:  # the reader has no error of its own for a damaged file
         raise ValueError(f"{path} is not a whole evaluation file of switchpoint") from error
-    upgrade({FORMAT: number}, str(path), _STEPS)
+    check_format({FORMAT: number}, str(path))
     return dataset
 
 

@@ -9,16 +9,13 @@ from switchpoint._checks import shown
 from switchpoint._formats import check_format
 from switchpoint._tensors import DamagedError
 
-CARD_FORMAT = 1
-"""The format of cards that this version writes."""
-
 
 def check_card(card: Mapping[str, Any], shapes: Collection[tuple[int, ...]], path: Path) -> None:
     """Check the card of a file at `path`, whose tensors have these shapes.
 
     Raises a `DamagedError` for a malformed card, and a `ValueError` for a later format.
     """
-    check_format(card, str(path), CARD_FORMAT)
+    check_format(card, str(path))
     # Layers have tensors of their own, or lie along the first axis of common ones.
     most_layers = max([len(shapes), *(shape[1] for shape in shapes if len(shape) > 1)])
     lacking = sorted({"model", "alphabet", "length", "members"} - set(card))

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from switchpoint._formats import FORMAT
+from switchpoint._formats import FORMAT, NEWEST
 from switchpoint._tensors import DamagedError, read_header, read_tensors, write_tensors
-from switchpoint.neural.cards import CARD_FORMAT, check_card
+from switchpoint.neural.cards import check_card
 from switchpoint.neural.density import ValueSpec
 from switchpoint.neural.network import Network
 from switchpoint.neural.registry import CUSTOM, network_from_name
@@ -42,7 +42,7 @@ def save_networks(
     """
     leaves = [named_leaves(network) for network in networks]
     arrays = {name: np.stack([np.asarray(each[name]) for each in leaves]) for name in leaves[0]}
-    write_tensors(Path(path), {**card, "kind": _KIND, FORMAT: CARD_FORMAT}, arrays, "path")
+    write_tensors(Path(path), {**card, "kind": _KIND, FORMAT: NEWEST}, arrays, "path")
 
 
 def load(

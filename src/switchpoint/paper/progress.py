@@ -20,7 +20,7 @@ class Stopwatch(Progress):
         self.seconds = 0.0
         try:
             if path.exists():
-                self.seconds = read_json(path, steps=[{}], seconds=float)["seconds"]
+                self.seconds = read_json(path, seconds=float)["seconds"]
         except ValueError as error:
             self.note(f"{error}; the time spent before is not counted")
         self._last: float | None = None

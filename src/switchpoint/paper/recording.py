@@ -46,7 +46,7 @@ def _digests(recorded: Path) -> dict[str, Any] | None:
     path = recorded / _MANIFEST
     if not path.exists():
         return None
-    return dict(read_json(path, steps=[{}], results=dict)["results"])
+    return dict(read_json(path, results=dict)["results"])
 
 
 def recorded_by_plan(

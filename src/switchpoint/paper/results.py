@@ -10,7 +10,7 @@ import xarray as xr
 
 from switchpoint import evaluation
 from switchpoint._files import atomic_write, read_json, write_json
-from switchpoint._formats import Step, upgrade
+from switchpoint._formats import check_format
 from switchpoint._provenance import environment_info
 from switchpoint.paper.base import Study
 from switchpoint.paper.scale import Scale, ablation_plan
@@ -19,7 +19,6 @@ from switchpoint.training import TrainConfig
 FORMAT = 1
 """Of the files of results and of their costs."""
 
-_STEPS: list[Step] = [{}] * FORMAT
 _TIMES = ("wall_seconds", "training_seconds")
 
 
@@ -83,11 +82,11 @@ def load_result(out: Path, study: str, path: Path | None = None) -> Result:
 def read_result(path: Path, study: str) -> xr.Dataset:
     """The result in a file, with its cost in the provenance."""
     result = evaluation.load(path)
-    upgrade(result.attrs, str(path), _STEPS)
+    check_format(result.attrs, str(path))
     provenance = result.attrs.get("provenance")
     if result.attrs.get("study") != study or not isinstance(provenance, dict):
         raise ValueError(f"{path} is not a result of {study}")
-    cost = read_json(cost_path(path), steps=_STEPS, study=str, cost=dict)["cost"]
+    cost = read_json(cost_path(path), study=str, cost=dict)["cost"]
     if not all(isinstance(cost.get(name), int | float) for name in _TIMES):
         raise ValueError(f"{cost_path(path)} is not the cost of a result")
     result.attrs["provenance"] = {**cost, **provenance}

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._formats import upgrade
+from switchpoint._formats import check_format
 from switchpoint.paper.base import Grid, Measurement, network_plan
 
 FORMAT = 1
@@ -56,7 +56,7 @@ class MeasurementStore:
         content = evaluation.load(path)
         if content.attrs.get("kind") != "measurements":
             raise ValueError(f"{path} is not a file of measurements")
-        upgrade(content.attrs, str(path), [{}] * FORMAT)
+        check_format(content.attrs, str(path))
         if content.attrs.get("provenance"):
             self.provenance[path.stem] = content.attrs["provenance"]
         for index, key in enumerate(content.attrs["rows"]):

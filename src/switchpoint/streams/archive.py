@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from switchpoint._formats import FORMAT, check_format
+from switchpoint._formats import FORMAT, NEWEST, check_format
 from switchpoint._text import LARGEST
 from switchpoint.streams.coding import GRIDS
 
 _MAGIC = b"\x89SPZ"
 _CHECKSUM = struct.Struct("<I")
-_FORMAT = 1
 _FIELDS = {"predictor": dict, "grid": str, "symbols": dict, "length": int, "digest": str}
 _MOST_SYMBOLS = 8 * LARGEST
 _LONGEST_HEADER = 2**26
@@ -63,7 +62,7 @@ class Archive:
         header = {name: getattr(self, name) for name in _FIELDS}
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         deflate = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=_PHRASES)
-        data = _MAGIC + bytes([_FORMAT]) + deflate.compress(text) + deflate.flush() + self.code
+        data = _MAGIC + bytes([NEWEST]) + deflate.compress(text) + deflate.flush() + self.code
         return data + _CHECKSUM.pack(zlib.crc32(data))
 
 
@@ -74,7 +73,7 @@ def unpack(data: bytes, name: str) -> Archive:
     content, checksum = data[: -_CHECKSUM.size], data[-_CHECKSUM.size :]
     if len(content) <= len(_MAGIC) or _CHECKSUM.pack(zlib.crc32(content)) != checksum:
         raise ValueError(f"{name} is truncated or damaged: it does not match its checksum")
-    check_format({FORMAT: content[len(_MAGIC)]}, name, _FORMAT)
+    check_format({FORMAT: content[len(_MAGIC)]}, name)
     try:
         inflate = zlib.decompressobj(-15, zdict=_PHRASES)
         header = json.loads(inflate.decompress(content[len(_MAGIC) + 1 :], _LONGEST_HEADER))

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from switchpoint import spec
-from switchpoint._formats import FORMAT, check_format
+from switchpoint._formats import FORMAT, NEWEST, check_format
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
 from switchpoint.predictor import Predictor
 from switchpoint.streams.engine import Engine
 from switchpoint.streams.stream import make_engine
 
 _KIND = "stream"
-_FORMAT = 1
 _FAULT = "is not a saved stream"
 
 
@@ -30,7 +29,7 @@ def save_state(
     about, weights = spec.describe_predictor(predictor)
     card = {
         "kind": _KIND,
-        FORMAT: _FORMAT,
+        FORMAT: NEWEST,
         "predictor": about,
         "engine": engine.name,
         "position": engine.position,
@@ -52,7 +51,7 @@ def load_state(
         raise ValueError(f"there is no file {path} to load a stream from")
     try:
         card, arrays = read_tensors(path, _KIND)
-        check_format(card, str(path), _FORMAT)
+        check_format(card, str(path))
         about, weights = card["predictor"], _part(arrays, "predictor.")
         if predictor is None:
             predictor = spec.make_predictor(about, weights)

@@ -11,7 +11,7 @@ from typing import Any
 
 from switchpoint import neural
 from switchpoint._files import check_writable, make_directory, read_json, write_json
-from switchpoint._formats import FORMAT, Step
+from switchpoint._formats import FORMAT, NEWEST
 from switchpoint.neural import Network
 from switchpoint.neural.storage import Like
 
@@ -28,7 +28,6 @@ PACKAGED = Path(__file__).parent / "files"
 """The networks that come with the package."""
 
 _MANIFEST = "manifest.json"
-_STEPS: tuple[Step, ...] = ({},)
 
 
 def near_names(name: str) -> str:
@@ -114,7 +113,7 @@ class Zoo:
         known = {**self.entries, name: entry}
         self.entries = {each: known[each] for each in NAMES if each in known}
         entries = {each: asdict(entry) for each, entry in self.entries.items()}
-        content = {FORMAT: len(_STEPS), "networks": entries}
+        content = {FORMAT: NEWEST, "networks": entries}
         write_json(self.directory / _MANIFEST, content, "manifest")
 
     def file(self, name: str) -> Path:
@@ -176,7 +175,7 @@ def _read_manifest(path: Path) -> dict[str, Entry]:
     """The entries of a manifest; none if there is no manifest."""
     if not path.exists():
         return {}
-    networks = read_json(path, steps=_STEPS, networks=dict)["networks"]
+    networks = read_json(path, networks=dict)["networks"]
     try:
         entries = {name: Entry(**entry) for name, entry in networks.items()}
     except TypeError as error:
