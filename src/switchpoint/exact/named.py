@@ -55,8 +55,8 @@ def fit_geometric(
         >>> import switchpoint as sp
         >>> from switchpoint.exact.named import fit_geometric
         >>> prior, bits = fit_geometric(sp.Bernoulli(), np.repeat([0, 1], 50))
-        >>> prior, next(iter(bits))
-        (Geometric(hazard=0.01), 'geometric')
+        >>> prior, list(bits)[:2]
+        (Geometric(hazard=0.013), ['uniform', 'geometric'])
     """
 
     def best(hazards: np.ndarray) -> float:

@@ -63,18 +63,28 @@ class RunLength:
 
 
 class Stream:
-    """A predictor on a stream, at full speed on the host: nothing is compiled or dispatched.
+    """A predictor on a stream of x_0, x_1, ..., at full speed on the host, in double precision.
 
-        stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.PTW(40))))
-        stream.predict()                  # ln P(x = k) of the next observation
-        stream.update(1)                  # it was 1: ln P(1), in nats
-        stream.extend([0, 0, 1])          # the same for many
-        stream.change_probability(last=3)
-        stream.save("state.safetensors")  # and go on with sp.Stream.load("state.safetensors")
+    With t observations so far, `predict` is p(x_t | x_<t), `update(x)` gives ln p(x | x_<t) in nats
+    and goes on to t + 1, and `code_length` is -log2 p(x_<t). For an exact predictor the posterior
+    of r, the length of the current segment, is at hand: `run_length` is E[r | x_<t] and its mode,
+    `change_probability(n)` is P(r <= n, r < t | x_<t).
 
-    All numbers are in double precision. For any other predictor than those of this package, and
-    for Transformers, the stream calls the predictor's compiled `update` and `predict`. `columns`
-    names the columns of an `Independent` source, whose observations may then be mappings by name.
+        >>> import switchpoint as sp
+        >>> stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.Geometric(0.05))))
+        >>> logs = stream.extend([0] * 20 + [1] * 5)
+        >>> stream.position, round(stream.code_length, 2), stream.run_length.mode
+        (25, 10.21, 5)
+        >>> round(stream.change_probability(last=6), 2)
+        0.98
+
+    `save` writes the state to a file, and `Stream.load` continues from it.
+
+    An observation takes O(1) time for KT, O(log t) for PTW, and otherwise O(t), or
+    O(max_hypotheses), times the cost of the family; so does the state. Nothing is compiled, but for
+    predictors of your own and for Transformers, whose compiled `update` and `predict` are called,
+    and for families and priors whose formulas do not work on NumPy arrays. `columns` names the
+    columns of an `Independent` source, whose observations may then be mappings by name.
 
     A stream is not thread-safe: it takes one call at a time. A call while another thread is inside
     one raises a `RuntimeError` and changes nothing. Threads may take turns, and different streams
