@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         MarkovChain,
         NormalGamma,
         Poisson,
+        Regression,
         Segment,
         Trend,
     )
@@ -80,6 +81,7 @@ __all__ = [
     "Predictor",
     "Prior",
     "RandomUniform",
+    "Regression",
     "RegularPeriodic",
     "Renewal",
     "Segment",
@@ -120,7 +122,7 @@ _NAMES = {
     "priors": "LIN PTW Geometric Prior RandomUniform RegularPeriodic Renewal prior_from_name "
     "statistics",
     "segments": "Bernoulli Categorical Exponential Gaussian Independent MarkovChain NormalGamma "
-    "Poisson Segment Trend",
+    "Poisson Regression Segment Trend",
     "sources": "Draw Source",
     "streams": "Stream",
     "training": "TrainConfig train",

@@ -21,6 +21,7 @@ from switchpoint.segments.independent import Independent
 from switchpoint.segments.markov_chain import MarkovChain
 from switchpoint.segments.normal_gamma import NormalGamma
 from switchpoint.segments.poisson import Poisson
+from switchpoint.segments.regression import Regression
 from switchpoint.segments.trend import Trend
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "NormalGamma",
     "Poisson",
     "Product",
+    "Regression",
     "Segment",
     "StudentT",
     "Support",

@@ -1,0 +1,410 @@
+"""Real values around a line, the harmonics of seasons and their own past, with unknown noise."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from switchpoint import _checks
+from switchpoint._namespace import Numbers, namespace
+from switchpoint._parameters import Parameter, location, positive
+from switchpoint.segments._special import log
+from switchpoint.segments.base import Level, Segment, weighted_mean
+from switchpoint.segments.distributions import Normal, StudentT
+from switchpoint.segments.normal_gamma import noise_variance, noisy_run_log_density
+
+
+class RegressionRun(NamedTuple):
+    """A regression fitted to a run, as the triangular root of its centred Gram matrix.
+
+    Times count from the beginning of the run. The first values of a run that does not begin a
+    segment wait for the values before them, which are their lags.
+    """
+
+    weight: Numbers
+    """The number of observations in the fit."""
+    means: Numbers
+    """(..., features + 1): the means of their features, and of their values."""
+    root: tuple[Numbers, ...]
+    """Rows (..., features + 1) of R and Q'y, of the QR decomposition of the centred features."""
+    shape: Numbers
+    """Half the number of observations, those that wait included."""
+    rate: Numbers
+    """Half the sum of squared residuals."""
+    duration: Numbers
+    """The length of the run, missing observations included."""
+    first: tuple[Numbers, ...]
+    """As many of the first observed values as there are lags, if they wait for theirs."""
+    since: tuple[Numbers, ...]
+    """Their times."""
+    waiting: Numbers
+    """The number of values that wait."""
+    last: tuple[Numbers, ...]
+    """As many of the last observed values as there are lags, the newest last."""
+    seen: Numbers
+    """The number of these that are known."""
+
+
+class Regression(Segment):
+    """Real values around a regression on time and on their own past, with unknown noise.
+
+    Generative model, with coefficients beta and the precision tau drawn once per segment, and
+    t = 0, 1, ... from its start:
+
+        tau ~ Gamma(shape, rate),    beta_j | tau ~ N(0, scale_j^2 / tau),
+        x_t ~ N(level + beta' f_t, 1 / tau)
+
+    The features f_t are 1 (scale `level_scale`); with `slope`, t (`slope_scale`); for each period P
+    of `season` and j = 1..harmonics, cos(2 pi j t / P) and sin(2 pi j t / P) (`season_scale`); and
+    for k = 1..lags, the k-th last observed value minus `level` (`lag_scale`), which is 0 before the
+    segment has k values. Lags model autocorrelated noise: with one, the values are an AR(1) process
+    around a line.
+
+    Statistic: the means of features and values, and the triangular root of their centred Gram
+    matrix, so that no large squares are subtracted. Runs merge by Givens rotations, after the
+    second has been moved in time, which shifts t and rotates each pair of a cosine and a sine.
+    Given the posterior mean b and precision matrix tau L of the coefficients, and
+    Gamma(alpha, beta) of tau:
+
+        x_t ~ StudentT(2 alpha, level + b' f_t, (beta / alpha) (1 + f_t' L^-1 f_t))
+
+    which is Bayesian linear regression (Gelman et al., "Bayesian Data Analysis", chapter 14), in
+    O(k^2) per observation and hypothesis, and O(k^3) per merge, for k features. `NormalGamma` is
+    the case without features, `Trend` that of a slope alone; both are faster. A missing value lets
+    time pass.
+
+    - `slope`: whether there is one;
+    - `season`: periods of at least 2 observations, which need not be whole;
+    - `harmonics` >= 1 of each season, of which those above half the period are left out;
+    - `lags` >= 0;
+    - `level_scale`, `slope_scale`, `season_scale`, `lag_scale` > 0: the spread of coefficients
+      between segments, in units of the noise;
+    - `shape` > 0, `rate` > 0: the prior of the noise, whose variance is about rate / shape;
+    - `level`: the expected level at the start, any real number.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> weekly = sp.Regression(season=7)
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), weekly))
+    >>> x = np.sin(2 * np.pi * np.arange(35) / 7)
+    >>> state, _ = bayes.extend(bayes.init(), x[:-1])
+    >>> print(round(float(bayes.predict(state).mean), 1), x[-1].round(1))
+    -0.8 -0.8
+    """
+
+    slope: bool = eqx.field(static=True)
+    season: tuple[float, ...] = eqx.field(static=True)
+    harmonics: int = eqx.field(static=True)
+    lags: int = eqx.field(static=True)
+    level_scale: Parameter = positive()
+    slope_scale: Parameter = positive()
+    season_scale: Parameter = positive()
+    lag_scale: Parameter = positive()
+    shape: Parameter = positive()
+    rate: Parameter = positive()
+    level: Parameter = location()
+
+    def __init__(
+        self,
+        *,
+        slope: bool = True,
+        season: float | Sequence[float] = (),
+        harmonics: int = 2,
+        lags: int = 0,
+        level_scale: Parameter = 1.0,
+        slope_scale: Parameter = 1.0,
+        season_scale: Parameter = 1.0,
+        lag_scale: Parameter = 1.0,
+        shape: Parameter = 1.0,
+        rate: Parameter = 1.0,
+        level: Parameter = 0.0,
+    ) -> None:
+        self.slope = bool(slope)
+        periods = [season] if np.ndim(season) == 0 else season  # type: ignore[list-item]
+        self.season = tuple(_period(period) for period in periods)  # type: ignore[union-attr]
+        if len(set(self.season)) < len(self.season):
+            raise ValueError(f"season must not hold a period twice, got {season!r}")
+        self.harmonics = _checks.positive_int("harmonics", harmonics)
+        self.lags = _checks.whole_number("lags", lags)
+        self.level_scale, self.slope_scale = level_scale, slope_scale
+        self.season_scale, self.lag_scale = season_scale, lag_scale
+        self.shape, self.rate, self.level = shape, rate, level
+
+    def statistic(self, x: Numbers) -> RegressionRun:
+        xp = namespace(x)
+        x = xp.asarray(x)
+        one = xp.ones_like(x)
+        zero, lags = 0.0 * one, self.lags
+        others = (zero,) * (lags - 1)
+        features = self._features(xp, zero, (zero,) * lags)
+        means = xp.concatenate([features, x[..., None]], -1)
+        waiting = one * (lags > 0)
+        return RegressionRun(
+            weight=one - waiting,
+            means=means * (lags == 0),
+            root=(0.0 * means,) * features.shape[-1],
+            shape=0.5 * one,
+            rate=zero,
+            duration=one,
+            first=(x, *others)[:lags],
+            since=(zero,) * lags,
+            waiting=waiting,
+            last=(*others, x)[len(others) + 1 - lags :],
+            seen=waiting,
+        )
+
+    def missing(self) -> RegressionRun:
+        return self.empty()._replace(duration=np.ones(()))
+
+    def initial(self) -> RegressionRun:
+        scales = [*self._time_scales(), *self.lags * [self.lag_scale]]
+        own = (self.level,) * self.lags
+        xp = namespace(self.level, *scales)
+        columns = np.arange(len(scales) + 1)
+        return self.empty()._replace(
+            weight=1 / self.level_scale**2,
+            means=self.level * (columns >= len(scales) - self.lags),
+            root=tuple((columns == i) / xp.asarray(scale) for i, scale in enumerate(scales)),
+            shape=self.shape,
+            rate=self.rate,
+            last=own,
+            seen=np.asarray(float(self.lags)),
+        )
+
+    def merge(self, before: RegressionRun, after: RegressionRun) -> RegressionRun:
+        xp = namespace(before.duration, after.duration)
+        moved = self._moved(xp, after, before.duration)
+        between, weight, means = _between(xp, before, moved.weight, moved.means)
+        root = list(before.root)
+        residuals = [_insert(xp, root, between)]
+        for row, start in zip(moved.root, self._first_columns(), strict=True):
+            residuals.append(_insert(xp, root, row, start))
+        merged = before._replace(
+            weight=weight,
+            means=means,
+            root=tuple(root),
+            shape=before.shape + after.shape,
+            rate=before.rate + after.rate + 0.5 * sum(each * each for each in residuals),
+            duration=before.duration + after.duration,
+        )
+        for i in range(self.lags):  # the values of the second run whose lags are now known
+            lags = (*before.last[i:], *moved.first[:i])
+            known = (i < after.waiting) & (before.seen + i >= self.lags)
+            merged = self._with(xp, merged, moved.since[i], lags, moved.first[i], known)
+        return self._joined(xp, merged, before, moved) if self.lags else merged
+
+    def predictive(self, statistics: RegressionRun) -> StudentT:
+        xp = namespace(statistics.duration)
+        features = self._features(xp, statistics.duration, statistics.last)
+        ahead = features - statistics.means[..., :-1]
+        expected, square = statistics.means[..., -1], 1 + 1 / statistics.weight
+        solved: list[Any] = []
+        for i, row in enumerate(statistics.root):
+            above = (
+                other[..., i] * each for other, each in zip(statistics.root, solved, strict=False)
+            )
+            solved.append((ahead[..., i] - sum(above)) / row[..., i])
+            expected = expected + solved[i] * row[..., -1]
+            square = square + solved[i] * solved[i]
+        return StudentT(
+            2 * statistics.shape, expected, inverse_spread=0.5 / (statistics.rate * square)
+        )
+
+    def run_log_density(
+        self, before: RegressionRun, run: RegressionRun
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        after = self.merge(before._replace(rate=jnp.zeros_like(before.rate)), run)
+        growth = after.weight * (1 / before.weight)
+        for i, (row, old) in enumerate(zip(after.root, before.root, strict=True)):
+            ratio = row[..., i] / old[..., i]
+            growth = growth * ratio * ratio
+        if not self.lags:
+            return noisy_run_log_density(before, run, after.rate, growth)
+        of_counts, of_values = noisy_run_log_density(before, run, after.rate, jnp.ones_like(growth))
+        return of_counts, of_values - 0.5 * log(growth)  # the lags are values
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """Coefficients of each segment, (*shape, features + 1), and the variance of its noise."""
+        key_precision, key_coefficients = jax.random.split(key)
+        variance = self.rate / jax.random.gamma(key_precision, self.shape, shape)
+        scales = [self.level_scale, *self._time_scales(), *self.lags * [self.lag_scale]]
+        noise = jax.random.normal(key_coefficients, (*shape, len(scales)))
+        return jnp.stack(scales) * jnp.sqrt(variance)[..., None] * noise, variance
+
+    def emission(self, parameters: tuple[Array, Array], statistics: RegressionRun) -> Normal:
+        coefficients, variance = parameters
+        lags = tuple(each - self.level for each in statistics.last)
+        features = self._features(jnp, statistics.duration, lags)
+        return Normal(
+            self.level + coefficients[..., 0] + (coefficients[..., 1:] * features).sum(-1), variance
+        )
+
+    def level_posterior(self, statistics: RegressionRun) -> Level:
+        means, count = statistics.means, len(statistics.root)
+        root = jnp.stack(statistics.root) if count else jnp.zeros((0, 1))
+        inverse = jax.scipy.linalg.solve_triangular(root[:, :count], jnp.eye(count))
+        coefficients, joint = inverse @ root[:, count], inverse @ inverse.T
+        across = -joint @ means[:count]
+        constant = 1 / statistics.weight - means[:count] @ across
+        covariance = jnp.block([[constant[None, None], across[None]], [across[:, None], joint]])
+        mean = jnp.append(means[count] - means[:count] @ coefficients, coefficients)
+        features = self._features(jnp, statistics.duration, statistics.last)
+        return Level(
+            mean[:, None],
+            noise_variance(statistics) * covariance[..., None],
+            jnp.append(1.0, features),
+        )
+
+    def translate(self, statistics: RegressionRun, by: Float[Array, ""]) -> RegressionRun:
+        count = len(statistics.root)
+        return statistics._replace(
+            means=statistics.means - by * (np.arange(count + 1) >= count - self.lags),
+            first=tuple(each - by for each in statistics.first),
+            last=tuple(each - by for each in statistics.last),
+        )
+
+    @property
+    def _waves(self) -> list[tuple[float, int]]:
+        """The period and the number of every harmonic."""
+        return [
+            (period, j)
+            for period in self.season
+            for j in range(1, min(self.harmonics, int(period / 2)) + 1)
+        ]
+
+    def _time_scales(self) -> list[Parameter]:
+        return [self.slope_scale] * self.slope + [self.season_scale] * (2 * len(self._waves))
+
+    def _first_columns(self) -> list[int]:
+        """The first column of each row of a root that is not 0 once it has been moved in time."""
+        waves = range(self.slope, self.slope + 2 * len(self._waves))
+        return [
+            i - (i - self.slope) % 2 if i in waves else i for i in range(waves.stop + self.lags)
+        ]
+
+    def _features(self, xp: Any, time: Any, lags: Sequence[Any]) -> Any:
+        """The features at these times since the start, given the last values, the newest last."""
+        columns = [time] if self.slope else []
+        for cosine, sine in self._rotations(xp, time):
+            columns += [cosine, sine]
+        columns += reversed(lags)
+        if not columns:
+            return xp.zeros((*xp.shape(time), 0))
+        return xp.stack(xp.broadcast_arrays(*columns), -1)
+
+    def _rotations(self, xp: Any, time: Any) -> list[tuple[Any, Any]]:
+        """The cosine and sine of every harmonic; whole periods are left out, to keep digits."""
+        angles = [
+            2 * math.pi * j * (time / period - xp.floor(time / period)) for period, j in self._waves
+        ]
+        return [(xp.cos(angle), xp.sin(angle)) for angle in angles]
+
+    def _moved(self, xp: Any, run: RegressionRun, by: Any) -> RegressionRun:
+        """A run whose times count from `by` observations before its beginning."""
+        rotations = self._rotations(xp, by)
+
+        def rotated(row: Any) -> Any:
+            columns = [row[..., i] for i in range(row.shape[-1])]
+            for at, (c, s) in zip(range(self.slope, len(columns), 2), rotations, strict=False):
+                one, other = columns[at : at + 2]
+                columns[at : at + 2] = c * one - s * other, s * one + c * other
+            return xp.stack(xp.broadcast_arrays(*columns), -1)
+
+        means, root = run.means, run.root
+        if rotations:
+            means, root = rotated(means), tuple(rotated(row) for row in root)
+        if self.slope:
+            time = np.arange(means.shape[-1]) == 0
+            means = means + xp.asarray(by * (run.weight > 0))[..., None] * time
+        since = tuple(each + by for each in run.since)
+        return run._replace(means=means, root=root, since=since)
+
+    def _with(
+        self, xp: Any, run: RegressionRun, time: Any, lags: Sequence[Any], value: Any, known: Any
+    ) -> RegressionRun:
+        """The fit with one more observation, if it is known."""
+        features = self._features(xp, time, lags)
+        row = xp.concatenate(_broadcast(xp, features, value[..., None]), -1)
+        between, weight, means = _between(xp, run, xp.where(known, 1.0, 0.0), row)
+        root = list(run.root)
+        residual = _insert(xp, root, between)
+        return run._replace(
+            weight=weight,
+            means=means,
+            root=tuple(root),
+            rate=run.rate + 0.5 * residual * residual,
+        )
+
+    def _joined(
+        self, xp: Any, merged: RegressionRun, before: RegressionRun, after: RegressionRun
+    ) -> RegressionRun:
+        """The merged fit, with the values at both ends of the two runs together."""
+        begun = before.seen > before.waiting  # it begins a segment, and nothing of it waits
+        first, since, last = [], [], []
+        for j in range(self.lags):
+            value, time, end = before.first[j], before.since[j], after.last[j]
+            for i in range(j + 1):
+                here = ~begun & (before.waiting + i == j) & (i < after.waiting)
+                value = xp.where(here, after.first[i], value)
+                time = xp.where(here, after.since[i], time)
+            for count in range(self.lags - j):
+                end = xp.where(after.seen == count, before.last[j + count], end)
+            first.append(value)
+            since.append(time)
+            last.append(end)
+        waiting = xp.minimum(before.waiting + after.waiting, self.lags)
+        return merged._replace(
+            first=tuple(first),
+            since=tuple(since),
+            waiting=xp.where(begun, before.waiting, waiting),
+            last=tuple(last),
+            seen=xp.minimum(before.seen + after.seen, self.lags),
+        )
+
+
+def _period(period: Any) -> float:
+    if _checks.finite_float("season", period) < 2:
+        raise ValueError(f"season must be a period of at least 2 observations, got {period!r}")
+    return float(period)
+
+
+def _between(xp: Any, run: RegressionRun, weight: Any, means: Any) -> tuple[Any, Any, Any]:
+    """The row that the distance of two means adds to a root, the weight and the means of both."""
+    total, both, _ = weighted_mean(
+        (xp.asarray(run.weight)[..., None], xp.asarray(weight)[..., None]), (run.means, means)
+    )
+    total = total[..., 0]
+    share = run.weight * weight * (1 / xp.where(total > 0, total, 1.0))
+    return _root(xp, share)[..., None] * (means - run.means), total, both
+
+
+def _insert(xp: Any, root: list[Any], row: Any, start: int = 0) -> Any:
+    """Rotate a row into a triangular root, in place; what is left of its value is a residual.
+
+    Its entries before `start` must be 0.
+    """
+    for i in range(start, len(root)):
+        above, entry = root[i][..., i], row[..., i]
+        norm = _root(xp, above * above + entry * entry)
+        inverse = 1 / xp.where(norm > 0, norm, 1.0)
+        cosine = xp.where(norm > 0, above * inverse, 1.0)[..., None]
+        sine = (entry * inverse)[..., None]
+        root[i], row = cosine * root[i] + sine * row, cosine * row - sine * root[i]
+    return row[..., -1]
+
+
+def _root(xp: Any, square: Any) -> Any:
+    """The square root, whose gradient at 0 is 0."""
+    positive_only = xp.where(square > 0, square, 1.0)
+    return xp.where(square > 0, xp.sqrt(positive_only), 0.0)
+
+
+def _broadcast(xp: Any, one: Any, other: Any) -> list[Any]:
+    """Both arrays with the leading axes of both."""
+    batch = np.broadcast_shapes(one.shape[:-1], other.shape[:-1])
+    return [xp.broadcast_to(each, (*batch, each.shape[-1])) for each in (one, other)]
