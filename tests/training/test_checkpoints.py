@@ -254,7 +254,7 @@ def test_other_lines_are_refused(content):
     with pytest.raises(ValueError, match="does not match its checksum"):
         EvalRecord.from_json(content)
     checksum = zlib.crc32(content.encode())
-    with pytest.raises(ValueError, match=r"not a report|does not match|Expecting"):
+    with pytest.raises(ValueError, match=r"not a report|does not match|Expecting|format"):
         EvalRecord.from_json(f'{content[:-1]}, "crc32": "{checksum:08x}"}}')
 
 

@@ -14,11 +14,11 @@ from filelock import FileLock, Timeout
 from jaxtyping import Array
 
 from switchpoint._checks import shown
-from switchpoint._formats import FORMAT, Step, upgrade
+from switchpoint._formats import FORMAT, check_format
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
 
 _KIND = "checkpoint"
-_STEPS: tuple[Step, ...] = ({},)
+_FORMAT = 1
 _NAME = re.compile(r"step-(\d{9,})\.safetensors")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # as `_files` names them
 
@@ -99,7 +99,7 @@ class Checkpoints:
         for step, path in sorted(self._files(), reverse=True):
             try:
                 about, arrays = read_tensors(path, _KIND)
-                about = upgrade(about, str(path), _STEPS)
+                check_format(about, str(path), _FORMAT)
                 if not isinstance(about.get("config"), dict):
                     raise DamagedError("it does not have the settings of its run")
                 if about.get("step") != step:
@@ -122,7 +122,7 @@ class Checkpoints:
 
     def _write(self, step: int, arrays: Mapping[str, Array | np.ndarray]) -> None:
         """Write a checkpoint, and delete those that it makes useless."""
-        about = {"kind": _KIND, FORMAT: len(_STEPS), "step": step, "config": self._config}
+        about = {"kind": _KIND, FORMAT: _FORMAT, "step": step, "config": self._config}
         path = self.directory / f"step-{step:09d}.safetensors"
         write_tensors(path, about, arrays, "checkpoint")
         files = sorted(self._files(), reverse=True)

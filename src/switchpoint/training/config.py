@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from jaxtyping import PRNGKeyArray
 from pydantic import Field, model_validator
 
-from switchpoint._formats import FORMAT, Step, upgrade
+from switchpoint._formats import FORMAT, check_format
 from switchpoint.neural.network import Network
 from switchpoint.neural.registry import CUSTOM, MODEL_OPTIONS, check_options, network_from_name
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
@@ -30,7 +30,7 @@ from switchpoint.training.settings import (
     one_of,
 )
 
-_STEPS: tuple[Step, ...] = ({},)  # to the present format
+_FORMAT = 1
 _OPTIONS = tuple(dict.fromkeys(name for options in MODEL_OPTIONS.values() for name in options))
 
 SEGMENT = ("alpha", "beta", "concentration")
@@ -246,14 +246,13 @@ class TrainConfig(Settings):
 
     def to_dict(self) -> dict[str, Any]:
         """Every field in the types that JSON has, and the format's number."""
-        return {**self.model_dump(mode="json"), FORMAT: len(_STEPS)}
+        return {**self.model_dump(mode="json"), FORMAT: _FORMAT}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
         """The configuration that `to_dict` wrote."""
-        settings = upgrade(values, "the configuration", _STEPS)
-        del settings[FORMAT]
-        return cls(**settings)
+        check_format(values, "the configuration", _FORMAT)
+        return cls(**{name: value for name, value in values.items() if name != FORMAT})
 
     def differences(self, other: "TrainConfig") -> dict[str, tuple[Any, Any]]:
         """The fields that differ, each with the value here and the other's."""

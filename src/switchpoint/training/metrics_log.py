@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from switchpoint._files import atomic_write
-from switchpoint._formats import FORMAT, Step, upgrade
+from switchpoint._formats import FORMAT, check_format
 
 _PER_MEMBER = ("loss", "excess", "excess_error")
-_STEPS: tuple[Step, ...] = ({},)
+_FORMAT = 1
 _CHECKSUM = re.compile(r', "crc32": "([0-9a-f]{8})"\}$')  # the last field of a line
 
 
@@ -37,7 +37,7 @@ class EvalRecord:
 
         The last field, `crc32`, is the checksum of the line without it.
         """
-        values = {FORMAT: len(_STEPS), **asdict(self)}
+        values = {FORMAT: _FORMAT, **asdict(self)}
         for name in _PER_MEMBER:
             values[name] = [x if math.isfinite(x) else None for x in values[name]]
         line = json.dumps(values, allow_nan=False)
@@ -51,7 +51,8 @@ class EvalRecord:
         if checksum is None or zlib.crc32(content.encode()) != int(checksum[1], 16):
             raise ValueError(f"its content does not match its checksum: {line[:60]!r}")
         try:
-            values = upgrade(json.loads(content), "the report", _STEPS)
+            values = json.loads(content)
+            check_format(values, "the report", _FORMAT)
             del values[FORMAT]
             for name in _PER_MEMBER:
                 values[name] = tuple(math.nan if x is None else float(x) for x in values[name])
