@@ -406,7 +406,7 @@ def test_changed_settings_do_not_reuse_other_results(command, whole, capsys):
         ("sequences=3\nseed=4", "TOML"),
         ("longer_lengths=" + "[" * 10**5, "TOML"),
         ("sequenzes=30", "did you mean 'sequences'"),
-        ('period="x"', "period must be a whole number"),
+        ('period="x"', "period must be a valid integer"),
         ("architectures={lstm={steps=-1}}", "steps must be"),
     ],
     ids=lambda text: text[:20],

@@ -288,7 +288,7 @@ BAD = [  # the settings, the field that is to blame, and a part of the message
 @pytest.mark.parametrize(("settings", "name", "words"), BAD)
 def test_bad_settings_are_refused(settings, name, words):
     with pytest.raises(SettingError) as caught:
-        TrainConfig.from_dict(settings)
+        TrainConfig(**settings)
     assert caught.value.name == name
     assert words in str(caught.value)
     assert name in str(caught.value) or name in ("length", "prior")

@@ -1,6 +1,6 @@
 """The regret of any predictors on any source or sequences, as a labelled dataset."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -110,13 +110,9 @@ def evaluate(
     if keep == "all":
         every = np.full((*shape, sequences, length), np.nan, jnp.zeros(()).dtype)
 
-    def counted() -> Iterator[tuple[slice, Any]]:
-        for rows, test in tests:
-            yield rows, test
-            if progress is not None:  # all predictors have been measured on these sequences
-                progress(rows.stop, sequences)
-
-    for indices, rows, test, *measured in measure(named, counted(), segment):
+    for indices, rows, test, *measured in measure(
+        named, _reporting(tests, sequences, progress), segment
+    ):
         if isinstance(test, Draw):
             switches[rows] = np.asarray(test.switches).sum(-1)[: rows.stop - rows.start]
         for index, bits, code in zip(indices, *measured, strict=True):
@@ -170,13 +166,27 @@ def regrets(
     The row of a member that is None is NaN. Other arguments are those of `evaluate`.
     """
     rows = [index for index, member in enumerate(members) if member is not None]
-    present = [member for member in members if member is not None]
+    named = [(f"number {index}", members[index]) for index in rows]
     totals = np.full((len(members), _checks.positive_int("sequences", sequences)), np.nan)
-    if rows:
-        options: Any = {"seed": seed, "chunk": chunk, "progress": progress}
-        dataset = evaluate({"members": present}, source, length, sequences, **options)
-        totals[rows] = dataset["regret"].values[0]
+    length, chunk = _checks.positive_int("length", length), _checks.positive_int("chunk", chunk)
+    tests = chunks(source, length, sequences, _checks.seed(seed), chunk)
+    tests = _reporting(tests, sequences, progress)
+    for indices, which, _, regret_bits, _ in measure(named, tests, source.segment):
+        for index, bits in zip(indices, regret_bits, strict=True):
+            totals[rows[index], which] = bits.sum(-1, dtype=np.float64)
     return totals
+
+
+def _reporting(
+    tests: Iterable[tuple[slice, Any]],
+    sequences: int,
+    progress: Callable[[int, int], None] | None,
+) -> Iterator[tuple[slice, Any]]:
+    """The same chunks of sequences; `progress` is called when all predictors are done with one."""
+    for rows, test in tests:
+        yield rows, test
+        if progress is not None:
+            progress(rows.stop, sequences)
 
 
 def _flat_draw(draw: Draw) -> Draw:

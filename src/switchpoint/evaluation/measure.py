@@ -125,10 +125,12 @@ def measure(
         predictors = [_predictor(*each, test, segment) for each in members]
         for indices, networks in groups:
             if networks is not None and isinstance(test, Draw):
-                bits: Sequence[Array] = _bits_of_networks(networks, test)
+                bits = _bits_of_networks(networks, test)
             else:
-                each = [_bits(test, _predictions(*predictors[i], test)) for i in indices]
-                bits = [jnp.stack(part) for part in zip(*each, strict=True)]
+                parts = []
+                for index in indices:
+                    parts.append(_bits(test, _predictions(*predictors[index], test)))
+                bits = jax.tree.map(lambda *parts: jnp.stack(parts), *parts)
             regret_bits, code_bits = (np.asarray(x)[:, : rows.stop - rows.start] for x in bits)
             yield indices, rows, test, regret_bits, code_bits
 
