@@ -68,7 +68,7 @@ def test_its_table_is_that_of_the_recorded_results():
 
 def test_the_tables_of_the_results_are_recorded():
     documented, recorded = (
-        sorted(line for line in text.splitlines() if line.startswith("|"))
+        {line for line in text.splitlines() if line.startswith("|")}  # the page may split a table
         for text in ((ROOT / "docs" / "results.md").read_text(), write_markdown(RECORDED))
     )
     assert len(recorded) > 25

@@ -1,6 +1,6 @@
 """Files of saved streams: safetensors, with a card that says which predictor the state is of."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from switchpoint._formats import FORMAT, NEWEST, check_format
 from switchpoint._tensors import DamagedError, read_tensors, write_tensors
 from switchpoint.predictor import Predictor
 from switchpoint.streams.engine import Engine
-from switchpoint.streams.stream import make_engine
 
 _KIND = "stream"
 _FAULT = "is not a saved stream"
@@ -44,7 +43,9 @@ def save_state(
 
 
 def load_state(
-    path: Path, predictor: Predictor[Any] | None
+    path: Path,
+    predictor: Predictor[Any] | None,
+    make_engine: Callable[[Predictor[Any], tuple[str, ...] | None], Engine],
 ) -> tuple[Predictor[Any], tuple[str, ...] | None, Engine, dict[str, Any]]:
     """The predictor, the columns, the engine and the notes of a stream that was saved."""
     if not path.is_file():

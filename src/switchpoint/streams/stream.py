@@ -194,7 +194,7 @@ class Stream:
         from switchpoint.streams.storage import load_state
 
         stream = cls.__new__(cls)
-        loaded = load_state(Path(path), predictor)
+        loaded = load_state(Path(path), predictor, make_engine)
         stream.predictor, stream.columns, stream._engine, stream.notes = loaded
         return stream
 
