@@ -336,18 +336,26 @@ def failing(monkeypatch, error):
     return main(["prior", "lin", "--length", "4"])
 
 
-def test_few_frames_are_before_the_command(monkeypatch):
+@pytest.mark.parametrize(
+    ("line", "function", "names"),
+    [
+        ("prior lin --length 4", "switchpoint.cli.prior.length_law", ["prior"]),
+        ("detect bits.csv", "switchpoint.exact.base.ExactPredictor.posterior", ["detect"] * 2),
+    ],
+)
+def test_few_frames_are_before_the_computation(monkeypatch, line, function, names):
     seen = []
 
     def record(*_):
         seen.extend(frame.f_code for frame, _ in traceback.walk_stack(sys._getframe()))
         raise ValueError
 
-    monkeypatch.setattr("switchpoint.cli.prior.length_law", record)
-    assert main(["prior", "lin", "--length", "4"]) == 2
+    Path("bits.csv").write_text("x\n1\n2\n3\n")
+    monkeypatch.setattr(function, record)
+    assert main(line.split()) == 2
     root = str(Path(sp.__file__).parent)
     ours = [code.co_name for code in seen if code.co_filename.startswith(root)]
-    assert ours == ["prior", "invoke", "main"]
+    assert ours == [*names, "invoke", "main"]
 
 
 def test_an_unforeseen_error_is_one_line_that_says_how_to_report_it(monkeypatch, capsys):

@@ -41,7 +41,7 @@ def detect(
     time: str | None = typer.Option(
         None,
         help="The time column: dates or numbers that label the observations, or none. If not "
-        "given, the only column of dates, or one that is called date, time, year or the like.",
+        "given, the only column of dates, or one that is called date, time, year or similar.",
     ),
     segment: list[str] = typer.Option(
         [],
@@ -55,8 +55,8 @@ def detect(
         False,
         "--fit",
         help="Choose the sensitivity and the scales of the segments by their evidence, for long "
-        "series that switch many times. On short or irregular series it finds worse change points "
-        "than the defaults.",
+        "series that switch many times. On short or irregular series the defaults give better "
+        "change points.",
     ),
     form: str | None = typer.Option(
         None,

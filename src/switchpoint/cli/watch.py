@@ -82,7 +82,7 @@ def watch(
         None,
         "--time",
         help="The time column, or none. If not given, the only column of dates, or one that is "
-        "called date, time, year or the like.",
+        "called date, time, year or similar.",
     ),
     labels: str | None = typer.Option(
         None, metavar="LABEL,LABEL,...", help="The labels of the symbols 0, 1 and so on."

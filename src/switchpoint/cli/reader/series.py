@@ -69,7 +69,7 @@ def read_series(
     """The series in these columns of a table, or in its only column of numbers.
 
     `time` is the column of the times, or `none`. If it is not given, it is the only column of
-    dates, else one that is called date, time, year or the like.
+    dates, else one that is called date, time, year or similar.
     """
     import pandas as pd
 
@@ -109,7 +109,7 @@ def time_column(table: Table, chosen: Sequence[str], given: str | None) -> str |
     """The column of the times beside the chosen ones.
 
     If it is not given, it is the only column of dates, else the first that is called date, time,
-    year or the like; None if there is none, or if `none` is given.
+    year or similar; None if there is none, or if `none` is given.
     """
     if given is not None:
         label = None if given == _NO_TIME not in table.names else table.find(given)
