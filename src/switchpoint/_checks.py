@@ -31,18 +31,12 @@ def seed(value: Any) -> int:
 
 def finite_float(name: str, value: Any) -> float:
     """`value` as a finite float."""
-    number = _as_float(name, value)
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be a finite number, got {number}")
-    return number
+    return _finite(name, value, "a finite number", -math.inf)
 
 
 def positive_float(name: str, value: Any) -> float:
     """`value` as a finite float above 0."""
-    number = _as_float(name, value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{name} must be a finite number above 0, got {number}")
-    return number
+    return _finite(name, value, "a finite number above 0", 0.0)
 
 
 def probability(name: str, value: Any, *, below_one: bool = False) -> float:
@@ -263,6 +257,13 @@ def _as_int(name: str, value: Any, least: int | None = None) -> int:
         raise ValueError(f"{name} must be a whole number, got {value!r}") from error
     if least is not None and number < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {number}")
+    return number
+
+
+def _finite(name: str, value: Any, wanted: str, above: float) -> float:
+    number = _as_float(name, value)
+    if not (math.isfinite(number) and number > above):
+        raise ValueError(f"{name} must be {wanted}, got {number}")
     return number
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
 from switchpoint import _checks
+from switchpoint._namespace import Numbers
 from switchpoint._parameters import Parameter, checked_field
 from switchpoint._random import uniform
 from switchpoint.segments.base import Segment
@@ -72,9 +73,7 @@ class Dirichlet(Segment):
     def statistic(self, x: Num[Array, ""]) -> Int[Array, " alphabet"]:
         return jax.nn.one_hot(x.astype(jnp.int32), self.alphabet, dtype=jnp.int32)
 
-    def merge(
-        self, before: Num[Array, " alphabet"], after: Num[Array, " alphabet"]
-    ) -> Num[Array, " alphabet"]:
+    def merge(self, before: Numbers, after: Numbers) -> Num[Array, " alphabet"]:
         """The sum; counts about to overflow an int32 are halved."""
         counts = before + after
         return jnp.where(counts.max() >= _LARGEST_COUNT, counts // 2, counts)

@@ -55,44 +55,35 @@ class Independent(Segment):
         return tuple(column.statistic(x[..., i]) for i, column in enumerate(self.columns))
 
     def empty(self) -> tuple[Any, ...]:
-        return tuple(column.empty() for column in self.columns)
+        return self._each("empty")
 
     def initial(self) -> tuple[Any, ...]:
-        return tuple(column.initial() for column in self.columns)
+        return self._each("initial")
 
     def missing(self) -> tuple[Any, ...]:
-        return tuple(column.missing() for column in self.columns)
+        return self._each("missing")
 
     def merge(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(
-            column.merge(*pair) for column, *pair in zip(self.columns, before, after, strict=True)
-        )
+        return self._each("merge", before, after)
 
     def predictive(self, statistics: tuple[Any, ...]) -> Product:
-        parts = zip(self.columns, statistics, strict=True)
-        return Product(tuple(column.predictive(each) for column, each in parts))
+        return Product(self._each("predictive", statistics))
 
     def run_log_density(
         self, before: tuple[Any, ...], run: tuple[Any, ...]
     ) -> tuple[Float[Array, ""], Float[Array, ""]] | None:
-        parts = []
-        for column, *pair in zip(self.columns, before, run, strict=True):
-            part = column.run_log_density(*pair)
-            if part is None:
-                return None
-            parts.append(part)
-        of_counts, of_values = (sum(each[1:], each[0]) for each in zip(*parts, strict=True))
-        return of_counts, of_values
+        parts = self._each("run_log_density", before, run)
+        if any(part is None for part in parts):
+            return None
+        of_counts, of_values = zip(*parts, strict=True)
+        return sum(of_counts[1:], of_counts[0]), sum(of_values[1:], of_values[0])
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[Any, ...]:
         keys = jax.random.split(key, len(self.columns))
-        return tuple(
-            column.sample(each, shape) for column, each in zip(self.columns, keys, strict=True)
-        )
+        return self._each("sample", keys, (shape,) * len(self.columns))
 
     def emission(self, parameters: tuple[Any, ...], statistics: tuple[Any, ...]) -> Product:
-        parts = zip(self.columns, parameters, statistics, strict=True)
-        return Product(tuple(column.emission(*each) for column, *each in parts))
+        return Product(self._each("emission", parameters, statistics))
 
     def level_posterior(self, statistics: tuple[Any, ...]) -> Level:
         """The levels of the columns side by side: features and outputs of each by itself."""
@@ -116,12 +107,15 @@ class Independent(Segment):
         return tuple(column.location for column in self.columns)
 
     def translated(self, by: Any) -> Segment:
-        moved = (column.translated(each) for column, each in zip(self.columns, by, strict=True))
-        return eqx.tree_at(lambda segment: segment.columns, self, tuple(moved))
+        return eqx.tree_at(lambda each: each.columns, self, self._each("translated", by))
 
     def translate(self, statistics: tuple[Any, ...], by: Any) -> Any:
-        parts = enumerate(zip(self.columns, statistics, strict=True))
-        return tuple(column.translate(each, by[i]) for i, (column, each) in parts)
+        return self._each("translate", statistics, tuple(by[i] for i in range(len(self.columns))))
+
+    def _each(self, method: str, *arguments: Any) -> tuple[Any, ...]:
+        """The results of a method of each column, with its part of each argument."""
+        columns = zip(self.columns, *arguments, strict=True)
+        return tuple(getattr(column, method)(*parts) for column, *parts in columns)
 
 
 def _level_of_column(column: Segment, statistics: Any) -> Any:
