@@ -125,7 +125,7 @@ class Regression(Segment):
         level: Parameter = 0.0,
     ) -> None:
         self.slope = bool(slope)
-        periods = [season] if np.ndim(season) == 0 else season  # type: ignore[list-item]
+        periods = [season] if np.ndim(season) == 0 else season
         self.season = tuple(_period(period) for period in periods)  # type: ignore[union-attr]
         if len(set(self.season)) < len(self.season):
             raise ValueError(f"season must not hold a period twice, got {season!r}")
