@@ -184,7 +184,7 @@ class ShardNetworks(Networks):
         self.recorded = recorded
         for path in sorted(directory.glob("*.safetensors")):
             card = read_card(path)
-            name = card["run"]
+            name = str(card.get("run"))
             shard = path.name.removesuffix(".safetensors").rpartition(".")[0]
             if name not in runs:
                 raise ValueError(f"{path} is of the run {name}, which no study of this scale has")
