@@ -94,8 +94,8 @@ def read_json(path: Path, **types: Any) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_bytes())
-        found = content.pop(_CHECKSUM, None)
-        whole = found == json_digest(content)
+        checksum = content.pop(_CHECKSUM, None)
+        whole = checksum == json_digest(content)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -12,7 +12,7 @@ from test_studies import CELL, TINY, load, same
 import switchpoint as sp
 from switchpoint import evaluation
 from switchpoint._progress import Progress
-from switchpoint.neural import read_card
+from switchpoint.neural import load_with_card, read_card, save_networks
 from switchpoint.paper import SCALES, STUDIES, commands, reproduce
 from switchpoint.paper.base import main_run
 from switchpoint.paper.networks import ShardNetworks, shard
@@ -248,6 +248,11 @@ def test_a_file_that_is_no_shard_is_refused_by_name(shards, tmp_path):
     evaluation.save(one.drop_attrs().assign_attrs(rows=[]), tmp_path / "shard.nc")
     with pytest.raises(ValueError, match=r"shard\.nc is not a file of measurements"):
         MeasurementStore(tmp_path / "none").merge(tmp_path / "shard.nc")
+    card, members = load_with_card(next(shards[1].glob("*.safetensors")))
+    del card["run"]
+    save_networks(tmp_path / "run.0.safetensors", members, card)
+    with pytest.raises(ValueError, match=r"run\.0\.safetensors is of the run None"):
+        networks(tmp_path)
 
 
 @pytest.mark.slow

@@ -33,18 +33,20 @@ def zoo(directory: Path | None = _DIRECTORY) -> None:
     the regret of a whole sequence above that of the exact optimum, in bits, with its standard
     error, on test sequences of the network's training source.
     """
-    found = _open(directory)
+    networks = _open(directory)
     headings = ("name", "prior", "weights", "excess, bits", "MiB")
     table = output.table("Networks of the zoo", *headings, texts=2)
-    for name in found.names():
-        card = found.card(name)
+    for name in networks.names():
+        card = networks.card(name)
         excess = f"{card['test']['excess']:.4f} ± {card['test']['excess_error']:.4f}"
-        size = f"{found.entries[name].size / 2**20:.2f}"
+        size = f"{networks.entries[name].size / 2**20:.2f}"
         prior = re.sub(r"\w+=", "", repr(trained_source(card).prior))  # fits into 80 columns
-        table.add_row(name, prior, f"{found.parameters(name):,}", excess, size)
-    total = sum(found.entries[name].size for name in found.names()) / 2**20
+        table.add_row(name, prior, f"{networks.parameters(name):,}", excess, size)
+    total = sum(networks.entries[name].size for name in networks.names()) / 2**20
     output.console().print(table)
-    output.console().print(f"{len(found.names())} of {len(NAMES)} networks, {total:.1f} MiB in all")
+    output.console().print(
+        f"{len(networks.names())} of {len(NAMES)} networks, {total:.1f} MiB in all"
+    )
 
 
 def verify(
@@ -67,17 +69,17 @@ def verify(
 
         switchpoint verify lstm-ptw transformer-lin --sequences 2000
     """
-    found = _open(directory)
+    networks = _open(directory)
     whole_blocks(_checks.positive_int("sequences", sequences))
-    wanted = list(dict.fromkeys(names or found.names()))
+    wanted = list(dict.fromkeys(names or networks.names()))
     for name in wanted:
-        _check_request(found, name, sequences)
+        _check_request(networks, name, sequences)
     use_all_cores()
     results: dict[str, Check | str] = {}
     for number, name in enumerate(wanted, start=1):
         with output.progress_bar(f"{name}, {number} of {len(wanted)}", sequences) as progress:
             try:
-                results[name] = check(found, name, sequences, progress)
+                results[name] = check(networks, name, sequences, progress)
             except ValueError as error:
                 results[name] = str(error)
         if not sys.stderr.isatty():
@@ -105,20 +107,20 @@ def verify(
 
 def _open(directory: Path | None) -> Zoo:
     """The zoo in a directory, which must hold one."""
-    found = Zoo(directory)
-    if not found.names():
-        shown, exists = printable(str(found.directory)), found.directory.is_dir()
+    networks = Zoo(directory)
+    if not networks.names():
+        shown, exists = printable(str(networks.directory)), networks.directory.is_dir()
         problem = "has no manifest.json that lists networks" if exists else "is not a directory"
         raise ValueError(f"{shown} {problem}, so it is not a zoo")
-    return found
+    return networks
 
 
-def _check_request(found: Zoo, name: str, sequences: int) -> None:
+def _check_request(networks: Zoo, name: str, sequences: int) -> None:
     """Raise a `ValueError` for an unknown network, or one tested on fewer sequences."""
-    if name not in found.entries:
-        found.path(name)  # raises the error that says why
+    if name not in networks.entries:
+        networks.path(name)  # raises the error that says why
     try:
-        tested = found.card(name)["test"]["sequences"]
+        tested = networks.card(name)["test"]["sequences"]
     except ValueError:
         return  # a damaged file is a network that fails, among others that may pass
     if sequences > tested:

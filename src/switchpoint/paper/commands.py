@@ -375,13 +375,13 @@ def _scale(name: str) -> Scale:
 
 def _matching(patterns: list[str], known: Mapping[str, Run]) -> list[Run]:
     """The runs of these names or patterns, each once, in the order they are asked for."""
-    found: dict[str, Run] = {}
+    matching: dict[str, Run] = {}
     for pattern in patterns:
         names = fnmatch.filter(known, pattern)
         if not names:
             raise ValueError(f"run must be one of {', '.join(known)}, got {pattern!r}")
-        found |= {name: known[name] for name in names}
-    return list(found.values())
+        matching |= {name: known[name] for name in names}
+    return list(matching.values())
 
 
 def _seeds(text: str | None, run: Run) -> range:

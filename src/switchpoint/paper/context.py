@@ -87,7 +87,7 @@ class StudyContext:
         self, predictors: Mapping[str, Entry], source: Source, length: int, sequences: int
     ) -> xr.DataArray:
         """The regret (predictor, sequence, time) of every symbol."""
-        found = evaluation.evaluate(
+        evaluation_result = evaluation.evaluate(
             predictors,
             source,
             length,
@@ -96,7 +96,7 @@ class StudyContext:
             keep="all",
             progress=lambda done, total: self.progress.update("evaluating", done / total),
         )
-        bits = found["regret_by_symbol"].isel(member=0, drop=True).astype(np.float64)
+        bits = evaluation_result["regret_by_symbol"].isel(member=0, drop=True).astype(np.float64)
         return bits.drop_vars(["members"], errors="ignore")
 
     def exact(self, name: str, source: Source, length: int) -> Any:

@@ -51,12 +51,12 @@ class Networks:
     def members(self, run: Run, trained_on: str) -> dict[int, Network | None]:
         """The networks of a run by seed; None where training diverged, missing ones left out."""
         self.prepare(run)
-        found: dict[int, Network | None] = {}
+        by_seed: dict[int, Network | None] = {}
         for seed in run.seeds:
             if (key := (run.name, trained_on, seed)) in self._members:
                 card = self._members[key][2]
-                found[seed] = None if card["diverged"] else self._network(key)
-        return found
+                by_seed[seed] = None if card["diverged"] else self._network(key)
+        return by_seed
 
     def best(self, run: Run, trained_on: str) -> Network:
         """The network with the lowest excess on the validation sequences."""
@@ -95,9 +95,9 @@ class Networks:
     def add(self, run: str, name: str, path: Path) -> None:
         """Add the networks of a file, or of the directory of a training run, to a run."""
         card = read_card(path)
-        made = card.get("provenance") or {}
-        made = made.get("training", made)  # a zoo adds what measured them
-        self._provenance[name] = {"run": run, "provenance": made}
+        provenance = card.get("provenance") or {}
+        training = provenance.get("training", provenance)  # a zoo adds that of its measurements
+        self._provenance[name] = {"run": run, "provenance": training}
         for index, member in enumerate(card["members"]):
             self._members[run, member["prior"], member["seed"]] = path, index, member
 
@@ -184,7 +184,7 @@ class ShardNetworks(Networks):
         self.recorded = recorded
         for path in sorted(directory.glob("*.safetensors")):
             card = read_card(path)
-            name = card["run"]
+            name = str(card.get("run"))
             shard = path.name.removesuffix(".safetensors").rpartition(".")[0]
             if name not in runs:
                 raise ValueError(f"{path} is of the run {name}, which no study of this scale has")
@@ -220,7 +220,7 @@ def shard(run: Run, sources: Sequence[str], seeds: range) -> Run:
 
 
 def divide(run: Run, members: int | None = None) -> list[Run]:
-    """The shards of a run with at most so many members each; the run itself where it has no more.
+    """The shards of a run with at most that many members each; the run itself where it has no more.
 
     The members of a shard are trained in one program, and how many it has decides how their
     numbers are rounded. So the division depends on nothing else, least of all on who trains.

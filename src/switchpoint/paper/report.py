@@ -56,8 +56,8 @@ def write_report(directory: Path, read: Mapping[str, Result] | None = None) -> P
     findings = [f for study in STUDIES.values() for f in study.judge(shown.get(study.name))]
     main = results.get("on-distribution")
     local = [each.local for each in results.values() if each.local is not None]
-    made = local or [each.shown for each in results.values()]
-    scales = list(dict.fromkeys(str(each.attrs["scale"]) for each in made))
+    datasets = local or [each.shown for each in results.values()]
+    scales = list(dict.fromkeys(str(each.attrs["scale"]) for each in datasets))
     page = _TEMPLATES.get_template("report.html").render(
         css=Markup(_TEMPLATES.get_template("page.css").render()),
         scales=join_and(scales),
@@ -141,22 +141,23 @@ def _size(result: Result) -> dict[str, str]:
 def _source(result: Result) -> dict[str, Any]:
     """The origin of numbers that were not all computed on this machine."""
     shown = result.shown
-    made = shown.attrs["provenance"]
+    provenance = shown.attrs["provenance"]
     return {
         "recorded": result.recorded is not None and shown is result.recorded,
         "local": result.beside is not None,
-        "pretrained": "networks" in made,
+        "pretrained": "networks" in provenance,
         "scale": shown.attrs["scale"],
-        "made": _machine(made),
+        "made": _machine(provenance),
         "networks": sorted(
-            {str(each["device"]) for each in made.get("networks", {}).values() if each}
+            {str(each["device"]) for each in provenance.get("networks", {}).values() if each}
         ),
     }
 
 
-def _machine(made: Mapping[str, Any]) -> str:
-    commit = f" ({str(made['commit'])[:8]})" if made.get("commit") else ""
-    return f"switchpoint {made['switchpoint']}{commit}, jax {made['jax']}, {made['device']}"
+def _machine(provenance: Mapping[str, Any]) -> str:
+    commit = f" ({str(provenance['commit'])[:8]})" if provenance.get("commit") else ""
+    jax, device = provenance["jax"], provenance["device"]
+    return f"switchpoint {provenance['switchpoint']}{commit}, jax {jax}, {device}"
 
 
 def _missing(dataset: xr.Dataset) -> dict[str, Any]:
@@ -259,21 +260,21 @@ def _distance(share: float) -> str:
 
 def _provenance(results: Mapping[str, Result]) -> dict[str, Any]:
     """The provenance of the results: commands, times, machines, plans and networks."""
-    made = {name: each.local for name, each in results.items() if each.local is not None}
+    local = {name: each.local for name, each in results.items() if each.local is not None}
     recorded = {
         f"{name}, recorded": each.recorded
         for name, each in results.items()
         if each.recorded is not None and each.shown is each.recorded
     }
-    both = {**made, **recorded}
+    both = {**local, **recorded}
     rows = [(name, each.attrs["scale"], each.attrs["provenance"]) for name, each in both.items()]
     networks: dict[str, Any] = {}
     for _, _, record in rows:
         networks |= {name: each for name, each in record.get("networks", {}).items() if each}
     plans = {name: each.attrs["plan"] for name, each in both.items() if each.attrs["plan"]}
-    times = [each.attrs["provenance"] for each in made.values()]
+    times = [each.attrs["provenance"] for each in local.values()]
     return {
-        "count": len(made),
+        "count": len(local),
         "seconds": sum(float(t["wall_seconds"]) + float(t["training_seconds"]) for t in times),
         "commands": list(dict.fromkeys(str(t["command"]) for t in times)),
         "rows": rows,

@@ -87,10 +87,10 @@ def measurements_by_run(
                     known = largest.setdefault(key, each)
                     if each.test.sequences > known.test.sequences:
                         largest[key] = each
-    found: dict[str, list[Measurement]] = {}
+    by_run: dict[str, list[Measurement]] = {}
     for each in largest.values():
-        found.setdefault(each.run_name, []).append(replace(each, seeds=None))
-    return found
+        by_run.setdefault(each.run_name, []).append(replace(each, seeds=None))
+    return by_run
 
 
 class ShardTimes(NamedTuple):

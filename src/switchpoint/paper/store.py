@@ -67,11 +67,11 @@ class MeasurementStore:
         """The regret of the test sequences by seed, for the seeds that were measured."""
         wanted = _key(measurement, test_seed)
         count = measurement.test.sequences
-        found: dict[int, np.ndarray] = {}
+        by_seed: dict[int, np.ndarray] = {}
         for key, values in self._rows.get(_place(wanted), ()):
             if values.shape[1] >= count and all(key[name] == wanted[name] for name in wanted):
-                found |= zip(key["seeds"], values[:, :count].astype(float), strict=True)
-        return {seed: found[seed] for seed in measurement.all_seeds if seed in found}
+                by_seed |= zip(key["seeds"], values[:, :count].astype(float), strict=True)
+        return {seed: by_seed[seed] for seed in measurement.all_seeds if seed in by_seed}
 
     def add(self, measurement: Measurement, test_seed: int, rows: Mapping[int, np.ndarray]) -> None:
         """Keep the regret of the test sequences by seed, in memory and in a file."""
@@ -100,9 +100,9 @@ class MeasurementStore:
         """
         rows = []
         for measurement in measurements:
-            found = self.find(measurement, test_seed)
-            key = {**_key(measurement, test_seed), "seeds": list(found)}
-            rows.append((key, np.stack(list(found.values())).astype(np.float32)))
+            by_seed = self.find(measurement, test_seed)
+            key = {**_key(measurement, test_seed), "seeds": list(by_seed)}
+            rows.append((key, np.stack(list(by_seed.values())).astype(np.float32)))
         write_rows(path, rows, provenance)
 
     def array(self, grid: Grid, test_seed: int, drop_missing: bool = False) -> xr.DataArray:
@@ -110,11 +110,11 @@ class MeasurementStore:
 
         With `drop_missing`, labels of the first dimension that have no measurement are left out.
         """
-        found = {key: self.find(cell, test_seed) for key, cell in grid.cells.items()}
+        cells = {key: self.find(cell, test_seed) for key, cell in grid.cells.items()}
         labels = list(grid.labels.values())
         exact = all(cell.run is None for cell in grid.cells.values())
         if drop_missing and not exact:
-            there = {key[0] for key, rows in found.items() if rows}
+            there = {key[0] for key, rows in cells.items() if rows}
             labels[0] = [label for label in labels[0] if label in there]
         seeds = sorted({seed for cell in grid.cells.values() for seed in cell.all_seeds})
         count = max(cell.test.sequences for cell in grid.cells.values())
@@ -127,7 +127,7 @@ class MeasurementStore:
                 "seed": np.array(seeds, np.int32),
             },
         )
-        for key, rows in found.items():
+        for key, rows in cells.items():
             for seed, row in rows.items():
                 place = [axis.index(label) for axis, label in zip(labels, key, strict=True)]
                 values.values[(*place, seeds.index(seed))] = row
@@ -161,5 +161,5 @@ def _key(measurement: Measurement, test_seed: int) -> dict[str, Any]:
 
 
 def _place(key: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The part of a key by which rows are found."""
+    """The part of a key that rows are stored under."""
     return tuple(key[name] for name in ("run", "trained_on", "source", "length", "test_seed"))

@@ -44,7 +44,7 @@ class Candidate:
 
 def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]]:
     """All networks of these runs that were trained to the end, by their name in a zoo."""
-    found: dict[str, list[Candidate]] = {}
+    by_name: dict[str, list[Candidate]] = {}
     for run in runs:
         card, _ = load_with_card(run)  # proved whole: its numbers decide
         for index, member in enumerate(card["members"]):
@@ -54,8 +54,8 @@ def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]
                 validated_on = (source, length, card["config"]["validation"])
                 among = card.get("candidates", {}).get(member["prior"], 1)
                 each = Candidate(name, Path(run), index, member["excess"], validated_on, among)
-                found.setdefault(name, []).append(each)
-    return {name: found[name] for name in NAMES if name in found}
+                by_name.setdefault(name, []).append(each)
+    return {name: by_name[name] for name in NAMES if name in by_name}
 
 
 def lowest_excess(rivals: Sequence[Candidate]) -> Candidate:
@@ -81,11 +81,11 @@ def build(
     test sequences, and its card says both. What is in the zoo already is not measured again,
     so that a build that was stopped can be repeated.
     """
-    found = candidates(runs)
-    if not found:
+    by_name = candidates(runs)
+    if not by_name:
         raise ValueError(f"these runs hold no network that the zoo could take: {', '.join(NAMES)}")
-    zoo.prepare(found)
-    for name, rivals in found.items():
+    zoo.prepare(by_name)
+    for name, rivals in by_name.items():
         best = lowest_excess(rivals)
         run, networks = load_with_card(best.path)
         network, member = networks[best.member], run["members"][best.member]
@@ -121,7 +121,7 @@ def build(
     size = sum(entry.size for entry in zoo.entries.values())
     if size > LARGEST:
         raise ValueError(f"the zoo must have at most {LARGEST} bytes, got {size}")
-    return list(found)
+    return list(by_name)
 
 
 def _known(zoo: Zoo, name: str, network: Network, sequences: int) -> dict[str, Any] | None:

@@ -43,11 +43,11 @@ def score(
     members = [network, bayes_optimal(source)]
     own, optimum = regrets(members, source, length, sequences, seed, progress=progress)
     of_blocks = (own - optimum).reshape(blocks, BLOCK).mean(-1)
-    found: dict[str, Any] = {"sequences": sequences, "seed": seed, "length": length}
+    numbers: dict[str, Any] = {"sequences": sequences, "seed": seed, "length": length}
     for name, bits in (("excess", own - optimum), ("regret", own), ("optimum_regret", optimum)):
-        found[name] = float(bits.mean())
-        found[f"{name}_error"] = float(bits.std(ddof=1)) / sequences**0.5
-    return {**found, "excess_of_blocks": [round(float(each), 6) for each in of_blocks]}
+        numbers[name] = float(bits.mean())
+        numbers[f"{name}_error"] = float(bits.std(ddof=1)) / sequences**0.5
+    return {**numbers, "excess_of_blocks": [round(float(each), 6) for each in of_blocks]}
 
 
 def whole_blocks(sequences: int) -> int:
@@ -91,8 +91,8 @@ def verify(zoo: Zoo, name: str, sequences: int, progress: Progress | None = None
     blocks = np.array(test["excess_of_blocks"])
     if abs(blocks.mean() - test["excess"]) > _ROUNDING:
         raise ValueError(f"the card of {name} contradicts itself about the excess")
-    found = score(
+    numbers = score(
         zoo.network(name), trained_source(card), test["length"], sequences, test["seed"], progress
     )
     claimed = float(blocks[: whole_blocks(sequences)].mean())
-    return Check(name, claimed, measured=found["excess"], allowed=test["tolerance"])
+    return Check(name, claimed, measured=numbers["excess"], allowed=test["tolerance"])

@@ -36,4 +36,4 @@ def source_label(dataset: xr.Dataset, source: str) -> str:
 
 def with_subscripts(text: str) -> str:
     """The depth of PTW as a subscript: PTW_8 becomes PTW₈."""
-    return _DEPTH.sub(lambda found: found.group().translate(_SUBSCRIPTS), text)
+    return _DEPTH.sub(lambda match: match.group().translate(_SUBSCRIPTS), text)

@@ -100,12 +100,12 @@ def _analyse(context: StudyContext) -> xr.Dataset:
 
 def _compared(result: xr.Dataset) -> set[str]:
     """The parts with at least two configurations of one network to compare."""
-    found = set()
+    parts = set()
     for part in set(names(result["part"])):
         models = result["model"].values[_part(result, part)]
         if np.unique(models.astype(str), return_counts=True)[1].max() > 1:
-            found.add(part)
-    return found
+            parts.add(part)
+    return parts
 
 
 def _part(result: xr.Dataset, *parts: str) -> np.ndarray:

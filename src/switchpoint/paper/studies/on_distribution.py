@@ -160,7 +160,7 @@ def _minutes(shards: Any) -> list[str]:
 
 
 def _optimum_is_lowest(result: xr.Dataset) -> Verdict:
-    """No exact predictor that is not told the switching points, and no network, does better."""
+    """No exact predictor without the switching points, and no network, does better."""
     holds, lines = True, []
     for source in names(result["source"]):
         exact = result.sel(source=source)

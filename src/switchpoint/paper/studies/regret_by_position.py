@@ -34,8 +34,8 @@ _EXACT = ("ptw", "lin", "oracle")
 
 def _by_symbol(context: StudyContext, predictors: dict[str, Member]) -> xr.DataArray:
     scale = context.scale
-    found = context.evaluate(predictors, scale.source("ptw"), scale.length, scale.sequences)
-    return found.drop_vars(["switches", "sequence"], errors="ignore")
+    regret = context.evaluate(predictors, scale.source("ptw"), scale.length, scale.sequences)
+    return regret.drop_vars(["switches", "sequence"], errors="ignore")
 
 
 def _cumulative(context: StudyContext) -> xr.Dataset:

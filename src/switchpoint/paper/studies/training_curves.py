@@ -37,11 +37,11 @@ def training_curves(logs: Mapping[str, list[TrainingLog]], seeds: range) -> xr.D
     excess = np.full((len(logs), len(SOURCES), len(seeds), count), np.nan)
     for index, every in enumerate(logs.values()):
         for log in every:
-            found = np.array([record.excess for record in log.records])
+            values = np.array([record.excess for record in log.records])
             for member in log.config.members():
                 place = index, SOURCES.index(member.prior), seeds.index(member.seed)
-                steps[place[:2]][: len(found)] = [record.step for record in log.records]
-                excess[place][: len(found)] = found[:, member.index]
+                steps[place[:2]][: len(values)] = [record.step for record in log.records]
+                excess[place][: len(values)] = values[:, member.index]
     return xr.Dataset(
         {
             "step": (("architecture", "source", "record"), steps),
