@@ -196,12 +196,12 @@ class Posterior(eqx.Module):
         positions = np.flatnonzero(self.map_switches[:before]).tolist()
         bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
         times = np.arange(self.map_switches.shape[-1])
-        found: dict[int, SwitchInterval] = {}
+        intervals: dict[int, SwitchInterval] = {}
         pending, tried, none = list(range(len(positions))), 0, None
         while pending or none is None:
-            # As many candidates of each as one program has room for; most need only the first.
-            room = _room_for(len(pending) + 1) - 1
-            shares = level * _SHARES[tried : tried + room // max(1, len(pending))]
+            # Fill the windows of one program with candidates of each; most need only the first.
+            capacity = _round_up(len(pending) + 1) - 1
+            shares = level * _SHARES[tried : tried + capacity // max(1, len(pending))]
             tried += len(shares)
             candidates = [
                 _grow_interval(marginals, positions[i], bounds[i][0] + 1, bounds[i][1] - 1, share)
@@ -211,20 +211,21 @@ class Posterior(eqx.Module):
             every = (0, len(marginals) - 1)
             windows = np.stack([(times >= a) & (times <= b) for a, b in (every, *candidates)])
             none, *missed = np.asarray(self._without_switch(windows)[0], np.float64).tolist()
-            reached = [1 - each for each in missed]
             for number, i in enumerate(pending):
-                own = range(number * len(shares), (number + 1) * len(shares))
-                best = next((each for each in own if reached[each] >= level), own[-1])
-                chance = float(marginals[positions[i]])
-                found[i] = SwitchInterval(
-                    positions[i], chance, *candidates[best], float(reached[best])
+                first = number * len(shares)
+                chances = [1 - each for each in missed[first : first + len(shares)]]
+                best = next((k for k, each in enumerate(chances) if each >= level), -1)
+                probability = float(marginals[positions[i]])
+                begin, end = candidates[first + best % len(shares)]
+                intervals[i] = SwitchInterval(
+                    positions[i], probability, begin, end, float(chances[best])
                 )
-            short = [i for i in pending if found[i].interval_probability < level]
+            short = [i for i in pending if intervals[i].interval_probability < level]
             pending = short if tried < len(_SHARES) else []
-        return [found[i] for i in range(len(positions))], none
+        return [intervals[i] for i in range(len(positions))], none
 
     def to_frame(self) -> Any:
-        """A row for each position of one sequence: what is known of it, in the columns.
+        """A row for each position of one sequence, and a column for each field.
 
         A DataFrame of pandas with the index of the values, or of polars if they were. Fields with
         several numbers for each position have a column for each: `probs_smoothed_0` and so on, or
@@ -240,8 +241,8 @@ class Posterior(eqx.Module):
             array = np.asarray(getattr(self, name))
             if array.ndim == 2:
                 named = name.startswith("level") and len(labels.names) == array.shape[1]
-                own = labels.names if named else range(array.shape[1])
-                columns |= {f"{name}_{k}": each for k, each in zip(own, array.T, strict=True)}
+                keys = labels.names if named else range(array.shape[1])
+                columns |= {f"{name}_{k}": each for k, each in zip(keys, array.T, strict=True)}
             elif array.ndim == 1:
                 columns[name] = array
         return labels.frame(columns)
@@ -255,7 +256,7 @@ class Posterior(eqx.Module):
         """
         count = len(windows)
         if not self._batch:
-            windows = np.pad(windows, ((0, _room_for(count) - count), (0, 0)))
+            windows = np.pad(windows, ((0, _round_up(count) - count), (0, 0)))
         return self._partitions.without_switch(jnp.asarray(windows))[:, :count]
 
 
@@ -270,12 +271,12 @@ _FRAME_FIELDS = (
 _SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
 
 
-def _room_for(windows: int) -> int:
+def _round_up(windows: int) -> int:
     """A round number of windows: 16, 64, 256 and so on."""
-    room = 16
-    while room < windows:
-        room *= 4
-    return room
+    capacity = 16
+    while capacity < windows:
+        capacity *= 4
+    return capacity
 
 
 def _grow_interval(

@@ -45,8 +45,8 @@ BLOCK = 32  # times
 _BLOCK_OF_MANY = 16  # of many sequences, which fill a vector with fewer starts
 _MANY = 64  # sequences
 
-# Pieces save more time than their compilation takes, over several calls, from so many (time, start)
-# pairs: as many take a tenth of a second.
+# Pieces save more time than their compilation takes, over several calls, from this number of
+# (time, start) pairs on, which take a tenth of a second.
 _PIECE_WORK = 2**25
 
 

@@ -378,8 +378,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         self, pruned: Pruned, evidence: Float[Array, ""], x: Float[Array, ""], time: Clock
     ) -> Pruned:
         """The pruned hypotheses after a symbol, to which the kept ones gave this log density."""
-        own = log_density(self.segment, pruned.counts, x)
-        joint = pruned.weight * jnp.exp(own)
+        joint = pruned.weight * jnp.exp(log_density(self.segment, pruned.counts, x))
         seen = joint / (joint + (1 - pruned.weight) * jnp.exp(evidence))
         run = pruned.run + 1
         whole = jnp.maximum(jnp.round(run).astype(jnp.int32), 1)
@@ -458,7 +457,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
                 return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
 
             # Reverse-mode differentiation stores one state per part, and recomputes the others;
-            # but not what is pruned, where rounding would decide otherwise in a near tie.
+            # but not the choice of the pruned one, which rounding would change in a near tie.
             count = -(-length // _PART)
             padding = ((0, count * _PART - length), *((0, 0),) * (sequence.values.ndim - 1))
             parts = jnp.pad(sequence.values, padding, constant_values=jnp.nan)

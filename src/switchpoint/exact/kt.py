@@ -254,8 +254,9 @@ class KTOracle(_KnownSegments):
     def _check_shape(self, batch: tuple[int, ...], time: int) -> None:
         shape = (*batch, time)
         if self.switches.shape not in (shape, (time,)):
+            values = "symbols" if self.segment.finite else "values"
             raise ValueError(
-                f"switches must have the shape of the sequences {shape}, got {self.switches.shape}"
+                f"switches must have the shape of the {values} {shape}, got {self.switches.shape}"
             )
 
     def _starts(self, times: Int[Array, " time"]) -> Bool[Array, " time"]:
