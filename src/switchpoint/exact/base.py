@@ -449,12 +449,17 @@ class SegmentPredictor(Predictor[State]):
 class ExactPredictor(SegmentPredictor[State]):
     """The Bayes optimum of a source: it predicts observations and infers switching points.
 
+    `bayes_optimal` makes it, a `PTWPredictor` or a `ForwardPredictor`, which have the formulas and
+    the cost.
+
+    >>> import numpy as np
     >>> import switchpoint as sp
     >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), sp.Gaussian(scale=0.5)))
     >>> isinstance(bayes, sp.ExactPredictor)
     True
     >>> values = [0.1, -0.2, 0.0, 5.1, 4.9, 5.2]
-    >>> print(bayes.log_density(values).round(1))
+    >>> print(np.asarray(bayes.log_density(values)).round(1))
+    [ -1.   -0.6  -0.5 -13.7  -1.4  -1.3]
     >>> bayes.posterior(values).map_switches.nonzero()[0].tolist()
     [3]
     """
