@@ -151,7 +151,7 @@ def _run_statistics(
 def _where(times: Bool[Array, " time"], there: Statistics, elsewhere: Statistics) -> Statistics:
     """Statistics at some times, and others elsewhere."""
 
-    def select(one: Array, other: Array) -> Array:
+    def select(one: Any, other: Array) -> Array:
         return jnp.where(times.reshape(-1, *(1,) * (other.ndim - 1)), one, other)
 
     return jax.tree.map(select, there, elsewhere)
