@@ -218,8 +218,9 @@ class KTOracle(_KnownSegments):
 
         P(x_t | x_<t, S) = M(x_t | x_s..x_(t-1)).
 
-    `switches` is True where a new segment starts, as in `Draw.switches`: (n,), shared by all
-    sequences, or (..., n), a row per sequence of the batch. Streaming needs a single row. Shapes
+    `switches` is True where a new segment starts, as in `Draw.switches`: (n,) or longer,
+    shared by all sequences, or (..., n), a row per sequence of the batch. Streaming needs a single
+    row. Shapes
     and cost are those of `KT`.
 
         >>> import numpy as np
@@ -253,7 +254,8 @@ class KTOracle(_KnownSegments):
 
     def _check_shape(self, batch: tuple[int, ...], time: int) -> None:
         shape = (*batch, time)
-        if self.switches.shape not in (shape, (time,)):
+        covered = self.switches.ndim == 1 and len(self.switches) >= time
+        if not covered and self.switches.shape != shape:
             values = "symbols" if self.segment.finite else "values"
             raise ValueError(
                 f"switches must have the shape of the {values} {shape}, got {self.switches.shape}"
@@ -263,4 +265,4 @@ class KTOracle(_KnownSegments):
         return jnp.take(self.switches, times, mode="fill", fill_value=False)
 
     def _all_starts(self, shape: tuple[int, int]) -> Bool[Array, "flat time"]:
-        return jnp.broadcast_to(self.switches.reshape(-1, shape[1]), shape)
+        return jnp.broadcast_to(self.switches[..., : shape[1]].reshape(-1, shape[1]), shape)
