@@ -1,5 +1,7 @@
 """The forward recursion in blocks of times, and in chunks, against one time after another."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,8 @@ import pytest
 from reference import name
 
 import switchpoint as sp
+from switchpoint.exact.blocks import filter_sequences
+from switchpoint.exact.hypotheses import Sequences
 from switchpoint.segments.base import log_density, no_statistics, observe, prior_statistics
 
 LENGTH = 70
@@ -95,15 +99,16 @@ def test_chunks_of_symbols_with_gaps_are_the_whole_sequence(prior):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("float64")
-def test_pieces_of_a_long_sequence_are_the_whole(monkeypatch):
+def test_pieces_of_a_long_sequence_are_the_whole():
     """Long sequences are compiled in pieces, each with the starts up to its end."""
     values = np.random.default_rng(3).normal(size=130) + np.repeat([0.0, 3.0], 65)
     values[100:110] = np.nan
-    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.02), sp.NormalGamma()))
-    whole = predictor.log_density(values)
-    monkeypatch.setattr("switchpoint.exact.blocks._PIECE_WORK", 0)
-    found = predictor.log_density(np.stack([values] * 2))  # another shape, compiled anew
-    np.testing.assert_allclose(found, np.stack([whole] * 2), atol=1e-10)
+    missing = np.isnan(values)
+    prior, segment = sp.Geometric(0.02), sp.NormalGamma()
+    whole = sp.bayes_optimal(sp.Source(prior, segment)).log_density(values)
+    sequences = Sequences(jnp.asarray(values)[None], jnp.zeros(1))
+    filtered = jax.jit(functools.partial(filter_sequences, piece_work=0))(prior, segment, sequences)
+    np.testing.assert_allclose(filtered.log_density[0, ~missing], whole[~missing], atol=1e-10)
 
 
 @pytest.mark.slow
@@ -115,9 +120,9 @@ def test_a_posterior_may_leave_negligible_starts_out():
     values[500:520] = np.nan
     predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), sp.Gaussian(mean_scale=6.0)))
     one, batch = predictor.posterior(values), predictor.posterior(np.stack([values] * 2))
-    known = one._partitions.known
-    assert known is not None
-    assert known.rows < len(known.log_density)
+    computed = one._partitions.computed
+    assert computed is not None
+    assert computed.rows < len(computed.log_density)
     for field in ("switch_smoothed", "level_mean", "level_std", "map_switches", "map_log_prob"):
         found, expected = (np.asarray(getattr(each, field)) for each in (one, batch))
         np.testing.assert_allclose(found, expected[0], atol=1e-10, err_msg=field)
@@ -125,9 +130,8 @@ def test_a_posterior_may_leave_negligible_starts_out():
 
 
 @pytest.mark.slow
-def test_a_posterior_of_known_values_for_several_hazards(monkeypatch):
+def test_a_posterior_of_known_values_for_several_hazards():
     """Under `vmap` it is not known which starts are negligible."""
-    monkeypatch.setattr("switchpoint.exact.family_posterior._MIN_ROWS", 1)
     values = np.random.default_rng(5).normal(size=70) + np.repeat([0.0, 4.0], 35)
 
     def switch_smoothed(hazard):

@@ -96,16 +96,44 @@ def test_methods_compiled_by_equinox_are_compiled_once(make, values, compilation
     assert abs(first - second).max() > 1e-3
 
 
-@pytest.mark.usefixtures("float64")
-def test_gradients_of_equinox_are_with_respect_to_all_parameters():
-    source = sp.Source(
+REALS = np.random.default_rng(2).normal(size=7).repeat(2).cumsum()[:12]
+DIFFERENTIABLE = [
+    (
         sp.Geometric(0.3),
         sp.segments.Independent(
             sp.NormalGamma(0.1, 2.0), sp.Categorical(3, 0.7), sp.MarkovChain(2, 1, 0.6),
             sp.Poisson(), Volatility(2, rate=3.0),
         ),
-    )  # fmt: skip
-    values = np.random.default_rng(1).integers(0, 2, (6, 5))
+        np.random.default_rng(1).integers(0, 2, (6, 5)),
+        1 + 4 + 1 + 1 + 2 + 2,
+    ),
+    (
+        sp.Renewal([0.2, 0.5, 0.3]),
+        sp.segments.Independent(sp.Gaussian(0.2), sp.Exponential(2.0), sp.Trend()),
+        np.random.default_rng(1).gamma(2.0, size=(6, 3)),
+        3 + 3 + 2 + 5,
+    ),
+    (sp.PTW(4, 0.3), sp.NormalGamma(0.1, 2.0), REALS, 1 + 4),
+    (sp.PTW(4, 0.3), sp.Bernoulli(0.6, 0.8), SYMBOLS, 1 + 2),
+    (Own(0.2), sp.Categorical(9, 0.4), SYMBOLS, 1 + 1),
+    (sp.LIN(), sp.Bernoulli(0.6, 0.8), SYMBOLS, 2),
+    (sp.RandomUniform(5), sp.Gaussian(0.2), REALS, 3),
+    (sp.RegularPeriodic(5), sp.Exponential(2.0), np.exp(REALS), 2),
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    ("prior", "segment", "values", "count"),
+    [
+        DIFFERENTIABLE[0],
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in DIFFERENTIABLE[1:]),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, eqx.Module) else "",
+)
+def test_gradients_of_equinox_are_finite_differences(prior, segment, values, count):
+    """Of the evidence, with respect to every hyperparameter of every prior and family."""
+    source = sp.Source(prior, segment)
 
     def evidence(source):
         return sp.bayes_optimal(source).log_density(values).sum()
@@ -113,15 +141,19 @@ def test_gradients_of_equinox_are_with_respect_to_all_parameters():
     slopes, structure = jax.tree.flatten(eqx.filter_grad(evidence)(source))
     leaves, expected = jax.tree.flatten(source)
     assert structure == expected
-    assert len(slopes) == 1 + 4 + 1 + 1 + 2 + 2
+    assert sum(map(np.size, slopes)) == count
 
     compiled = eqx.filter_jit(evidence)
     for i, slope in enumerate(slopes):
-        above, below = (
-            compiled(jax.tree.unflatten(structure, [*leaves[:i], leaves[i] + h, *leaves[i + 1 :]]))
-            for h in (1e-5, -1e-5)
-        )
-        assert float(slope) == pytest.approx(float(above - below) / 2e-5, rel=1e-5, abs=1e-8)
+        for step in np.eye(np.size(slope)).reshape(-1, *np.shape(slope)) * 1e-5:
+            above, below = (
+                compiled(
+                    jax.tree.unflatten(structure, [*leaves[:i], leaves[i] + h, *leaves[i + 1 :]])
+                )
+                for h in (step, -step)
+            )
+            expected = float(above - below) / 2e-5
+            assert float((slope * step).sum()) / 1e-5 == pytest.approx(expected, rel=1e-5, abs=1e-8)
 
 
 @pytest.mark.slow

@@ -10,12 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._labels import Labels, keeps_labels, labels_of
-from switchpoint.exact.blocks import Sequences
-from switchpoint.exact.streams import relative_values
+from switchpoint.exact.hypotheses import Sequences
+from switchpoint.exact.streams import relative_value, relative_values
 from switchpoint.predictor import Predictor, check_capacity
 from switchpoint.priors import Prior
 from switchpoint.segments import Dirichlet, Segment
@@ -196,12 +196,12 @@ class Posterior(eqx.Module):
         positions = np.flatnonzero(self.map_switches[:before]).tolist()
         bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
         times = np.arange(self.map_switches.shape[-1])
-        found: dict[int, SwitchInterval] = {}
+        intervals: dict[int, SwitchInterval] = {}
         pending, tried, none = list(range(len(positions))), 0, None
         while pending or none is None:
-            # As many candidates of each as one program has room for; most need only the first.
-            room = _room_for(len(pending) + 1) - 1
-            shares = level * _SHARES[tried : tried + room // max(1, len(pending))]
+            # Fill the windows of one program with candidates of each; most need only the first.
+            capacity = _round_up(len(pending) + 1) - 1
+            shares = level * _SHARES[tried : tried + capacity // max(1, len(pending))]
             tried += len(shares)
             candidates = [
                 _grow_interval(marginals, positions[i], bounds[i][0] + 1, bounds[i][1] - 1, share)
@@ -211,20 +211,21 @@ class Posterior(eqx.Module):
             every = (0, len(marginals) - 1)
             windows = np.stack([(times >= a) & (times <= b) for a, b in (every, *candidates)])
             none, *missed = np.asarray(self._without_switch(windows)[0], np.float64).tolist()
-            reached = [1 - each for each in missed]
             for number, i in enumerate(pending):
-                own = range(number * len(shares), (number + 1) * len(shares))
-                best = next((each for each in own if reached[each] >= level), own[-1])
-                chance = float(marginals[positions[i]])
-                found[i] = SwitchInterval(
-                    positions[i], chance, *candidates[best], float(reached[best])
+                first = number * len(shares)
+                chances = [1 - each for each in missed[first : first + len(shares)]]
+                best = next((k for k, each in enumerate(chances) if each >= level), -1)
+                probability = float(marginals[positions[i]])
+                begin, end = candidates[first + best % len(shares)]
+                intervals[i] = SwitchInterval(
+                    positions[i], probability, begin, end, float(chances[best])
                 )
-            short = [i for i in pending if found[i].interval_probability < level]
+            short = [i for i in pending if intervals[i].interval_probability < level]
             pending = short if tried < len(_SHARES) else []
-        return [found[i] for i in range(len(positions))], none
+        return [intervals[i] for i in range(len(positions))], none
 
     def to_frame(self) -> Any:
-        """A row for each position of one sequence: what is known of it, in the columns.
+        """A row for each position of one sequence, and a column for each field.
 
         A DataFrame of pandas with the index of the values, or of polars if they were. Fields with
         several numbers for each position have a column for each: `probs_smoothed_0` and so on, or
@@ -240,8 +241,8 @@ class Posterior(eqx.Module):
             array = np.asarray(getattr(self, name))
             if array.ndim == 2:
                 named = name.startswith("level") and len(labels.names) == array.shape[1]
-                own = labels.names if named else range(array.shape[1])
-                columns |= {f"{name}_{k}": each for k, each in zip(own, array.T, strict=True)}
+                keys = labels.names if named else range(array.shape[1])
+                columns |= {f"{name}_{k}": each for k, each in zip(keys, array.T, strict=True)}
             elif array.ndim == 1:
                 columns[name] = array
         return labels.frame(columns)
@@ -255,7 +256,7 @@ class Posterior(eqx.Module):
         """
         count = len(windows)
         if not self._batch:
-            windows = np.pad(windows, ((0, _room_for(count) - count), (0, 0)))
+            windows = np.pad(windows, ((0, _round_up(count) - count), (0, 0)))
         return self._partitions.without_switch(jnp.asarray(windows))[:, :count]
 
 
@@ -270,12 +271,12 @@ _FRAME_FIELDS = (
 _SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
 
 
-def _room_for(windows: int) -> int:
+def _round_up(windows: int) -> int:
     """A round number of windows: 16, 64, 256 and so on."""
-    room = 16
-    while room < windows:
-        room *= 4
-    return room
+    capacity = 16
+    while capacity < windows:
+        capacity *= 4
+    return capacity
 
 
 def _grow_interval(
@@ -305,10 +306,9 @@ def make_posterior(
     return Posterior(**shaped, _partitions=partitions, _batch=batch)
 
 
-class ExactPredictor(Predictor[State]):
-    """The Bayes optimum of a source: it predicts observations and infers switching points."""
+class SegmentPredictor(Predictor[State]):
+    """A predictor of observations whose segments are of one family."""
 
-    prior: eqx.AbstractVar[Prior]
     segment: eqx.AbstractVar[Segment]
 
     @property
@@ -318,12 +318,6 @@ class ExactPredictor(Predictor[State]):
     @property
     def event_shape(self) -> tuple[int, ...]:
         return self.segment.event_shape
-
-    @keeps_labels("log_probs")
-    def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
-        symbols = _checks.symbols(symbols, self.alphabet)
-        self.prior.check_length(symbols.shape[-1])
-        return self._log_probs(symbols)
 
     def predict(self, state: State) -> Any:
         """ln P(x_t = k | x_<t); without an alphabet, the distribution of x_t given x_<t."""
@@ -335,6 +329,10 @@ class ExactPredictor(Predictor[State]):
         offset = xp.asarray(prediction.offset, float) + rest
         return replace(prediction, offset=xp.asarray(offset))
 
+    def update(self, state: State, x: Any) -> State:
+        relative, state = relative_value(self.segment, state, x)
+        return self._update(self._with_capacity_for(state, 1), relative)
+
     @keeps_labels("log_density")
     def extend(self, state: State, values: Any) -> tuple[State, Float[Array, "time *alphabet"]]:
         """The state after a chunk, and ln P(x_t = k | x_<t) for each x_t in it.
@@ -343,18 +341,19 @@ class ExactPredictor(Predictor[State]):
         (time,), or (time, columns) for `Independent`. For a batch of states, `jax.vmap` it.
         """
         relative, state = relative_values(self.segment, state, values)
-        if isinstance(state.time.low, jax.core.Tracer):
-            check_capacity(getattr(state, "grows", False))
-        else:
-            self.prior.check_length(int(state.time) + len(relative))
-            state = self._reserve(state, int(state.time) + len(relative))
-        state, logs = self._extend(state, relative)
+        state, logs = self._extend(self._with_capacity_for(state, len(relative)), relative)
         if not self.segment.finite:
             xp: Any = np if isinstance(relative, np.ndarray) else jnp
             missing = xp.isnan(relative).reshape(len(relative), -1).all(-1)
             if xp is jnp or missing.any():
                 logs = jnp.where(missing, 0.0, logs)
         return state, logs
+
+    @keeps_labels("log_probs")
+    def log_probs(self, symbols: Any) -> Float[Array, "*batch time alphabet"]:
+        sequences, batch = self._symbols(symbols)
+        log_probs = self._log_probs(sequences)
+        return log_probs.reshape(*batch, *log_probs.shape[1:])
 
     @keeps_labels("log_density")
     def log_density(self, values: Any) -> Float[Array, "*batch time"]:
@@ -363,37 +362,43 @@ class ExactPredictor(Predictor[State]):
         Values are (..., time), or (..., time, columns) for `Independent`. A NaN is a missing
         observation: its log density is 0, and it changes no other.
         """
-        symbols = self._symbols(values)
-        if symbols is not None:
-            log_probs = self._log_probs(symbols)
-            return jnp.take_along_axis(log_probs, symbols[..., None], axis=-1)[..., 0]
-        sequences, batch = self._sequences(values)
-        gaps = jnp.isnan(sequences.values)
-        missing = gaps.reshape(*gaps.shape[:2], -1).all(-1)
-        return jnp.where(missing, 0.0, self._log_density(sequences)).reshape(*batch, -1)
-
-    def posterior(self, values: Any) -> Posterior:
-        """The exact posterior over switching points of a sequence, or of a batch of them."""
-        symbols = self._symbols(values)
-        found = (
-            self._posterior(*self._sequences(values))
-            if symbols is None
-            else self._symbol_posterior(symbols)
-        )
-        rest = rounded_off(self.segment)
-        if found.level_mean is not None and rest.any():
-            found = replace(found, level_mean=found.level_mean + rest)
-        labels = labels_of(values)
-        return found if labels is None else replace(found, _labels=labels)
+        sequences, batch = self._observations(values)
+        logs = self._log_density(sequences)
+        if not sequences.counted_by(self.segment):
+            gaps = jnp.isnan(sequences.values)
+            logs = jnp.where(gaps.reshape(*gaps.shape[:2], -1).all(-1), 0.0, logs)
+        return logs.reshape(*batch, -1)
 
     @abstractmethod
-    def _predict(self, state: State) -> Any:
-        """`predict`, of values minus `rounded_off(segment)`."""
+    def _check_length(self, length: int) -> None:
+        """Raise a `ValueError` if sequences of this length are not predicted."""
+
+    def _check_shape(self, batch: tuple[int, ...], time: int) -> None:
+        """Raise a `ValueError` if a batch of sequences of this length is not predicted."""
+        del batch
+        self._check_length(time)
+
+    def _with_capacity_for(self, state: State, count: int) -> State:
+        """The state with capacity for this many observations more."""
+        if isinstance(state.time.low, jax.core.Tracer):
+            check_capacity(getattr(state, "grows", False))
+            return state
+        length = int(state.time) + count
+        self._check_length(length)
+        return self._reserve(state, length)
 
     def _reserve(self, state: State, length: int) -> State:
         """The state with capacity for this many observations in all."""
         del length
         return state
+
+    @abstractmethod
+    def _predict(self, state: State) -> Any:
+        """`predict`, of values minus `rounded_off(segment)`."""
+
+    @abstractmethod
+    def _update(self, state: State, x: Float[Array, "*event"]) -> State:
+        """`update` by a value relative to the offset."""
 
     @abstractmethod
     def _extend(
@@ -402,42 +407,77 @@ class ExactPredictor(Predictor[State]):
         """`extend` by values relative to the offset; missing ones may have any density."""
 
     @abstractmethod
-    def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
-        """`log_probs` of symbols known to be valid."""
+    def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
+        """`log_probs` of a flat batch of symbols."""
 
     @abstractmethod
     def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
-        """`log_density` of a flat batch."""
+        """`log_density` of a flat batch; missing observations may have any."""
 
-    @abstractmethod
-    def _symbol_posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        """`posterior` of independent symbols, none of which is missing."""
-
-    @abstractmethod
-    def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
-        """`posterior` of a flat batch of this shape."""
-
-    def _symbols(self, values: Any) -> Int[Array, "*batch time"] | None:
-        """Values of a `Dirichlet` family as symbols, unless some are missing."""
-        if not isinstance(self.segment, Dirichlet):
-            return None
-        if isinstance(values, jax.core.Tracer):
-            if not jnp.issubdtype(values.dtype, jnp.integer):
-                return None
-        elif _checks.has_missing(values):
-            return None
+    def _symbols(self, values: Any) -> tuple[Sequences, tuple[int, ...]]:
+        """Symbols, none of which is missing, as a flat batch."""
         symbols = _checks.symbols(values, self.alphabet)
-        self.prior.check_length(symbols.shape[-1])
-        return symbols
+        *batch, time = symbols.shape
+        self._check_shape(tuple(batch), time)
+        rows = symbols.reshape(-1, time)
+        return Sequences(rows, jnp.zeros(len(rows)), complete=True), tuple(batch)
 
-    def _sequences(self, values: Any) -> tuple[Sequences, tuple[int, ...]]:
-        """Values as a flat batch, in sequences no longer than the prior allows."""
+    def _observations(self, values: Any) -> tuple[Sequences, tuple[int, ...]]:
+        """Symbols if they are independent and none is missing, and otherwise `_values`."""
+        if isinstance(self.segment, Dirichlet):
+            if isinstance(values, jax.core.Tracer):
+                complete = jnp.issubdtype(values.dtype, jnp.integer)
+            else:
+                complete = not _checks.has_missing(values)
+            if complete:
+                return self._symbols(values)
+        return self._values(values)
+
+    def _values(self, values: Any) -> tuple[Sequences, tuple[int, ...]]:
+        """Values as a flat batch."""
         array = checked_values(self.segment, values)
         event = self.segment.event_shape
         *batch, time = array.shape[: array.ndim - len(event)]
-        self.prior.check_length(time)
+        self._check_shape(tuple(batch), time)
         flat = (array - rounded_off(self.segment)).reshape(-1, time, *event)
         offset = typical_value(self.segment, flat)
         relative = jnp.asarray(flat - offset[:, None], float)
         complete = not isinstance(flat, jax.core.Tracer) and not np.isnan(flat).any()
         return Sequences(relative, jnp.asarray(offset, float), bool(complete)), tuple(batch)
+
+
+class ExactPredictor(SegmentPredictor[State]):
+    """The Bayes optimum of a source: it predicts observations and infers switching points.
+
+    `bayes_optimal` makes it, a `PTWPredictor` or a `ForwardPredictor`, which have the formulas and
+    the cost.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), sp.Gaussian(scale=0.5)))
+    >>> isinstance(bayes, sp.ExactPredictor)
+    True
+    >>> values = [0.1, -0.2, 0.0, 5.1, 4.9, 5.2]
+    >>> print(np.asarray(bayes.log_density(values)).round(1))
+    [ -1.   -0.6  -0.5 -13.7  -1.4  -1.3]
+    >>> bayes.posterior(values).map_switches.nonzero()[0].tolist()
+    [3]
+    """
+
+    prior: eqx.AbstractVar[Prior]
+
+    def posterior(self, values: Any) -> Posterior:
+        """The exact posterior over switching points of a sequence, or of a batch of them."""
+        posterior = self._posterior(*self._observations(values))
+        rest = rounded_off(self.segment)
+        if posterior.level_mean is not None and rest.any():
+            posterior = replace(posterior, level_mean=posterior.level_mean + rest)
+        labels = labels_of(values)
+        return posterior if labels is None else replace(posterior, _labels=labels)
+
+    @abstractmethod
+    def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
+        """`posterior` of a flat batch of this shape."""
+
+    def _check_length(self, length: int) -> None:
+        self.prior.check_length(length)

@@ -14,19 +14,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from switchpoint.exact.layout import Layout
+from switchpoint.exact.hypotheses import Filtered, HypothesisLayout
 from switchpoint.priors import Prior
 
 _LOWEST = -1e37  # a logarithm that stands for 0 in differences
-
-
-class Starts(NamedTuple):
-    """The starts of the hypotheses: (rows, lanes)."""
-
-    absolute: Int[Array, "rows lanes"]
-    """As the prior takes them."""
-    relative: Int[Array, "rows lanes"]
-    """From the time 0 of these blocks; negative before it."""
 
 
 class Weights(NamedTuple):
@@ -38,26 +29,13 @@ class Weights(NamedTuple):
     """Of the one that starts now."""
 
 
-class Filtered(NamedTuple):
-    """The results of the recursion, before and after each observation."""
-
-    log_density: Float[Array, "flat time"]
-    """ln p(x_t | x_<t)."""
-    log_start: Float[Array, "flat time"]
-    """ln P(a segment starts at t | x_<t)."""
-    run_length_mean: Float[Array, "flat time"] | None
-    """E[observations in the current segment, x_t included | x_<=t], if asked for."""
-    probs: Float[Array, "flat time alphabet"] | None
-    """P(x_t = k | x_<t), for symbols if asked for."""
-
-
 class Endings(NamedTuple):
-    """What the prior says of the end of each segment, right after each time of a block."""
+    """The law of the end of each segment, right after each time of a block."""
 
     hazard: Float[Array, "*block starts"]
     log_survival: Float[Array, "*block starts"]
     run: Int[Array, "*block starts"] | None
-    """The length of the segment so far, if asked for."""
+    """The length of the segment so far, if requested."""
 
     @classmethod
     def of(
@@ -76,18 +54,18 @@ class Endings(NamedTuple):
 
     @property
     def factors(self) -> tuple[Any, ...]:
-        """What sums over hypotheses are taken of."""
+        """The factors of the sums over hypotheses."""
         return (1.0, self.hazard) if self.run is None else (1.0, self.hazard, self.run)
 
 
-class Earlier(NamedTuple):
+class EarlierStarts(NamedTuple):
     """The starts s before a block b, all together, at each of its times t.
 
     Sums over P(start s, x_b..x_t | x_<b), relative to the largest of these at the same time.
     """
 
     sums: tuple[Float[Array, "block flat"], ...]
-    """Without a factor, with the hazard, and with the run length if asked for."""
+    """Without a factor, with the hazard, and with the run length if requested."""
     shift: Float[Array, "block flat"]
     """By how much the logarithm of the largest one has changed since the time before."""
     probs: Float[Array, "block flat alphabet"] | None
@@ -97,12 +75,12 @@ class Earlier(NamedTuple):
 
 
 def earlier_by_steps(
-    layout: Layout,
+    layout: HypothesisLayout,
     log_weights: Float[Array, "*hypotheses"],
     endings: Endings,
     logs: Float[Array, "block *hypotheses"],
     probs: Float[Array, "block *hypotheses alphabet"] | None = None,
-) -> Earlier:
+) -> EarlierStarts:
     """From the log density of each observation, given the start."""
 
     def step(log_weights: Array, now: tuple[Endings, Array, Any]) -> tuple[Array, Any]:
@@ -115,16 +93,16 @@ def earlier_by_steps(
         return joint + layout.spread_starts(ending.log_survival), (sums, top, mixed)
 
     last, (sums, shift, mixed) = lax.scan(step, log_weights, (endings, logs, probs))
-    return Earlier(sums, shift, mixed, last)
+    return EarlierStarts(sums, shift, mixed, last)
 
 
 def earlier_at_once(
-    layout: Layout,
+    layout: HypothesisLayout,
     log_weights: Float[Array, "*hypotheses"],
     endings: Endings,
     logs: Float[Array, "block *hypotheses"],
     probs: Float[Array, "block *hypotheses alphabet"] | None = None,
-) -> Earlier:
+) -> EarlierStarts:
     """From the log density of all observations of the block up to each time, given the start."""
 
     def add(total: Array, log_survival: Array) -> tuple[Array, Array]:
@@ -141,15 +119,15 @@ def earlier_at_once(
         before = jnp.concatenate([log_weights[None], after[:-1]])
         mixed = jax.vmap(layout.mixture)(jnp.exp(before), probs)
     sums = layout.sums(jnp.exp(joint), endings.factors, leading=1)
-    return Earlier(sums, jnp.diff(top, axis=0, prepend=0), mixed, after[-1])
+    return EarlierStarts(sums, jnp.diff(top, axis=0, prepend=0), mixed, after[-1])
 
 
-def _top(layout: Layout, joint: Array, leading: int = 0) -> Float[Array, "... flat"]:
+def _top(layout: HypothesisLayout, joint: Array, leading: int = 0) -> Float[Array, "... flat"]:
     """The largest joint logarithm; a scale, of which no result depends."""
     return lax.stop_gradient(jnp.maximum(layout.maximum(joint, leading), _LOWEST))
 
 
-class Own(NamedTuple):
+class InBlockStarts(NamedTuple):
     """The hypotheses that start within a block."""
 
     starts: Int[Array, " lanes"]
@@ -163,22 +141,22 @@ _Carry: TypeAlias = tuple[Array, Array, Array]
 
 def filter_block(
     prior: Prior,
-    layout: Layout,
+    layout: HypothesisLayout,
     log_start: Float[Array, " flat"],
-    earlier: Earlier,
-    own: Own,
+    earlier: EarlierStarts,
+    in_block: InBlockStarts,
     row: Int[Array, ""],
 ) -> tuple[Weights, Filtered]:
-    """The weights after a block, whose own starts are this row of hypotheses."""
-    block, lanes, flat = own.log_density.shape
+    """The weights after a block, whose starts are this row of hypotheses."""
+    block, lanes, flat = in_block.log_density.shape
     indices = jnp.arange(block, dtype=jnp.int32)
     runs = jnp.maximum(indices[:, None] - jnp.arange(lanes, dtype=jnp.int32), 0) + 1
-    endings = Endings.of(prior, own.starts, runs, with_runs=len(earlier.sums) > 2)
+    endings = Endings.of(prior, in_block.starts, runs, with_runs=len(earlier.sums) > 2)
 
     def step(carry: _Carry, now: Any) -> tuple[_Carry, Filtered]:
-        # `scale` is what the probabilities of earlier starts are relative to.
+        # The probabilities of earlier starts are relative to `scale`.
         log_weights, log_start, scale = carry
-        index, ending, logs, own_probs, sums, shift, earlier_probs = now
+        index, ending, logs, in_block_probs, sums, shift, earlier_probs = now
         starts_now = (jnp.arange(lanes) == index)[:, None]
         log_weights = jnp.where(starts_now, log_start, log_weights)
         joint = log_weights + logs
@@ -192,8 +170,8 @@ def filter_block(
         evidence = highest + jnp.log(total)
         after = joint - evidence + ending.log_survival[:, None]
         mixed = None
-        if own_probs is not None:
-            mixed = jnp.sum(jnp.exp(log_weights)[..., None] * own_probs, 0)
+        if in_block_probs is not None:
+            mixed = jnp.sum(jnp.exp(log_weights)[..., None] * in_block_probs, 0)
             mixed = mixed + jnp.exp(scale)[:, None] * earlier_probs
             mixed = mixed / mixed.sum(-1, keepdims=True)
         runs = length[0] / total if length else None
@@ -201,10 +179,18 @@ def filter_block(
         return carry, Filtered(evidence, log_start, runs, mixed)
 
     carry: _Carry = (jnp.full((lanes, flat), -jnp.inf), log_start, jnp.zeros(flat))
-    now = (indices, endings, own.log_density, own.probs, earlier.sums, earlier.shift, earlier.probs)
-    (own_weights, log_start, scale), filtered = lax.scan(step, carry, now)
+    now = (
+        indices,
+        endings,
+        in_block.log_density,
+        in_block.probs,
+        earlier.sums,
+        earlier.shift,
+        earlier.probs,
+    )
+    (in_block_weights, log_start, scale), filtered = lax.scan(step, carry, now)
     later = earlier.last + layout.spread(scale)
-    return Weights(layout.put_block(later, own_weights, row), log_start), filtered
+    return Weights(layout.put_block(later, in_block_weights, row), log_start), filtered
 
 
 def safe_log(probability: Float[Array, "..."]) -> Float[Array, "..."]:

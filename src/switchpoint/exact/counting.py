@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Int, Shaped
+from jaxtyping import Array, Bool, Int, Shaped
 
 from switchpoint.priors.ptw import trailing_zeros
 
 _WRAP = 2**31  # one more than the largest int32
-_LARGEST_COUNT = 2**30
 
 
 class Clock(eqx.Module):
@@ -30,7 +29,7 @@ class Clock(eqx.Module):
         return Clock(low, self.high + (low == 0))
 
     def plus(self, more: Int[Array, "*times"]) -> "Clock":
-        """So many symbols more, each fewer than 2^31."""
+        """The clock after each of these numbers of symbols, below 2^31."""
         low = self.low + more  # negative after an overflow
         return Clock(low & (_WRAP - 1), self.high + (low < 0))
 
@@ -49,23 +48,6 @@ class Clock(eqx.Module):
 
     def __int__(self) -> int:
         return int(self.high) * _WRAP + int(self.low)
-
-
-def count_symbol(
-    counts: Int[Array, "*rows alphabet"], symbol: Int[ArrayLike, ""]
-) -> Int[Array, "*rows alphabet"]:
-    """Counts with one more `symbol`; rows about to overflow an int32 are halved."""
-    counts = counts.at[..., symbol].add(1)
-    full = counts[..., symbol] >= _LARGEST_COUNT
-    return jnp.where(full[..., None], counts // 2, counts)
-
-
-def halved(
-    counts: Int[Array, " alphabet"], more: Int[Array, "time alphabet"]
-) -> Int[Array, "time alphabet"]:
-    """Counts plus each of several more; halved if the last of them is about to overflow."""
-    full = (counts + more[-1]).max() >= _LARGEST_COUNT
-    return jnp.where(full, (counts + 1) // 2, counts) + more
 
 
 def select_symbol(symbol: Int[Array, "..."], values: Sequence[Shaped[Array, "..."]]) -> Array:

@@ -19,8 +19,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from switchpoint import _checks
 from switchpoint._parameters import Parametric, fields_with
 from switchpoint.exact.base import ExactPredictor
-from switchpoint.exact.blocks import Sequences
 from switchpoint.exact.forward import bayes_optimal
+from switchpoint.exact.hypotheses import Sequences
 from switchpoint.segments.values import centred
 from switchpoint.sources import Source
 
@@ -154,7 +154,7 @@ def fit(
     bayes_optimal(source, max_hypotheses)  # raises a `ValueError` if there is none
     segment, relative, origin = centred(source.segment, values)
     initial = eqx.tree_at(lambda each: each.segment, source, segment)
-    sequences, _ = bayes_optimal(initial, max_hypotheses)._sequences(relative)
+    sequences, _ = bayes_optimal(initial, max_hypotheses)._values(relative)
     problem = _Problem(initial, _varied(initial, parameters), max_hypotheses)
     if np.isnan(sequences.values).all():
         raise ValueError(f"values must hold an observation, all {np.size(values)} are missing")

@@ -12,30 +12,22 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
-from switchpoint._batching import flat_batch, in_chunks
+from switchpoint._batching import in_chunks
 from switchpoint.exact.base import ExactPredictor, Posterior
 from switchpoint.exact.block_weights import safe_log
-from switchpoint.exact.blocks import (
-    Hypotheses,
-    Sequences,
-    extend_blocks,
-    filter_sequences,
-    whole_blocks,
-)
-from switchpoint.exact.changepoint_posterior import changepoint_posterior
+from switchpoint.exact.blocks import extend_blocks, filter_sequences, whole_blocks
 from switchpoint.exact.counting import Clock
-from switchpoint.exact.family_posterior import family_posterior
+from switchpoint.exact.counts import SMALL_ALPHABET, extend_counts, filter_counts
+from switchpoint.exact.hypotheses import Hypotheses, Sequences
 from switchpoint.exact.ptw import PTWPredictor
-from switchpoint.exact.recursion import MAX_FEW, extend_few_symbols, forward
+from switchpoint.exact.start_posterior import start_posterior
 from switchpoint.exact.streams import (
     anchor,
     check_statistics,
     fresh_statistics,
     log_densities,
     mixture,
-    relative_value,
 )
-from switchpoint.predictor import check_capacity
 from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Dirichlet, Segment
 from switchpoint.segments.base import Statistics, lift, log_density, observe, prior_statistics
@@ -142,10 +134,22 @@ class ForwardState(eqx.Module):
 
 
 class ForwardPredictor(ExactPredictor[ForwardState]):
-    """The Bayes optimum of a source with any prior: O(n) state, O(n) work per observation.
+    """The Bayes optimum of a source with any prior, by the recursion over the segment's start.
 
-    With `max_hypotheses` only that many starts are kept: the least probable one is pruned, the
-    others are renormalised, and `pruning_bound` bounds the effect. The posterior keeps all.
+    `bayes_optimal` has the formulas (Fearnhead and Liu, 2007; Adams and MacKay, 2007). The state of
+    a stream has O(n) numbers after n observations, or as many as the longest possible segment; an
+    observation takes as long. `log_probs`, `log_density` and `posterior` of (..., n) take O(n^2).
+
+    With `max_hypotheses` = m only that many starts are kept: the least probable one is pruned, the
+    others are renormalised, and `pruning_bound` bounds the effect. The state is O(m), a sequence
+    takes O(n m). The posterior keeps all.
+
+        >>> import numpy as np
+        >>> import switchpoint as sp
+        >>> bayes = sp.ForwardPredictor(sp.LIN(), sp.Bernoulli(), max_hypotheses=3)
+        >>> state, _ = bayes.extend(bayes.init(), [1, 1, 1, 0, 0, 0])
+        >>> print(state.starts, np.exp(bayes.predict(state)).round(2))
+        [6 4 3] [0.75 0.25]
     """
 
     prior: Prior
@@ -188,16 +192,6 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         check_statistics(self.segment, state.statistics, len(state.log_weights))
         return mixture(self.segment, state.log_weights, state.statistics, state.offset)
 
-    def update(self, state: ForwardState, x: Any) -> ForwardState:
-        x, state = relative_value(self.segment, state, x)
-        if isinstance(state.time.low, jax.core.Tracer):
-            check_capacity(state.grows)
-        else:
-            time = int(state.time)
-            self.prior.check_length(time + 1)
-            state = self._with_capacity(state, time + 2)
-        return self._update(state, x)
-
     @jax.jit
     def pruning_bound(self, state: ForwardState) -> Float[Array, ""]:
         """A bound on how far `predict(state)` is from exact, in mean total variation.
@@ -231,12 +225,12 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
 
     def pruning_bounds(self, values: Any) -> Float[Array, "*batch time"]:
         """`pruning_bound` at the prediction of x_t, for every t."""
-        sequences, batch = self._sequences(values)
+        sequences, batch = self._values(values)
         return self._filter_pruned(sequences, "pruning_bound").reshape(*batch, -1)
 
     def pruning_errors(self, symbols: Any) -> Float[Array, "*batch time"]:
         """`pruning_error` at the prediction of x_t, for every t."""
-        sequences, batch = self._sequences(symbols)
+        sequences, batch = self._values(symbols)
         return self._filter_pruned(sequences, "pruning_error").reshape(*batch, -1)
 
     def _estimates_error(self) -> bool:
@@ -248,9 +242,13 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def _reserve(self, state: ForwardState, length: int) -> ForwardState:
-        while (grown := self._with_capacity(state, length + 1)) is not state:
-            state = grown
-        return state
+        capacity, most = len(state.log_weights), self._most_needed()
+        grown = capacity
+        while grown < length + 1 and (most is None or grown < most):
+            grown = 2 * grown if most is None else min(2 * grown, most)
+        if grown == capacity:
+            return state
+        return _with_hypotheses(state, self._hypotheses(state).filled(grown, self._fresh(state)))
 
     def _extend(self, state: ForwardState, values: Any) -> Any:
         return self._extend_live(state, values, self._live_slots(state))
@@ -273,7 +271,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         self, state: ForwardState, values: Float[Array, "time *event"], live: int
     ) -> Any:
         check_statistics(self.segment, state.statistics, len(state.log_weights))
-        by_symbol = isinstance(self.segment, Dirichlet) and self.alphabet <= MAX_FEW
+        by_symbol = isinstance(self.segment, Dirichlet) and self.alphabet <= SMALL_ALPHABET
         whole = len(values) if by_symbol else whole_blocks(len(values))
         if self.max_hypotheses is not None:
             whole = 0
@@ -302,71 +300,36 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     ) -> Any:
         """`_extend` without pruning, for many observations at once."""
         times = state.time.plus(jnp.arange(len(values) + 1, dtype=jnp.int32))
-        starts, log_weights, statistics = jax.tree.map(
-            lambda leaf: leaf[:live], (state.starts, state.log_weights, state.statistics)
-        )
-        hypotheses = Hypotheses(starts, state.time.since(starts), log_weights, statistics)
+        hypotheses = jax.tree.map(lambda leaf: leaf[:live], self._hypotheses(state))
         if by_symbol:
             symbols = jnp.where(jnp.isnan(values), -1, values).astype(jnp.int32)
-            after, probs = extend_few_symbols(
+            after, filtered = extend_counts(
                 self.prior, as_dirichlet(self.segment), hypotheses, symbols, times.low
             )
-            logs = jnp.log(probs)
         else:
             sequences = Sequences(values[None], anchor(state.offset)[None])
             after, filtered = extend_blocks(
                 self.prior, self.segment, hypotheses, sequences, times.low
             )
-            logs = filtered.log_density if filtered.probs is None else jnp.log(filtered.probs)
+        logs = filtered.log_density if filtered.probs is None else jnp.log(filtered.probs)
         # As many as there are slots; if that is too few, the stream becomes NaN.
-        capacity = len(state.log_weights)
-        kept_weights, kept = lax.top_k(after.log_weights, min(capacity, len(after.log_weights)))
-        dropped = jnp.isneginf(after.log_weights).sum() < len(after.log_weights) - capacity
-        free = capacity - len(kept)
+        capacity, number = len(state.log_weights), len(after.log_weights)
+        _, kept = lax.top_k(after.log_weights, min(capacity, number))
+        dropped = jnp.isneginf(after.log_weights).sum() < number - capacity
+        after = jax.tree.map(lambda leaf: leaf[kept], after)
+        after = after._replace(log_weights=jnp.where(dropped, jnp.nan, after.log_weights))
+        after = after.filled(capacity, self._fresh(state))
+        time = jax.tree.map(lambda leaf: leaf[-1], times)
+        return eqx.tree_at(lambda s: s.time, _with_hypotheses(state, after), time), logs[0]
 
-        def in_slots(leaf: Array, fill: Any) -> Array:
-            return jnp.concatenate([leaf, jnp.broadcast_to(fill, (free, *leaf.shape[1:]))])
+    @staticmethod
+    def _hypotheses(state: ForwardState) -> Hypotheses:
+        runs = state.time.since(state.starts)
+        return Hypotheses(state.starts, runs, state.log_weights, state.statistics)
 
-        return ForwardState(
-            time=jax.tree.map(lambda leaf: leaf[-1], times),
-            starts=in_slots(after.starts[kept], jnp.zeros((), jnp.int32)),
-            log_weights=in_slots(jnp.where(dropped, jnp.nan, kept_weights), -jnp.inf),
-            statistics=jax.tree.map(
-                lambda leaf, one: in_slots(leaf[kept], one.astype(leaf.dtype)),
-                after.statistics,
-                self._fresh(state.offset),
-            ),
-            offset=state.offset,
-            pruned=state.pruned,
-            pruned_weight=state.pruned_weight,
-            grows=state.grows,
-        ), logs
-
-    def _with_capacity(self, state: ForwardState, needed: int) -> ForwardState:
-        capacity, most = len(state.log_weights), self._most_needed()
-        if capacity >= needed or (most is not None and capacity >= most):
-            return state
-        more = capacity if most is None else min(capacity, most - capacity)
-        added = self._fresh(state.offset)
-        return eqx.tree_at(
-            lambda s: (s.starts, s.log_weights, s.statistics),
-            state,
-            (
-                jnp.pad(state.starts, (0, more)),
-                jnp.pad(state.log_weights, (0, more), constant_values=-jnp.inf),
-                jax.tree.map(
-                    lambda leaf, one: jnp.concatenate(
-                        [leaf, jnp.broadcast_to(one, (more, *one.shape)).astype(leaf.dtype)]
-                    ),
-                    state.statistics,
-                    added,
-                ),
-            ),
-        )
-
-    def _fresh(self, offset: Float[Array, "*event"]) -> Statistics:
+    def _fresh(self, state: ForwardState) -> Statistics:
         """The statistics of a segment before its first observation."""
-        return self.segment.translate(prior_statistics(self.segment), anchor(offset))
+        return self.segment.translate(prior_statistics(self.segment), anchor(state.offset))
 
     @jax.jit
     def _update(self, state: ForwardState, x: Float[Array, "*event"]) -> ForwardState:
@@ -404,7 +367,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             time=time,
             starts=put(state.starts, time.low),
             log_weights=put(stays, starts_now) - jnp.log1p(-dropped),
-            statistics=jax.tree.map(put, statistics, self._fresh(state.offset)),
+            statistics=jax.tree.map(put, statistics, self._fresh(state)),
             offset=state.offset,
             pruned=pruned,
             pruned_weight=state.pruned_weight + dropped,
@@ -415,8 +378,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         self, pruned: Pruned, evidence: Float[Array, ""], x: Float[Array, ""], time: Clock
     ) -> Pruned:
         """The pruned hypotheses after a symbol, to which the kept ones gave this log density."""
-        own = log_density(self.segment, pruned.counts, x)
-        joint = pruned.weight * jnp.exp(own)
+        joint = pruned.weight * jnp.exp(log_density(self.segment, pruned.counts, x))
         seen = joint / (joint + (1 - pruned.weight) * jnp.exp(evidence))
         run = pruned.run + 1
         whole = jnp.maximum(jnp.round(run).astype(jnp.int32), 1)
@@ -442,45 +404,41 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         )
 
     @jax.jit
-    def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
-        rows, batch = flat_batch(symbols)
-        sequences = Sequences(rows.astype(float), jnp.zeros(len(rows)))
+    def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
         if self.max_hypotheses is not None:
-            log_probs = self._filter_pruned(sequences, "predict")
-        elif isinstance(self.segment, Dirichlet):
-            segment = self.segment
-            log_probs = jnp.log(
-                in_chunks(
-                    lambda rows: forward(self.prior, segment, rows).probs, rows, self.alphabet // 2
-                )
-            )
-        else:
-            filtered = self._filter(sequences, with_probs=True)
-            log_probs = jnp.log(filtered.probs)
-        return log_probs.reshape(*batch, *log_probs.shape[1:])
+            return self._filter_pruned(sequences, "predict")
+        return jnp.log(self._filter(sequences, "probs"))
 
     @jax.jit
     def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
         if self.max_hypotheses is not None:
             return self._filter_pruned(sequences)
-        return self._filter(sequences).log_density
+        return self._filter(sequences, "log_density")
 
-    def _filter(self, sequences: Sequences, with_probs: bool = False) -> Any:
+    def _filter(self, sequences: Sequences, field: str) -> Array:
+        """A field of `Filtered`."""
+        if sequences.counted_by(self.segment):
+            segment = as_dirichlet(self.segment)
+            return in_chunks(
+                lambda rows: getattr(filter_counts(self.prior, segment, rows), field),
+                sequences.values,
+                segment.alphabet // 2,
+            )
         return in_chunks(
-            lambda chunk: filter_sequences(self.prior, self.segment, chunk, with_probs),
+            lambda chunk: getattr(
+                filter_sequences(self.prior, self.segment, chunk, field == "probs"), field
+            ),
             sequences,
             _NUMBERS_PER_SYMBOL,
         )
 
-    def _symbol_posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        return changepoint_posterior(self.prior, as_dirichlet(self.segment), symbols)
-
     def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
-        return family_posterior(self.prior, self.segment, sequences, batch)
+        return start_posterior(self.prior, self.segment, sequences, batch)
 
     @functools.partial(jax.jit, static_argnames="result")
     def _filter_pruned(self, sequences: Sequences, result: str | None = None) -> Any:
         """The named method's result before every observation; by default its log density."""
+        sequences = eqx.tree_at(lambda each: each.values, sequences, sequences.values.astype(float))
 
         def one(sequence: Sequences) -> Any:
             length = len(sequence.values)
@@ -499,7 +457,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
                 return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
 
             # Reverse-mode differentiation stores one state per part, and recomputes the others;
-            # but not what is pruned, where rounding would decide otherwise in a near tie.
+            # but not the choice of the pruned one, which rounding would change in a near tie.
             count = -(-length // _PART)
             padding = ((0, count * _PART - length), *((0, 0),) * (sequence.values.ndim - 1))
             parts = jnp.pad(sequence.values, padding, constant_values=jnp.nan)
@@ -513,3 +471,11 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:length], results)
 
         return in_chunks(jax.vmap(one), sequences)
+
+
+def _with_hypotheses(state: ForwardState, hypotheses: Hypotheses) -> ForwardState:
+    return eqx.tree_at(
+        lambda s: (s.starts, s.log_weights, s.statistics),
+        state,
+        (hypotheses.starts, hypotheses.log_weights, hypotheses.statistics),
+    )

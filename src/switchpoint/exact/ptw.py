@@ -7,27 +7,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from switchpoint._batching import flat_batch, in_chunks
+from switchpoint._batching import in_chunks
 from switchpoint.exact.base import ExactPredictor, Posterior
-from switchpoint.exact.blocks import Sequences
 from switchpoint.exact.counting import Clock
-from switchpoint.exact.family_tree import family_levels
+from switchpoint.exact.hypotheses import Sequences
 from switchpoint.exact.streams import (
     anchor,
     check_statistics,
     fresh_statistics,
     log_densities,
     mixture,
-    relative_value,
 )
-from switchpoint.exact.tree import stop_log_odds, symbol_levels
-from switchpoint.exact.tree_posterior import family_tree_posterior, symbol_tree_posterior
+from switchpoint.exact.tree import TreeLevel, stop_log_odds, tree_levels
+from switchpoint.exact.tree_posterior import tree_posterior
 from switchpoint.priors import PTW
-from switchpoint.segments import Dirichlet, Segment
+from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics, observe, prior_statistics
-from switchpoint.segments.dirichlet import as_dirichlet
 
 
 class PTWState(eqx.Module):
@@ -77,6 +74,10 @@ class PTWPredictor(ExactPredictor[PTWState]):
     prior: PTW
     segment: Segment
 
+    def __init__(self, prior: PTW, segment: Segment) -> None:
+        self.prior = prior
+        self.segment = segment
+
     def init(self, length: int | None = None) -> PTWState:
         del length  # the state has the depth of the tree
         statistics, offset = fresh_statistics(self.segment, self.prior.depth + 1)
@@ -89,12 +90,6 @@ class PTWPredictor(ExactPredictor[PTWState]):
         # The segment is the node at a height where it does not split, and all above it do.
         above = jnp.cumsum(splits[::-1])[::-1] - splits
         return mixture(self.segment, above + stays.at[0].set(0), state.statistics, state.offset)
-
-    def update(self, state: PTWState, x: Any) -> PTWState:
-        x, state = relative_value(self.segment, state, x)
-        if not isinstance(state.time.low, jax.core.Tracer):
-            self.prior.check_length(int(state.time) + 1)
-        return self._update(state, x)
 
     @jax.jit
     def _update(self, state: PTWState, x: Float[Array, "*event"]) -> PTWState:
@@ -136,34 +131,26 @@ class PTWPredictor(ExactPredictor[PTWState]):
         return lax.scan(step, state, values)
 
     @jax.jit
-    def _log_probs(self, symbols: Int[Array, "*batch time"]) -> Float[Array, "*batch time k"]:
-        rows, batch = flat_batch(symbols)
+    def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
+        def log_probs(sequences: Sequences) -> Float[Array, "flat time alphabet"]:
+            probs: Any = self._root(sequences, with_probs=True).probs
+            return jnp.log(probs[:, : sequences.values.shape[1]])
 
-        def log_probs(rows: Int[Array, "flat time"]) -> Float[Array, "flat time k"]:
-            if isinstance(self.segment, Dirichlet):
-                *_, root = symbol_levels(self.prior, self.segment, rows)
-                return jnp.log(root.probs()[:, : rows.shape[1]])
-            values = Sequences(rows.astype(float), jnp.zeros(len(rows)))
-            *_, top = family_levels(self.prior, self.segment, values, with_probs=True)
-            probs: Any = top.probs
-            return jnp.log(probs[:, : rows.shape[1]])
-
-        return in_chunks(log_probs, rows).reshape(*batch, symbols.shape[-1], self.alphabet)
+        return in_chunks(log_probs, sequences)
 
     @jax.jit
     def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
         def log_density(sequences: Sequences) -> Float[Array, "flat time"]:
-            levels = family_levels(self.prior, self.segment, sequences)
-            root = functools.reduce(lambda _, level: level, levels)
-            return root.log_density[:, : sequences.values.shape[1]]
+            return self._root(sequences).log_density[:, : sequences.values.shape[1]]
 
         return in_chunks(log_density, sequences)
 
-    def _symbol_posterior(self, symbols: Int[Array, "*batch time"]) -> Posterior:
-        return symbol_tree_posterior(self.prior, as_dirichlet(self.segment), symbols)
+    def _root(self, sequences: Sequences, with_probs: bool = False) -> TreeLevel:
+        levels = tree_levels(self.prior, self.segment, sequences, with_probs)
+        return functools.reduce(lambda _, level: level, levels)
 
     def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
-        return family_tree_posterior(self.prior, self.segment, sequences, batch)
+        return tree_posterior(self.prior, self.segment, sequences, batch)
 
     def _check(self, state: PTWState) -> None:
         check_statistics(self.segment, state.statistics, self.prior.depth + 1)

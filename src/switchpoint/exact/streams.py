@@ -1,4 +1,4 @@
-"""What states of streams have in common: the hypotheses about the current segment.
+"""Hypotheses about the current segment, as the states of all streams hold them.
 
 Values are measured from the first of the stream, so that a series with mean 10^6 and standard
 deviation 1 keeps its digits in single precision.
@@ -104,7 +104,7 @@ def mixture(
     That distribution is of the values minus `rounded_off(segment)`.
     """
     log_weights = log_weights - jax.nn.logsumexp(log_weights)  # they sum to 1 but for rounding
-    unknown = jnp.isnan(offset)  # before the first value, what is expected is the origin
+    unknown = jnp.isnan(offset)  # before the first value, which is measured from the origin
     location = jnp.asarray(segment.location, float)
     statistics = jax.vmap(segment.translate, in_axes=(0, None))(
         statistics, jnp.where(unknown, location, 0.0)

@@ -5,9 +5,7 @@ probability that a node exists is the product of its ancestors' posterior split 
 """
 
 import functools
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,48 +13,43 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from switchpoint._batching import flat_batch, in_chunks
+from switchpoint._batching import in_chunks
 from switchpoint._random import uniform
 from switchpoint.exact.base import Partitions, Posterior, make_posterior
-from switchpoint.exact.blocks import Sequences, initial_statistics
-from switchpoint.exact.family_posterior import Levels, add_level, level_fields
-from switchpoint.exact.family_tree import FamilyLevel, family_levels
-from switchpoint.exact.tree import SymbolLevel, TreeLevel, of_symbol, symbol_levels
+from switchpoint.exact.blocks import initial_statistics
+from switchpoint.exact.hypotheses import Sequences
+from switchpoint.exact.last_start import Levels, add_level, level_fields
+from switchpoint.exact.tree import TreeLevel, tree_levels
 from switchpoint.priors import PTW
 from switchpoint.segments import Dirichlet, Segment
 from switchpoint.segments.base import Statistics
-
-LevelType = TypeVar("LevelType", bound=TreeLevel)
-
-
-def symbol_tree_posterior(
-    prior: PTW, segment: Dirichlet, symbols: Int[Array, "*batch time"]
-) -> Posterior:
-    """The posterior over switching points of independent symbols under PTW."""
-    rows, batch = flat_batch(symbols)
-    fields = _symbol_fields(prior, segment, rows)
-    return make_posterior(fields, batch, SymbolTreePartitions(prior, segment, rows))
+from switchpoint.segments.dirichlet import as_dirichlet
 
 
-def family_tree_posterior(
+def tree_posterior(
     prior: PTW, segment: Segment, sequences: Sequences, batch: tuple[int, ...]
 ) -> Posterior:
-    """The posterior over switching points of a flat batch of that shape under PTW."""
-    fields = _family_fields(prior, segment, sequences)
-    return make_posterior(fields, batch, FamilyTreePartitions(prior, segment, sequences))
+    """The posterior over switching points under PTW of a flat batch of that shape."""
+    fields = _fields(prior, segment, sequences)
+    return make_posterior(fields, batch, TreePartitions(prior, segment, sequences))
 
 
 class TreePartitions(Partitions):
     """The posterior distribution of partitions, through the nodes that split."""
 
+    prior: PTW
+    segment: Segment
+    sequences: Sequences
+
     @property
-    @abstractmethod
     def shape(self) -> tuple[int, int]:
         """The numbers of sequences and of their observations."""
+        flat, time = self.sequences.values.shape[:2]
+        return flat, time
 
-    @abstractmethod
     def levels(self) -> list[TreeLevel]:
         """The levels of the tree from height 0 to the root."""
+        return list(tree_levels(self.prior, self.segment, self.sequences))
 
     @functools.partial(jax.jit, static_argnames="count")
     def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
@@ -119,82 +112,28 @@ class TreePartitions(Partitions):
         return none[:, 0]
 
 
-class SymbolTreePartitions(TreePartitions):
-    """The posterior distribution of partitions of independent symbols."""
-
-    prior: PTW
-    segment: Dirichlet
-    rows: Int[Array, "flat time"]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        flat, time = self.rows.shape
-        return flat, time
-
-    def levels(self) -> list[TreeLevel]:
-        return list(symbol_levels(self.prior, self.segment, self.rows))
-
-
-class FamilyTreePartitions(TreePartitions):
-    """The posterior distribution of partitions of observations of any family."""
-
-    prior: PTW
-    segment: Segment
-    sequences: Sequences
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        flat, time = self.sequences.values.shape[:2]
-        return flat, time
-
-    def levels(self) -> list[TreeLevel]:
-        return list(family_levels(self.prior, self.segment, self.sequences))
-
-
 @jax.jit
-def _symbol_fields(
-    prior: PTW, segment: Dirichlet, rows: Int[Array, "flat time"]
-) -> dict[str, Array]:
-    def fields(rows: Int[Array, "flat time"]) -> dict[str, Array]:
-        levels = list(symbol_levels(prior, segment, rows))
-        time = rows.shape[1]
-        probs = _probs_smoothed(levels, segment, rows)
-        seen = tuple(part[..., :time] for part in levels[-1].predictive)
-        return {
-            "log_marginal": jnp.log(of_symbol(seen, rows)).sum(-1),
-            **_switch_fields(levels, time),
-            "probs_smoothed": probs[:, :time],
-        }
-
-    return in_chunks(fields, rows)
-
-
-@jax.jit
-def _family_fields(prior: PTW, segment: Segment, sequences: Sequences) -> dict[str, Array]:
+def _fields(prior: PTW, segment: Segment, sequences: Sequences) -> dict[str, Array]:
     def fields(sequences: Sequences) -> dict[str, Array]:
-        levels = list(family_levels(prior, segment, sequences))
+        levels = list(tree_levels(prior, segment, sequences))
         time = sequences.values.shape[1]
+        filtered, run_length = _filtered(levels)
+        best, best_log_prob = _most_probable(levels, time)
         return {
             "log_marginal": levels[-1].log_density[:, :time].sum(-1),
-            **_switch_fields(levels, time),
-            **_level_smoothed(levels, segment, sequences),
+            "switch_filtered": filtered[:, :time],
+            "switch_smoothed": _switch_smoothed(levels)[:, :time],
+            "run_length_mean": run_length[:, :time],
+            "map_switches": best[:, :time],
+            "map_log_prob": best_log_prob,
+            **(
+                _probs_smoothed(levels, as_dirichlet(segment), sequences.values)
+                if sequences.counted_by(segment)
+                else _level_smoothed(levels, segment, sequences)
+            ),
         }
 
-    return in_chunks(fields, sequences, 8)
-
-
-def _switch_fields(levels: Sequence[TreeLevel], time: int) -> dict[str, Array]:
-    """The fields about switching points."""
-    filtered, run_length = _filtered(levels)
-    smoothed = _switch_smoothed(levels)
-    best, best_log_prob = _most_probable(levels, time)
-    return {
-        "switch_filtered": filtered[:, :time],
-        "switch_smoothed": smoothed[:, :time],
-        "run_length_mean": run_length[:, :time],
-        "map_switches": best[:, :time],
-        "map_log_prob": best_log_prob,
-    }
+    return in_chunks(fields, sequences, 1 if sequences.counted_by(segment) else 8)
 
 
 def _filtered(
@@ -231,8 +170,8 @@ def _switch_smoothed(levels: Sequence[TreeLevel]) -> Float[Array, "flat padded"]
 
 
 def _segment_probs(
-    levels: Sequence[LevelType],
-) -> Iterator[tuple[LevelType, Float[Array, "flat nodes"]]]:
+    levels: Sequence[TreeLevel],
+) -> Iterator[tuple[TreeLevel, Float[Array, "flat nodes"]]]:
     """From the root down, P(the node is a segment | x)."""
     alive = jnp.ones((len(levels[0].log_odds), 1))
     for level in reversed(levels):
@@ -244,8 +183,8 @@ def _segment_probs(
 
 
 def _probs_smoothed(
-    levels: list[SymbolLevel], segment: Dirichlet, rows: Int[Array, "flat time"]
-) -> Float[Array, "flat padded alphabet"]:
+    levels: Sequence[TreeLevel], segment: Dirichlet, rows: Int[Array, "flat time"]
+) -> dict[str, Array]:
     """The posterior mean of the distribution at t."""
     flat, time = rows.shape
     padded = levels[0].log_odds.shape[-1]
@@ -256,11 +195,11 @@ def _probs_smoothed(
         nodes, width = padded >> level.height, 1 << level.height
         counts = hot.reshape(flat, nodes, width, -1).sum(2)
         probs = probs + jnp.repeat(chances[..., None] * segment.probs(counts), width, axis=1)
-    return probs
+    return {"probs_smoothed": probs[:, :time]}
 
 
 def _level_smoothed(
-    levels: list[FamilyLevel], segment: Segment, sequences: Sequences
+    levels: Sequence[TreeLevel], segment: Segment, sequences: Sequences
 ) -> dict[str, Array]:
     """The posterior of the level at t: a mixture over the nodes that contain it."""
     fresh = initial_statistics(segment, sequences.offset)

@@ -239,7 +239,7 @@ def _checked_columns(columns: Sequence[str], predictor: Any) -> tuple[str, ...]:
 def make_engine(predictor: Predictor[Any], columns: tuple[str, ...] | None) -> Engine:
     """The engine of a stream of this predictor."""
     match predictor:
-        case KT(segment=Dirichlet()) | KTOracle():
+        case KT(segment=Dirichlet()) | KTOracle(segment=Dirichlet()):
             return CountEngine(predictor)
         case PTWPredictor() | ForwardPredictor() if _underflows(predictor):
             return CompiledEngine(predictor)

@@ -32,7 +32,7 @@ class CountEngine(SymbolEngine):
 
     def __init__(self, predictor: KT | KTOracle) -> None:
         super().__init__(predictor.segment)
-        self.pseudo = [float(each) for each in predictor.segment.pseudo_counts]
+        self.pseudo = [float(each) for each in as_dirichlet(predictor.segment).pseudo_counts]
         self.switches: list[bool] | None = None
         if isinstance(predictor, KTOracle):
             predictor.init()  # which refuses several rows

@@ -1,4 +1,4 @@
-"""The forward recursion over the start of the current segment, for any prior.
+"""The forward recursion over the start of the current segment, for independent symbols.
 
 Before x_t, w(s) = P(the current segment started at s | x_<t) over all starts s <= t. Then
 
@@ -10,9 +10,7 @@ The weights stay normalised, so float32 suffices for any length. O(n) state, O(n
 """
 
 import functools
-import itertools
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,109 +18,18 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint.exact.block_weights import safe_log
-from switchpoint.exact.blocks import Hypotheses
 from switchpoint.exact.counting import select_symbol
+from switchpoint.exact.hypotheses import Filtered, Hypotheses, Starts, pieces
 from switchpoint.priors import Prior
 from switchpoint.segments import Dirichlet
 
-MAX_FEW = 8
+SMALL_ALPHABET = 8
 """The largest alphabet for which separate counts of every symbol are faster."""
 
+LANES = 64  # neighbouring starts
 _LARGE_BATCH = 256  # sequences
-_LANES = 64  # neighbouring starts
 _SMALL_WORK = 2**25  # steps times starts, which take a twentieth of a second
 _BLOCK = 32  # steps
-
-
-class Forward(NamedTuple):
-    """The results of the recursion, before and after each symbol."""
-
-    probs: Float[Array, "*batch time alphabet"]
-    """P(x_t = k | x_<t)."""
-
-    start_mass: Float[Array, "*batch time"]
-    """P(a segment starts at t | x_<t)."""
-
-    run_length_mean: Float[Array, "*batch time"]
-    """E[symbols in the current segment, x_t included | x_<=t]."""
-
-
-def forward(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch time"]) -> Forward:
-    """The recursion over whole sequences."""
-    if segment.alphabet > MAX_FEW:
-        return jax.vmap(lambda row: _many_symbols(prior, segment, row))(symbols)
-    return _few_symbols(prior, segment, symbols)
-
-
-def extend_few_symbols(
-    prior: Prior,
-    segment: Dirichlet,
-    hypotheses: Hypotheses,
-    symbols: Int[Array, " time"],
-    next_starts: Int[Array, " after"],
-) -> tuple[Hypotheses, Float[Array, "time alphabet"]]:
-    """The recursion over a chunk of one stream, with separate counts for every symbol.
-
-    Symbols below 0 are missing. `next_starts` are the starts of segments that begin in the chunk,
-    or right after it. All hypotheses are returned, the new ones last.
-    """
-    (time,), size = symbols.shape, len(hypotheses.starts)
-    old, new = -(-size // _LANES), -(-time // _LANES)
-
-    def in_rows(before: Array, within: Any) -> Array:
-        padded = jnp.pad(before, (0, old * _LANES - size))
-        within = jnp.broadcast_to(jnp.asarray(within, before.dtype), (time,))
-        whole = jnp.concatenate([padded, jnp.pad(within, (0, new * _LANES - time))])
-        return whole.reshape(old + new, 1, _LANES)
-
-    times = jnp.arange(time, dtype=jnp.int32)
-    starts = _Starts(
-        in_rows(hypotheses.starts, next_starts[:-1]), in_rows(-hypotheses.runs, times), old
-    )
-    counts = hypotheses.statistics
-    nothing = jnp.zeros(1)
-    carry = _Carry(
-        in_rows(jnp.exp(hypotheses.log_weights), 0.0),
-        tuple(in_rows(-counts[:, k].astype(float), 0.0) for k in range(segment.alphabet)),
-        (nothing,) * segment.alphabet,
-        nothing,  # the segment that starts with the chunk is one of the hypotheses already
-    )
-    step = functools.partial(_few_symbols_step, prior, segment, starts)
-    carry, filtered = lax.scan(step, carry, (times, symbols[:, None]))
-
-    def begun(rows: Array, last: Array) -> Array:
-        """Of the starts in the chunk, and right after it."""
-        return jnp.concatenate([rows[old:].reshape(-1)[:time], last])
-
-    totals = jnp.stack(carry.totals, -1).astype(jnp.int32)  # (1, alphabet)
-    own = [
-        begun(total - before, nothing)
-        for total, before in zip(carry.totals, carry.before, strict=True)
-    ]
-    weights = jnp.concatenate(
-        [carry.weights[:old].reshape(-1)[:size], begun(carry.weights, carry.start_mass)]
-    )
-    after = Hypotheses(
-        jnp.concatenate([hypotheses.starts, next_starts]),
-        jnp.concatenate([hypotheses.runs + time, time - times, jnp.zeros(1, jnp.int32)]),
-        safe_log(weights),
-        jnp.concatenate(
-            [
-                jax.vmap(segment.merge, in_axes=(0, None))(counts, totals[0]),
-                jnp.stack(own, -1).astype(counts.dtype),
-            ]
-        ),
-    )
-    return after, filtered.probs[:, 0]
-
-
-class _Starts(NamedTuple):
-    """The starts of the hypotheses, as the prior takes them and from time 0 of this call."""
-
-    absolute: Int[Array, "rows one *lanes"]
-    relative: Int[Array, "rows one *lanes"]
-    row: int
-    """Of the start at time 0."""
 
 
 class _Carry(NamedTuple):
@@ -133,48 +40,120 @@ class _Carry(NamedTuple):
     start_mass: Float[Array, " batch"]
 
 
-def _few_symbols(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch time"]) -> Forward:
+class _Output(NamedTuple):
+    probs: Float[Array, "*batch time alphabet"]
+    """P(x_t = k | x_<t)."""
+    start_mass: Float[Array, "*batch time"]
+    """P(a segment starts at t | x_<t)."""
+    run_length_mean: Float[Array, "*batch time"]
+
+
+def filter_counts(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch time"]) -> Filtered:
+    """The recursion over whole sequences."""
+    if segment.alphabet > SMALL_ALPHABET:
+        return filter_large_alphabet(prior, segment, symbols)
+    return filter_small_alphabet(prior, segment, symbols)[0]
+
+
+def extend_counts(
+    prior: Prior,
+    segment: Dirichlet,
+    hypotheses: Hypotheses,
+    symbols: Int[Array, " time"],
+    next_starts: Int[Array, " after"],
+) -> tuple[Hypotheses, Filtered]:
+    """The recursion over a chunk of one stream; all hypotheses are returned, the new ones last.
+
+    Symbols below 0 are missing. `next_starts` are the starts of segments that begin in the chunk,
+    or right after it.
+    """
+    fresh = jnp.zeros(segment.alphabet, jnp.int32)
+    history = hypotheses.in_rows(LANES, fresh)
+    starts = Starts.of_chunk(len(symbols), LANES, history, next_starts)
+    filtered, carry = filter_small_alphabet(prior, segment, symbols[None], (history, starts))
+    before = jnp.stack(carry.before, -1)[:, 0]
+    later = jnp.zeros((len(before) - starts.earlier, LANES, segment.alphabet), jnp.int32)
+    # Since its beginning, or since the start: whole numbers that single precision represents.
+    in_chunk = jnp.stack(carry.totals, -1)[0] - jnp.maximum(before, 0)
+    counts = jax.vmap(jax.vmap(segment.merge))(
+        jnp.concatenate([history.statistics, later]), in_chunk.astype(jnp.int32)
+    )
+    following = Hypotheses(
+        next_starts[-1], jnp.zeros((), jnp.int32), safe_log(carry.start_mass[0]), fresh
+    )
+    weights = safe_log(carry.weights[:, 0])
+    return starts.hypotheses(weights, counts, following, len(symbols)), filtered
+
+
+def filter_small_alphabet(
+    prior: Prior,
+    segment: Dirichlet,
+    symbols: Int[Array, "batch time"],
+    begin: tuple[Hypotheses, Starts] | None = None,
+) -> tuple[Filtered, _Carry]:
     """The recursion with separate counts for every symbol.
+
+    It begins with a first segment, or with the hypotheses of one stream in rows of `LANES`, among
+    which is the one that starts at time 0. Symbols below 0 are then missing.
 
     Starts are laid out as (start, batch) for large batches, and as (start // 64, batch,
     start % 64) for small ones, so that the inner loop is always long. Time is cut into a few
     blocks, whose arrays hold only the starts up to their end.
     """
     batch, time = symbols.shape
-    lanes = () if batch >= _LARGE_BATCH else (_LANES,)
+    width = 1 if begin is None and batch >= _LARGE_BATCH else LANES
+    lanes = () if width == 1 else (LANES,)
     blocks = max(1, min(4 if time < 2048 else 8, time // 64))
     if batch * time**2 < _SMALL_WORK:
         blocks = 1  # compiling more takes longer than they save
-    empty, zeros = jnp.zeros((0, batch, *lanes)), jnp.zeros(batch)
-    others = segment.alphabet - 1  # the counts of the last symbol follow from these
-    carry = _Carry(empty, (empty,) * others, (zeros,) * others, jnp.ones(batch))
-    pieces = []
-    for begin, end in itertools.pairwise(time * block // blocks for block in range(blocks + 1)):
-        rows = -(-end // math.prod(lanes))
+    zeros = jnp.zeros(batch)
+    if begin is None:
+        starts = Starts.of_chunk(time, width)
+        empty = jnp.zeros((0, batch, *lanes))
+        separate = segment.alphabet - 1  # the counts of the last symbol follow from these
+        carry = _Carry(empty, (empty,) * separate, (zeros,) * separate, jnp.ones(batch))
+    else:
+        history, starts = begin
+        counts = jnp.moveaxis(history.statistics.astype(float), -1, 0)[:, :, None]
+        weights = jnp.exp(history.log_weights)[:, None]
+        carry = _Carry(weights, tuple(-counts), (zeros,) * segment.alphabet, zeros)
+    outputs = []
+    for first, last in pieces(time, blocks):
+        rows = starts.earlier + -(-last // width)
         carry = carry._replace(
             weights=_with_rows(carry.weights, rows),
             before=tuple(_with_rows(counts, rows) for counts in carry.before),
         )
-        starts = jnp.arange(rows * math.prod(lanes), dtype=jnp.int32).reshape(rows, 1, *lanes)
-        step = functools.partial(_few_symbols_step, prior, segment, _Starts(starts, starts, 0))
-        times = jnp.arange(begin, end, dtype=jnp.int32)
-        carry, piece = lax.scan(step, carry, (times, symbols.T[begin:end]))
-        pieces.append(piece)
-    return Forward(
-        *(jnp.swapaxes(jnp.concatenate(parts), 0, 1) for parts in zip(*pieces, strict=True))
-    )
+        absolute, relative = (
+            each[:rows].reshape(rows, 1, *lanes) for each in (starts.absolute, starts.relative)
+        )
+        step = functools.partial(
+            _small_alphabet_step, prior, segment, Starts(absolute, relative, starts.earlier)
+        )
+        times = jnp.arange(first, last, dtype=jnp.int32)
+        carry, piece = lax.scan(step, carry, (times, symbols.T[first:last]))
+        outputs.append(piece)
+    whole = (jnp.swapaxes(jnp.concatenate(parts), 0, 1) for parts in zip(*outputs, strict=True))
+    return _filtered(_Output(*whole), symbols), carry
 
 
-def _few_symbols_step(
+def _filtered(output: _Output, symbols: Int[Array, "batch time"]) -> Filtered:
+    probs, start_mass, run_length_mean = output
+    of_symbol = jnp.take_along_axis(probs, jnp.maximum(symbols, 0)[..., None], axis=-1)[..., 0]
+    log_density = jnp.where(symbols < 0, 0.0, jnp.log(of_symbol))
+    return Filtered(log_density, safe_log(start_mass), run_length_mean, probs)
+
+
+def _small_alphabet_step(
     prior: Prior,
     segment: Dirichlet,
-    starts: _Starts,
+    starts: Starts,
     carry: _Carry,
     now: tuple[Int[Array, ""], Int[Array, " batch"]],
-) -> tuple[_Carry, Forward]:
+) -> tuple[_Carry, _Output]:
     time, symbol = now
     _, _, *lanes = carry.weights.shape
-    carry = _with_start(carry, time, starts.row)
+    carry = _with_start(carry, time, starts.earlier)
     spread = functools.partial(_spread, lanes=len(lanes))
     run = jnp.maximum(time - starts.relative, 0)
     # Starts after t have weight 0, but their counts are meaningless, and so would gradients be.
@@ -183,11 +162,11 @@ def _few_symbols_step(
     counts = [
         spread(total) - before for total, before in zip(carry.totals, carry.before, strict=True)
     ]
-    known = sum(counts[1:], counts[0])
+    counted = sum(counts[1:], counts[0])
     may_miss = len(counts) == segment.alphabet
     if not may_miss:
-        counts.append(run - known)
-    scale = weights * (1 / ((known if may_miss else run) + pseudo.sum()))
+        counts.append(run - counted)
+    scale = weights * (1 / ((counted if may_miss else run) + pseudo.sum()))
     joint = [scale * (count + pseudo[k]) for k, count in enumerate(counts)]
     sums = [_sum_starts(part) for part in joint]
     seen = select_symbol(spread(symbol), joint) * spread(1 / select_symbol(symbol, sums))
@@ -201,14 +180,14 @@ def _few_symbols_step(
     )
     probs = jnp.stack(sums, axis=-1)
     probs = probs / probs.sum(-1, keepdims=True)  # the weights sum to 1 but for rounding
-    return after, Forward(probs, carry.start_mass, _sum_starts(seen * (run + 1)))
+    return after, _Output(probs, carry.start_mass, _sum_starts(seen * (run + 1)))
 
 
 def _with_start(carry: _Carry, time: Int[Array, ""], row: int) -> _Carry:
-    """The carry with t itself among the starts, which begin with this row."""
+    """The carry with t itself among the starts; that of time 0 is in this row."""
     zero = jnp.zeros_like(time)
     lanes = carry.weights.ndim == 3
-    at = (row + time // _LANES, zero, time % _LANES) if lanes else (row + time, zero)
+    at = (row + time // LANES, zero, time % LANES) if lanes else (row + time, zero)
 
     def put(array: Array, values: Float[Array, " batch"]) -> Array:
         return lax.dynamic_update_slice(array, _spread(values, array.ndim - 2), at)
@@ -236,8 +215,10 @@ def _with_rows(array: Array, rows: int) -> Array:
 _Weights = tuple[Float[Array, " starts"], Float[Array, ""]]  # of the starts, and of the next one
 
 
-def _many_symbols(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) -> Forward:
-    """The recursion over one sequence, for a large alphabet.
+def filter_large_alphabet(
+    prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch time"]
+) -> Filtered:
+    """The recursion with the counts of only the symbols that occur.
 
     A step needs the counts of one symbol only, the one that occurred. So a block of steps runs on
     these alone, and the predictions of all symbols are one matrix product after it:
@@ -247,19 +228,24 @@ def _many_symbols(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) ->
     where scale_t(s) = w_t(s) / (symbols since s + all pseudo-counts). Counts are taken from the
     beginning of the block, so no large ones are subtracted from each other.
     """
+    outputs = jax.vmap(functools.partial(_filter_row, prior, segment))(symbols)
+    return _filtered(outputs, symbols)
+
+
+def _filter_row(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) -> _Output:
     (time,) = row.shape
     blocks = -(-time // _BLOCK)
     hot = jax.nn.one_hot(jnp.pad(row, (0, blocks * _BLOCK - time)), segment.alphabet)
     before = jnp.cumsum(hot, axis=0) - hot  # how often each symbol occurred before t
     pseudo = jnp.asarray(segment.pseudo_counts)
 
-    def block(carry: _Weights, index: Int[Array, ""]) -> tuple[_Weights, Forward]:
+    def block(carry: _Weights, index: Int[Array, ""]) -> tuple[_Weights, _Output]:
         starts = jnp.arange(len(carry[0]), dtype=jnp.int32)
         times = index * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
-        own = lax.dynamic_slice_in_dim(hot, times[0], _BLOCK)
-        within = jnp.cumsum(own, axis=0) - own  # since the beginning of the block
+        here = lax.dynamic_slice_in_dim(hot, times[0], _BLOCK)
+        within = jnp.cumsum(here, axis=0) - here  # since the beginning of the block
         since = before[times[0]] - before[: len(starts)]  # up to it; negative for later starts
-        of_own = _product(own, since.T)
+        of_symbols = _product(here, since.T)
 
         def step(carry: _Weights, now: tuple[Array, ...]) -> tuple[_Weights, tuple[Array, ...]]:
             weights, start_mass = carry
@@ -275,20 +261,19 @@ def _many_symbols(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) ->
             )
             return after, (scale, start_mass, jnp.sum(seen * (run + 1)))
 
-        offsets = jnp.sum(own * (within + pseudo), axis=-1)
-        carry, (scales, mass, run_length) = lax.scan(step, carry, (times, of_own, offsets))
+        offsets = jnp.sum(here * (within + pseudo), axis=-1)
+        carry, (scales, mass, run_length) = lax.scan(step, carry, (times, of_symbols, offsets))
         probs = _product(scales, since) + scales.sum(-1, keepdims=True) * (within + pseudo)
-        return carry, Forward(probs / probs.sum(-1, keepdims=True), mass, run_length)
+        return carry, _Output(probs / probs.sum(-1, keepdims=True), mass, run_length)
 
     carry = (jnp.zeros(0), jnp.ones(()))
-    pieces = max(1, min(8, blocks // 16))
     filtered = []
-    for first, last in itertools.pairwise(blocks * piece // pieces for piece in range(pieces + 1)):
+    for first, last in pieces(blocks, max(1, min(8, blocks // 16))):
         carry = (_with_rows(carry[0], last * _BLOCK), carry[1])  # the starts up to its end
         carry, piece = lax.scan(block, carry, jnp.arange(first, last, dtype=jnp.int32))
         filtered.append(piece)
     whole = (jnp.concatenate(parts) for parts in zip(*filtered, strict=True))
-    return Forward(*(part.reshape(-1, *part.shape[2:])[:time] for part in whole))
+    return _Output(*(part.reshape(-1, *part.shape[2:])[:time] for part in whole))
 
 
 def _product(left: Array, right: Array) -> Array:
