@@ -6,7 +6,6 @@ import signal
 import subprocess
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 from test_executors import Log
@@ -18,14 +17,15 @@ from switchpoint.paper import SCALES, reproduce
 
 QUICK = SCALES["quick"]
 BRIEF = {"steps": 40, "warmup": 4, "report_every": 20, "validation": 50}
-CUT = replace(
-    QUICK,
-    sequences=100,
-    architectures={"lstm": {**QUICK.architectures["lstm"], **BRIEF}},
-    other_architectures=("lstm",),
-    orders=(0, 1),
-    memoryless_settings={**QUICK.memoryless_settings, **BRIEF},
-    bound_order=3,
+CUT = QUICK.changed(
+    {
+        "sequences": 100,
+        "architectures": {"lstm": {**QUICK.architectures["lstm"], **BRIEF}},
+        "other_architectures": ("lstm",),
+        "orders": (0, 1),
+        "memoryless_settings": {**QUICK.memoryless_settings, **BRIEF},
+        "bound_order": 3,
+    }
 )
 """The quick scale, cut to seconds."""
 STUDIES = ["on-distribution"]
