@@ -281,7 +281,7 @@ def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path
     train(config, tmp_path)
     (path,) = (tmp_path / "checkpoints").iterdir()
     arrays = Checkpoints(path.parent, config.to_dict()).restore().checkpoint.arrays
-    about = {"kind": "checkpoint", "step": 2, "config": config.to_dict()}
+    about = {"kind": "checkpoint", "format": 1, "step": 2, "config": config.to_dict()}
     name = sorted(arrays)[1]
     match fault:
         case "missing":
@@ -308,7 +308,8 @@ def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path
 def test_a_damaged_run_is_repaired_from_its_checkpoint(count, tmp_path):
     """Whichever of its other files are damaged, a sweep ends as if nothing had happened."""
     settings = {"model": "memoryless", "length": 4, "steps": 25, "batch": 2, "validation": 2}
-    plan = Sweep({**settings, "warmup": 0, "report_every": 10}, {"learning_rate": [0.01, 0.03]})
+    settings |= {"warmup": 0, "report_every": 10}
+    plan = Sweep(settings=settings, axes={"learning_rate": [0.01, 0.03]})
     expected = sweep(plan, tmp_path)
     (run,) = (tmp_path / "programs").iterdir()
     files = [run / name for name in ("config.json", "metrics.jsonl", "model.safetensors")]

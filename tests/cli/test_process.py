@@ -400,7 +400,6 @@ def test_a_loop_of_links(capsys):
         ["sample", "--length", "8", "--out", "loop.csv"],
         [*TRAIN, "--out", "loop"],
         [*TRAIN, "--out", "run", "--config", "loop"],
-        ["figure", "memory", "--out", "loop"],
     ):
         assert main(arguments) == 2, arguments
         err = capsys.readouterr().err

@@ -89,12 +89,12 @@ class Regression(Segment):
 
     >>> import numpy as np
     >>> import switchpoint as sp
-    >>> weekly = sp.Regression(season=7)
+    >>> weekly = sp.Regression(season=7, season_scale=10.0)
     >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), weekly))
-    >>> x = np.sin(2 * np.pi * np.arange(35) / 7)
+    >>> x = np.sin(2 * np.pi * np.arange(70) / 7)
     >>> state, _ = bayes.extend(bayes.init(), x[:-1])
-    >>> print(round(float(bayes.predict(state).mean), 1), x[-1].round(1))
-    -0.8 -0.8
+    >>> print(f"{bayes.predict(state).mean:.1f}, then {x[-1]:.1f}")
+    -0.8, then -0.8
     """
 
     slope: bool = eqx.field(static=True)
