@@ -340,7 +340,11 @@ def failing(monkeypatch, error):
     ("line", "function", "names"),
     [
         ("prior lin --length 4", "switchpoint.cli.prior.length_law", ["prior"]),
-        ("detect bits.csv", "switchpoint.exact.base.ExactPredictor.posterior", ["detect"] * 2),
+        (
+            "detect bits.csv",
+            "switchpoint.exact.start_posterior.filter_starts",
+            ["start_posterior", "posterior", "detect", "detect"],
+        ),
     ],
 )
 def test_few_frames_are_before_the_computation(monkeypatch, line, function, names):

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import in_chunks
-from switchpoint.exact.base import ExactPredictor, Posterior
+from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.block_weights import safe_log
 from switchpoint.exact.blocks import extend_blocks, filter_sequences, whole_blocks
 from switchpoint.exact.counting import Clock
@@ -432,8 +432,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             _NUMBERS_PER_SYMBOL,
         )
 
-    def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
-        return start_posterior(self.prior, self.segment, sequences, batch)
+    _posterior = start_posterior
 
     @functools.partial(jax.jit, static_argnames="result")
     def _filter_pruned(self, sequences: Sequences, result: str | None = None) -> Any:

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from switchpoint._batching import in_chunks
-from switchpoint.exact.base import ExactPredictor, Posterior
+from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.hypotheses import Sequences
 from switchpoint.exact.streams import (
@@ -149,8 +149,7 @@ class PTWPredictor(ExactPredictor[PTWState]):
         levels = tree_levels(self.prior, self.segment, sequences, with_probs)
         return functools.reduce(lambda _, level: level, levels)
 
-    def _posterior(self, sequences: Sequences, batch: tuple[int, ...]) -> Posterior:
-        return tree_posterior(self.prior, self.segment, sequences, batch)
+    _posterior = tree_posterior
 
     def _check(self, state: PTWState) -> None:
         check_statistics(self.segment, state.statistics, self.prior.depth + 1)

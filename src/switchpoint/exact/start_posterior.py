@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from switchpoint._batching import in_chunks
 from switchpoint._prefix_sums import sum_before
 from switchpoint._random import uniform
-from switchpoint.exact.base import Partitions, Posterior, make_posterior
+from switchpoint.exact.base import ExactPredictor, Partitions, Posterior, make_posterior
 from switchpoint.exact.blocks import initial_statistics
 from switchpoint.exact.hypotheses import Filtered, Sequences
 from switchpoint.exact.last_start import (
@@ -35,9 +35,10 @@ from switchpoint.segments.dirichlet import as_dirichlet
 
 
 def start_posterior(
-    prior: Prior, segment: Segment, sequences: Sequences, batch: tuple[int, ...]
+    predictor: ExactPredictor[Any], sequences: Sequences, batch: tuple[int, ...]
 ) -> Posterior:
     """The posterior over switching points of a flat batch of that shape, under any prior."""
+    prior, segment = predictor.prior, predictor.segment
     leaves = jax.tree.leaves((prior, segment, sequences))
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
     last_start: LastStart | None = None

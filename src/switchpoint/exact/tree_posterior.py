@@ -6,6 +6,7 @@ probability that a node exists is the product of its ancestors' posterior split 
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint._batching import in_chunks
 from switchpoint._random import uniform
-from switchpoint.exact.base import Partitions, Posterior, make_posterior
+from switchpoint.exact.base import ExactPredictor, Partitions, Posterior, make_posterior
 from switchpoint.exact.blocks import initial_statistics
 from switchpoint.exact.hypotheses import Sequences
 from switchpoint.exact.last_start import Levels, add_level, level_fields
@@ -27,9 +28,10 @@ from switchpoint.segments.dirichlet import as_dirichlet
 
 
 def tree_posterior(
-    prior: PTW, segment: Segment, sequences: Sequences, batch: tuple[int, ...]
+    predictor: ExactPredictor[Any], sequences: Sequences, batch: tuple[int, ...]
 ) -> Posterior:
     """The posterior over switching points under PTW of a flat batch of that shape."""
+    prior, segment = cast(PTW, predictor.prior), predictor.segment
     fields = _fields(prior, segment, sequences)
     return make_posterior(fields, batch, TreePartitions(prior, segment, sequences))
 
