@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import zlib
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +14,7 @@ from safetensors.numpy import save_file
 
 from switchpoint import _tensors
 from switchpoint.training import TrainConfig
-from switchpoint.training.checkpoints import Checkpoints, Restored, run_lock
+from switchpoint.training.checkpoints import Checkpoints, run_lock
 from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
 from switchpoint.training.run_directory import final_reports
 
@@ -69,10 +68,6 @@ def test_the_last_few_are_kept_and_nothing_else(tmp_path):
         "step-1234567890.safetensors",
     ]
     assert restored(tmp_path).checkpoint.step == 1_234_567_890
-
-
-def test_nothing_to_restore(tmp_path):
-    assert restored(tmp_path / "new") == Restored(None, ())
 
 
 def test_any_flipped_bit_is_noticed(tmp_path):
@@ -249,17 +244,6 @@ def test_a_report_is_one_line_of_strict_json():
     assert EvalRecord.from_json(report(5).to_json_line()) == report(5)
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", "null", '{"step": 1}', '{"loss": [1]}'])
-def test_other_lines_are_refused(content):
-    with pytest.raises(ValueError, match="does not match its checksum"):
-        EvalRecord.from_json(content)
-    checksum = zlib.crc32(content.encode())
-    with pytest.raises(
-        ValueError, match=r"not a report|does not match|Expecting|from 1 as its format"
-    ):
-        EvalRecord.from_json(f'{content[:-1]}, "crc32": "{checksum:08x}"}}')
-
-
 def test_the_log_keeps_bytes_and_drops_an_unfinished_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     metrics = MetricsLog(path)
@@ -293,13 +277,6 @@ def test_any_flipped_bit_of_a_report_is_noticed(tmp_path):
         lines = MetricsLog(path).lines()
         assert lines.content == whole[:first], f"byte {place}"
         assert "line 2" in lines.damage
-
-
-def test_a_damaged_report_is_named(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(report(1).to_json_line() + "\n" + "nonsense\n")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: "):
-        read_reports(path)
 
 
 def test_a_finished_run_has_all_its_reports(tmp_path):

@@ -177,18 +177,12 @@ def test_closing_an_executor_ends_its_processes():
         os.kill(pid, 0)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"executor": "slurm"}, "local, processes, ray"),
-        ({"executor": "local", "jobs": 2}, "jobs"),
-        ({"executor": "processes", "ray_address": "a:1"}, "ray-address"),
-        ({"executor": "ray", "ray_address": "nowhere"}, "HOST:PORT"),
-        ({"executor": "ray", "ray_address": "127.0.0.1:1"}, "127.0.0.1:1.*ray start --head"),
-    ],
-)
-def test_invalid_executors_are_refused(options, words):
-    with pytest.raises(ValueError, match=words), open_executor(**options):
+def test_an_unreachable_cluster_is_named():
+    pytest.importorskip("ray")
+    with (
+        pytest.raises(ValueError, match=r"127.0.0.1:1.*ray start --head"),
+        open_executor("ray", ray_address="127.0.0.1:1"),
+    ):
         pass
 
 

@@ -8,8 +8,8 @@ from switchpoint import evaluation
 from switchpoint._progress import Progress
 from switchpoint.cli.main import main
 from switchpoint.training import TrainConfig, read_sweep, sweep, train
-from switchpoint.training.packing import PackedConfig, pack
-from switchpoint.training.sweep import Range, Sweep
+from switchpoint.training.packing import pack
+from switchpoint.training.sweep import Sweep
 
 SETTINGS = {"model": "rnn", "readout": 0, "length": 4, "batch": 4, "steps": 20, "warmup": 0}
 SETTINGS |= {"validation": 20, "report_every": 10, "seeds": 2}
@@ -102,12 +102,6 @@ def test_members_that_share_shapes_share_a_program():
     assert len({program.digest() for program in pack(configs, 2)}) == len(configs)
 
 
-def test_a_range_keeps_to_its_ends():
-    random = np.random.default_rng(0)
-    assert {Range(low=3, high=4).draw(random) for _ in range(20)} == {3, 4}
-    assert all(0.1 <= Range(low=0.1, high=0.2).draw(random) <= 0.2 for _ in range(20))
-
-
 class Log(Progress):
     def __init__(self):
         self.trained = []
@@ -146,8 +140,3 @@ def test_a_sweep_is_single_runs_sorted_and_is_not_done_twice(tmp_path, capsys):
     again = sweep(path, tmp_path / "out", listener=log)
     assert log.trained == []
     assert again.identical(result)
-
-
-def test_configurations_of_other_shapes_do_not_share_a_program():
-    with pytest.raises(ValueError, match="must have the same hidden"):
-        PackedConfig.pack([TrainConfig(**SETTINGS, hidden=hidden) for hidden in (4, 8)])
