@@ -177,27 +177,21 @@ def test_the_command_line_refuses_it_in_a_sentence(run, command, capsys, monkeyp
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.slow
-def test_a_named_network_on_a_source_of_your_own(tmp_path):
-    settings = {"model": "markov", "order": 2, "depth": 4, "alphabet": 3}
-    run = train(tmp_path, network=None, **settings)
-    card = sp.neural.read_card(tmp_path)
-    assert (card["model"], card["options"], card["alphabet"]) == ("markov", {"order": 2}, 2)
-    assert card["config"]["depth"] is None
-    assert card["sources"]["custom"] == repr(SOURCE)
-    assert eqx.tree_equal(sp.load(tmp_path), run.best())
+SMALL_OPTIONS = {
+    "lstm": {"hidden": 4, "readout": 0},
+    "stack-rnn": {"stack_depth": 2, "stack_width": 1},
+    "transformer": {"layers": 1, "width": 8, "heads": 2, "positions": "alibi"},
+    "markov": {"order": 2},
+}
 
 
 @pytest.mark.parametrize(
     ("name", "options", "values"),
     [
-        ("lstm", {"hidden": 4, "readout": 0}, None),
-        ("stack-rnn", {"hidden": 4, "readout": 0, "stack_depth": 2, "stack_width": 1}, None),
-        ("transformer", {"layers": 1, "width": 8, "heads": 2, "positions": "alibi"}, None),
-        ("memoryless", {}, None),
+        ("transformer", SMALL_OPTIONS["transformer"], None),
         ("rnn", {"hidden": 4, "readout": 0}, ValueSpec((0.0,), (1.0,), components=2)),
     ],
-    ids=["lstm", "stack-rnn", "transformer", "memoryless", "values"],
+    ids=["symbols", "values"],
 )
 def test_a_tuned_network_keeps_its_class_options_and_card(tmp_path, name, options, values):
     alphabet = 2 if values is None else None
@@ -214,25 +208,30 @@ def test_a_tuned_network_keeps_its_class_options_and_card(tmp_path, name, option
     assert type(tuned) is type(start)
     moved = jax.tree.map(lambda a, b: float(abs(a - b).max()), tuned, start)
     assert 0 < max(jax.tree.leaves(moved)) < 0.1  # it started from the given weights
-    if name == "lstm":
+    if values is None:
         other = jax.tree.map(lambda leaf: leaf + 1, start)
         with pytest.raises(ValueError, match="start"):
             sp.train(plan, tmp_path, source=source, network=other)
 
 
-def test_a_network_of_your_own_on_named_sources():
-    made = custom_config(config(prior=["ptw", "lin"]), None, make)
-    assert (made.prior, made.model, made.hidden) == (("ptw", "lin"), "custom", None)
-    assert made.source("ptw").prior == sp.PTW(3)
-    assert isinstance(made.network(jax.random.key(0)), Last)
+@pytest.mark.parametrize("model", sp.neural.MODEL_OPTIONS)
+def test_a_network_to_start_from_has_its_model_and_options(model):
+    start = network_from_name(model, 2, 8, jax.random.key(3), **SMALL_OPTIONS.get(model, {}))
+    made = custom_config(sp.TrainConfig(length=8), SOURCE, start)
+    described = sp.neural.MODEL_OPTIONS[model] | SMALL_OPTIONS.get(model, {})
+    assert (made.model, made.options()) == (model, described)
 
 
-def test_several_sources_are_known_by_their_names():
+def test_sources_and_networks_are_replaced_one_without_the_other():
     sources = {"slow": sp.Source(Ramp(0.1)), "fast": SOURCE}
     made = custom_config(config(model="markov"), sources, None)
     assert [member.prior for member in made.members()] == ["slow", "fast"]
     assert made.source("fast") is SOURCE
     assert made.to_dict()["sources"] == {name: repr(each) for name, each in sources.items()}
+    made = custom_config(config(prior=["ptw", "lin"]), None, make)
+    assert (made.prior, made.model, made.hidden) == (("ptw", "lin"), "custom", None)
+    assert made.source("ptw").prior == sp.PTW(3)
+    assert isinstance(made.network(jax.random.key(0)), Last)
 
 
 def test_defaults_follow_the_recipe_of_custom_networks():
