@@ -12,8 +12,7 @@ import xarray as xr
 from switchpoint._files import atomic_write
 from switchpoint._formats import FORMAT, NEWEST, check_format
 
-_MARK = "switchpoint_evaluation_2"  # the attributes of a file with a checksum
-_MARK_WITHOUT_CHECKSUM = "switchpoint_evaluation"  # of the first files
+_MARK = "switchpoint_evaluation_2"  # the attributes of the dataset
 _CHECKSUM = "switchpoint_sha256"
 _BLANK = b"0" * 64
 # The name of the attribute, its padding, type and length, and the value.
@@ -44,21 +43,21 @@ def save(dataset: xr.Dataset, path: str | PathLike[str]) -> None:
 def load(path: str | PathLike[str]) -> xr.Dataset:
     """The evaluation that `save` wrote to `path`, in this version or an earlier one.
 
-    A `ValueError` names a file that is damaged: one that is not what was written, to the last
-    bit. The first files had no checksum, and are taken as they are.
+    A `ValueError` names a file that is damaged: one that is not what was written, to the last bit.
     """
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from error
     seal = _SEAL.search(data)
-    if seal and hashlib.sha256(_with_seal(data, _BLANK)).hexdigest().encode() != seal[1]:
+    if seal is None:
+        raise ValueError(f"{path} is not a whole evaluation file of switchpoint")
+    if hashlib.sha256(_with_seal(data, _BLANK)).hexdigest().encode() != seal[1]:
         raise ValueError(f"{path} is damaged: its content does not match its checksum")
     try:
         dataset = xr.load_dataset(io.BytesIO(data), engine="scipy")
-        attributes = json.loads(dataset.attrs[_MARK if seal else _MARK_WITHOUT_CHECKSUM])
-        number = int(dataset.attrs.get(FORMAT, 0))
-        dataset.attrs = dict(attributes)
+        number = int(dataset.attrs[FORMAT])
+        dataset.attrs = dict(json.loads(dataset.attrs[_MARK]))
     except Exception as error:  # the reader has no error of its own for a damaged file
         raise ValueError(f"{path} is not a whole evaluation file of switchpoint") from error
     check_format({FORMAT: number}, str(path))
