@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -42,8 +41,7 @@ def run_lock(directory: Path) -> Iterator[None]:
         lock.release()
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """The arrays that a run had after `step` steps, and the file they were in."""
 
     path: Path
@@ -51,8 +49,7 @@ class Checkpoint:
     arrays: dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(NamedTuple):
     """The newest intact checkpoint, if any, and a note for each one that was skipped."""
 
     checkpoint: Checkpoint | None

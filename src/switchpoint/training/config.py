@@ -72,10 +72,6 @@ def _option(name: str, help_text: str) -> Any:
     )
 
 
-def _tree_depth(length: int) -> int:
-    return max(1, (length - 1).bit_length())
-
-
 def _recipe(name: str, help_text: str) -> Any:
     """A setting of the optimizer, by default that of the model's recipe."""
     return _setting("Optimizer", help_text, lambda given: getattr(RECIPES[given["model"]], name))

@@ -118,12 +118,12 @@ def _named_sources(given: Any, length: int) -> dict[str, Source]:
                 f"name, got {f'{label!r}: ' if source is not given else ''}{source!r}"
             )
         source.prior.check_length(length)
-    alphabets = {label: _alphabet(source) for label, source in sources.items()}
-    if len(set(alphabets.values())) != 1:
-        raise ValueError(f"source must hold sources of one alphabet, got {alphabets}")
-    events = {label: source.segment.event_shape for label, source in sources.items()}
-    if len(set(events.values())) != 1:
-        raise ValueError(f"source must hold sources of one number of columns, got {events}")
+    for common, values in (
+        ("alphabet", {label: _alphabet(each) for label, each in sources.items()}),
+        ("shape of values", {label: s.segment.event_shape for label, s in sources.items()}),
+    ):
+        if len(set(values.values())) != 1:
+            raise ValueError(f"source must hold sources of one {common}, got {values}")
     return sources
 
 

@@ -44,12 +44,11 @@ class RunDirectory:
     def restore(self, progress: RunProgress) -> tuple[list[np.ndarray] | None, list[EvalRecord]]:
         """The leaves of the state to resume from, None at the beginning, and the records."""
         lines = self.metrics.lines()
-        restored = self.checkpoints.restore()
-        checkpoint = restored.checkpoint
-        for warning in (*([lines.damage] if lines.damage else []), *restored.notes):
+        checkpoint, notes = self.checkpoints.restore()
+        for warning in (*([lines.damage] if lines.damage else []), *notes):
             progress.warning(warning)
         if checkpoint is None:
-            if restored.notes:
+            if notes:
                 progress.warning("no checkpoint can be used: starting again from step 0")
             self.metrics.replace(b"")
             self._write_config()
@@ -104,19 +103,16 @@ def is_trained(path: Path, config: TrainConfig) -> bool:
 
 def final_reports(path: Path, config: TrainConfig) -> list[EvalRecord]:
     """All records of a run that has ended; a `ValueError` if the file lacks any of them."""
-    records, expected = read_reports(path), _report_steps(config, config.steps)
+    records = read_reports(path)
+    expected = sorted(
+        {*range(config.report_every, config.steps, config.report_every), config.steps}
+    )
     if [record.step for record in records] != expected:
         raise ValueError(
             f"{path} is damaged: it must have the {len(expected)} reports of a run of "
             f"{config.steps} steps, got {len(records)}"
         )
     return records
-
-
-def _report_steps(config: TrainConfig, step: int) -> list[int]:
-    """The steps of all reports of a run that is at `step`."""
-    scheduled = range(config.report_every, step + 1, config.report_every)
-    return sorted({*scheduled, step} if step == config.steps else scheduled)
 
 
 def make_card(config: TrainConfig, record: EvalRecord) -> dict[str, Any]:
