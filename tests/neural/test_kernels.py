@@ -22,8 +22,6 @@ from switchpoint.neural.kernels.relative_positions import lowrank_sinusoids
 from switchpoint.paper.scale import FULL
 from switchpoint.paper.shards import all_runs
 from switchpoint.training import TrainConfig, train
-from switchpoint.training.program import Program
-from switchpoint.training.validation import Validation
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +172,7 @@ def test_sinusoids_of_distances_are_products_of_low_rank(time, columns):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["rnn", "lstm", "stack-rnn", "stack-lstm"])
+@pytest.mark.parametrize("model", ["rnn", "stack-lstm"])
 def test_predictions_agree_over_a_long_sequence(model):
     network = network_of(model, 2, 256, hidden=64)
     symbols = np.random.default_rng(1).integers(0, 2, (16, 256))
@@ -217,22 +215,6 @@ def test_members_of_an_ensemble_go_through_the_kernels_together(model, options):
         return jax.jit(jax.vmap(jax.grad(loss)))(networks.with_backend(backend), symbols)
 
     assert max(errors(gradients("fused"), gradients("plain"))) <= 1e-2
-
-
-@pytest.mark.slow
-def test_training_and_validation_take_the_chosen_backend():
-    settings = {"hidden": 16, "readout": 0, "length": 8, "batch": 16, "validation": 16}
-    config = TrainConfig(model="rnn", steps=3, **settings)
-    found = {}
-    for backend in ("plain", "fused"):
-        program = Program(config, backend)
-        start = program.start()
-        excess = Validation(config, program.mesh).excess(start.networks).mean()
-        found[backend] = excess, np.asarray(program.advance(start, 3).networks.cell.weight)
-    for plain, fused in zip(*found.values(), strict=True):
-        assert 0 < np.abs(plain - fused).max() < 0.02
-    with pytest.raises(ValueError, match="backend must be one of auto, fused, plain, got 'fast'"):
-        Program(config, "fast")
 
 
 def test_jit_compiles_each_backend_by_itself():
@@ -336,12 +318,8 @@ H200 = AbstractMesh((1,), ("one",), abstract_device=AbstractDevice("NVIDIA H200"
         *(
             pytest.param(f"ablation-{name}", marks=pytest.mark.slow)
             for name in (
-                "lstm-hidden-64-readout-0",
-                "stack-rnn-stack_depth-1-stack_width-1",
                 "stack-lstm-stack_depth-256-stack_width-8",
-                "transformer-positions-sincos-layers-2",
                 "transformer-positions-alibi-layers-2",
-                "transformer-context-16",
             )
         ),
     ],
@@ -349,7 +327,7 @@ H200 = AbstractMesh((1,), ("one",), abstract_device=AbstractDevice("NVIDIA H200"
 def test_gradients_at_the_papers_size_are_kernels_for_a_gpu(run, monkeypatch):
     """Every kind of run is lowered to Triton, on a machine that has no GPU."""
     monkeypatch.setattr("switchpoint.neural.kernels.common.on_gpu", lambda: True)
-    monkeypatch.setattr(steps, "_UNROLL", 8)
+    monkeypatch.setattr(steps, "_UNROLL", 2)
     config = all_runs(FULL)[run].config
     networks = jax.eval_shape(jax.vmap(config.network), jax.random.split(jax.random.key(0), 5))
     symbols = jax.ShapeDtypeStruct((5, config.batch, config.length), jnp.int32)

@@ -251,13 +251,9 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("name", "options", "message"),
         [
-            ("gru", {}, "model must be one of .*, got 'gru'"),
-            ("lstm", {"layers": 2}, "layers is not an option of model 'lstm', which takes hidden"),
             ("lstm", {"hidden": 0}, "hidden must be a whole number of at least 1, got 0"),
             ("lstm", {"readout": -1}, "readout must be .* at least 0, got -1"),
-            ("stack-rnn", {"stack_depth": 21}, "stack_depth must be at most the length 20, got 21"),
             ("transformer", {"positions": "rope"}, "positions must be one of .*, got 'rope'"),
-            ("memoryless", {"hidden": 3}, "hidden is not an option .* takes no option"),
             ("markov", {"order": 2.5}, "order must be a whole number, got 2.5"),
         ],
     )
