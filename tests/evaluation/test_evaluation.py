@@ -12,7 +12,6 @@ import switchpoint as sp
 from switchpoint.cli import main
 from switchpoint.evaluation import evaluate, load, regrets, save, summarise
 from switchpoint.evaluation import measure as measure_module
-from switchpoint.evaluation.measure import chunks
 from switchpoint.evaluation.metrics import Moments
 from switchpoint.neural.registry import network_from_name
 
@@ -75,12 +74,6 @@ def test_the_first_sequences_are_the_same_however_many_there_are(results, sequen
     first = results.isel(sequence=slice(sequences))
     for name in ("regret", "code_length", "switches"):
         xr.testing.assert_equal(fewer[name], first[name])
-
-
-def test_chunks_are_whole_and_cover_each_sequence_once():
-    parts = list(chunks(SOURCE, LENGTH, 100, 3, CHUNK))
-    assert [(rows.start, rows.stop) for rows, _ in parts] == [(0, 40), (40, 80), (80, 100)]
-    assert all(draw.symbols.shape == (CHUNK, LENGTH) for _, draw in parts)
 
 
 def test_labels(results):
