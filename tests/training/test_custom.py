@@ -188,7 +188,7 @@ SMALL_OPTIONS = {
 @pytest.mark.parametrize(
     ("name", "options", "values"),
     [
-        ("transformer", SMALL_OPTIONS["transformer"], None),
+        ("lstm", SMALL_OPTIONS["lstm"], None),
         ("rnn", {"hidden": 4, "readout": 0}, ValueSpec((0.0,), (1.0,), components=2)),
     ],
     ids=["symbols", "values"],
