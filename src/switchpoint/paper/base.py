@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # it imports this module
 EXACT = "exact"
 """The run of exact predictors in the measurement store; they are named as training sources are."""
 
+ERRORS = 3.0
+"""The number of standard errors that a difference must exceed to count."""
+
 NON_IDENTITY_FIELDS = {"validation", "report_every"}
 """Settings of a training run that do not affect the weights."""
 
@@ -275,3 +278,14 @@ def exact_regrets(regret: xr.DataArray, optimum: xr.DataArray) -> dict[str, xr.D
 def names(coordinate: xr.DataArray) -> list[str]:
     """The labels of a coordinate as strings."""
     return [str(name) for name in coordinate.values]
+
+
+def exceeds(gap: xr.DataArray, error: xr.DataArray) -> bool:
+    """Whether every difference is above zero beyond its standard error."""
+    return bool((gap > ERRORS * error).all())
+
+
+def means_with_errors(one: xr.Dataset, name: str, digits: int = 2) -> list[str]:
+    """Cells of a table: every value of a variable of one dimension, with its standard error."""
+    pairs = zip(one[name].values, one[f"{name}_error"].values, strict=True)
+    return [f"{mean:.{digits}f} ± {error:.{digits}f}" for mean, error in pairs]

@@ -132,7 +132,7 @@ def above_record(
 
     The regret of a few sequences depends on which they are, the difference hardly does.
     """
-    if local is None or name not in local:  # results of earlier versions may not have it
+    if local is None:
         return None
     regret = local[name] + float(result["exact_regret"].sel(exact=exact))
     return local.assign(regret=regret, regret_error=local[f"{name}_error"])

@@ -37,7 +37,13 @@ from switchpoint.paper.base import (
     with_error,
 )
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import Label, labels_right, plain_numbers, powers_axis
+from switchpoint.paper.figures.annotations import (
+    Label,
+    error_bars,
+    labels_right,
+    plain_numbers,
+    powers_axis,
+)
 from switchpoint.paper.figures.heatmap import log_norm, squares
 from switchpoint.paper.figures.labels import display_name
 from switchpoint.paper.scale import Ablation, Scale
@@ -264,19 +270,10 @@ def _powers_with_margin(axes: Axes, at: np.ndarray) -> None:
 def _errors(
     axes: Axes, one: xr.Dataset, at: np.ndarray, label: str, colour: str, marker: str
 ) -> None:
-    """The mean over seeds with bars of their standard deviation, where there are several."""
     order = np.argsort(at)
-    axes.errorbar(
-        at[order],
-        one["excess_mean"].values[order],
-        yerr=np.nan_to_num(one["excess_deviation"].values[order]),
-        color=colour,
-        marker=marker,
-        markersize=5,
-        capsize=2.5,
-        linewidth=1.3,
-        label=label,
-    )
+    style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "capsize": 2.5}
+    one = one.isel(configuration=order)
+    error_bars(axes, at[order], one, "excess", linewidth=1.3, label=label, **style)
 
 
 def _captions(result: xr.Dataset) -> dict[str, Caption]:

@@ -70,7 +70,7 @@ def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dic
             band(axes, one["time"].values, middle, 2 * error, predictor, zorder=order, linewidth=2)
             text = f"{display_name(predictor)} {middle[-1]:.2f}"
             labels.append((float(middle[-1]), text, hue(predictor)))
-        if local is not None and "excess" in local:  # results of earlier versions do not have it
+        if local is not None:
             exact = result["cumulative_regret"].sel(predictor="ptw", drop=True)
             some = _eighths(local.assign(excess=exact + local["excess"]))
             draw_local(axes, some["time"].values, some, "lstm")
