@@ -1,8 +1,10 @@
 """The definition of a study: its measurements, and functions from those to all that is shown."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -233,7 +235,13 @@ def main_runs(scale: Scale, *architectures: str) -> list[Run]:
 def config(scale: Scale, settings: Mapping[str, Any], **more: Any) -> TrainConfig:
     """A training configuration with the length and the seeds of the scale, unless others given."""
     own = {"length": scale.length, "seeds": scale.seeds, "first_seed": scale.first_seed, **more}
-    return TrainConfig(**{**settings, **own})
+    return cached_config(json.dumps({**settings, **own}))
+
+
+@lru_cache(maxsize=1000)
+def cached_config(settings: str) -> TrainConfig:
+    """A configuration by its settings in JSON: studies ask for the same ones many times."""
+    return TrainConfig(**json.loads(settings))
 
 
 _BITS = {"units": "bits"}
