@@ -12,13 +12,7 @@ from switchpoint.paper import SCALES, STUDIES, draw, load_result, reproduce
 from switchpoint.paper.figures.labels import display_name
 from switchpoint.paper.recording import record, recorded_result
 from switchpoint.paper.report import write_report
-from switchpoint.paper.results import (
-    copy_result,
-    has_plan,
-    read_result,
-    recorded_path,
-    result_path,
-)
+from switchpoint.paper.results import copy_result, has_plan, read_result, recorded_path, result_path
 from switchpoint.paper.scale import RECORDED
 from switchpoint.zoo import Zoo, build
 
@@ -159,8 +153,7 @@ def test_the_packaged_results_are_those_of_their_manifest(study):
 
 @pytest.mark.slow
 def test_the_report_tells_recorded_from_measured(out):
-    for name in MADE:
-        draw(STUDIES[name], load_result(out, name), out)
+    draw(STUDIES["mean-regret"], load_result(out, "mean-regret"), out)
     page = write_report(out).read_text()
     assert page.count("and the zoo measured on this machine") == 4  # the answer and three studies
     assert "Size: 30 sequences, recorded; 20 sequences on this machine." in page

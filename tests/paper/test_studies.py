@@ -20,13 +20,7 @@ from switchpoint import evaluation
 from switchpoint._progress import Progress
 from switchpoint.neural import save_networks
 from switchpoint.paper import STUDIES, Scale, StudyRunner, commands, load_result, reproduce
-from switchpoint.paper.base import (
-    Measurement,
-    Run,
-    cached_config,
-    main_run,
-    main_runs,
-)
+from switchpoint.paper.base import Measurement, Run, cached_config, main_run, main_runs
 from switchpoint.paper.networks import Networks
 from switchpoint.paper.results import result_path
 from switchpoint.paper.scale import SCALES, Ablation, TestSet

@@ -288,9 +288,9 @@ def names(coordinate: xr.DataArray) -> list[str]:
     return [str(name) for name in coordinate.values]
 
 
-def exceeds(gap: xr.DataArray, error: xr.DataArray) -> bool:
-    """Whether every difference is above zero beyond its standard error."""
-    return bool((gap > ERRORS * error).all())
+def exceeds(gap: xr.DataArray, error: xr.DataArray, other: xr.DataArray | float = 0.0) -> bool:
+    """Whether every difference is above zero beyond its error, or those of both its terms."""
+    return bool((gap > ERRORS * np.hypot(error, other)).all())
 
 
 def means_with_errors(one: xr.Dataset, name: str, digits: int = 2) -> list[str]:

@@ -18,14 +18,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from switchpoint.figures.style import (
-    GREY,
-    WIDTH,
-    darker,
-    hue,
-    line_style,
-    new_figure,
-)
+from switchpoint.figures.style import GREY, WIDTH, darker, hue, line_style, new_figure
 from switchpoint.paper.figures.labels import display_name
 
 Label = tuple[float, str, str]

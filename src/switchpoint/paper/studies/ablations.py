@@ -140,13 +140,7 @@ def _parameters(result: xr.Dataset, attention: bool) -> Figure:
         recurrent = result.isel(configuration=_part(result, "core", "stack"))
         for model in dict.fromkeys(names(recurrent["model"])):
             one = recurrent.isel(configuration=recurrent["model"].values == model)
-            _dots(
-                row[0],
-                one,
-                display_name(model),
-                hue(model),
-                marker_style(model),
-            )
+            _dots(row[0], one, display_name(model), hue(model), marker_style(model))
         if attention:
             row[1].set_title("Transformers")
             others = result.isel(configuration=_part(result, "positions"))
@@ -197,10 +191,7 @@ def _stacks(result: xr.Dataset) -> Figure:
             rows = np.searchsorted(depths, one["stack_depth"].values)
             columns = np.searchsorted(widths, one["stack_width"].values)
             table[rows, columns] = one["excess_mean"].values
-            image = squares(axes, table, norm)
-            axes.set_title(display_name(model))
-            axes.set_xticks(range(len(widths)), [str(width) for width in widths])
-            axes.set_yticks(range(len(depths)), [str(depth) for depth in depths])
+            image = squares(axes, table, norm, display_name(model), depths, widths)
             axes.set_xlabel("width of a stack cell")
         row[0].set_ylabel("depth of the stack")
         bar = figure.colorbar(image, ax=list(row), label="excess regret (bits)", pad=0.02)

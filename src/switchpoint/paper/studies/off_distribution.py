@@ -103,25 +103,19 @@ def _matrix(result: xr.Dataset) -> Figure:
     tables["exact optimum"] = exact.values
     norm = log_norm(np.concatenate([table.ravel() for table in tables.values()]))
     rows, columns = (
-        [_two_lines(source_label(result, n)) for n in each] for each in (trains, tests)
+        [source_label(result, name).replace(" ", "\n", 1) for name in each]
+        for each in (trains, tests)
     )
     with styled():
         figure, used = panels(len(tables), 3, 2.75, 0.9, sharex=True, sharey=True)
         for axes, (title, table) in zip(used, tables.items(), strict=True):
-            image = squares(axes, table, norm)
-            axes.set_title(title)
             slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-            axes.set_xticks(range(len(tests)), columns, **slanted)
-            axes.set_yticks(range(len(trains)), rows)
+            image = squares(axes, table, norm, title, rows, columns, **slanted)
         figure.supylabel("trained on", fontsize=10)
         figure.supxlabel("tested on", fontsize=10)
         bar = figure.colorbar(image, ax=used, label="excess regret (bits)", shrink=0.7, pad=0.02)
         plain_numbers(bar.ax.yaxis)
     return figure
-
-
-def _two_lines(name: str) -> str:
-    return name.replace(" ", "\n", 1)
 
 
 def _captions(result: xr.Dataset) -> dict[str, Caption]:

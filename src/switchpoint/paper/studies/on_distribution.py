@@ -207,14 +207,14 @@ def _rnn_is_behind(result: xr.Dataset) -> Verdict:
     one = result.sel(source="ptw")
     rnn, others = one.sel(architecture="rnn"), one.drop_sel(architecture="rnn")
     gap = rnn["excess_mean"] - others["excess_mean"]
-    error = np.hypot(rnn["excess_mean_error"], others["excess_mean_error"])
+    errors = (each["excess_mean_error"] for each in (rnn, others))
     kinds = ("excess_mean", "excess_mean_error", "excess_minimum")
     lines = []
     for name in architectures:
         mean, deviation, least = (float(one[kind].sel(architecture=name)) for kind in kinds)
         lines.append(f"{display_name(name)} {plus_minus(mean, deviation)} ({bits(least)})")
     text = "bits above the optimum, the mean over seeds and the best seed in brackets: "
-    return exceeds(gap, error), text + ", ".join(lines)
+    return exceeds(gap, *errors), text + ", ".join(lines)
 
 
 STUDY = Study(

@@ -9,14 +9,7 @@ from matplotlib.ticker import LogLocator
 
 from switchpoint._numbers import bits, join_and, plus_minus
 from switchpoint.evaluation.measure import Member
-from switchpoint.figures.style import (
-    GREY,
-    WIDTH,
-    hue,
-    line_style,
-    new_figure,
-    styled,
-)
+from switchpoint.figures.style import GREY, WIDTH, hue, line_style, new_figure, styled
 from switchpoint.paper.base import Caption, Study, main_run, main_runs, names, with_error
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.figures.annotations import (
