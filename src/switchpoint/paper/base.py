@@ -86,7 +86,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Grid:
-    """Measurements with labels along named dimensions; some combinations may be missing."""
+    """Measurements with labels along named dimensions."""
 
     dimensions: tuple[str, ...]
     cells: Mapping[tuple[Any, ...], Measurement]
@@ -101,13 +101,13 @@ class Grid:
         }
 
 
-def grid(cell: Callable[..., Measurement | None], **labels: Iterable[Any]) -> Grid:
-    """The measurement `cell(**labels)` for every combination of the labels; None leaves one out."""
-    every = {
+def grid(cell: Callable[..., Measurement], **labels: Iterable[Any]) -> Grid:
+    """The measurement `cell(**labels)` for every combination of the labels."""
+    cells = {
         key: cell(**dict(zip(labels, key, strict=True)))
         for key in itertools.product(*map(list, labels.values()))
     }
-    return Grid(tuple(labels), {key: each for key, each in every.items() if each is not None})
+    return Grid(tuple(labels), cells)
 
 
 @dataclass(frozen=True)
