@@ -12,13 +12,7 @@ from switchpoint.paper import SCALES, STUDIES, draw, load_result, reproduce
 from switchpoint.paper.figures.labels import display_name
 from switchpoint.paper.recording import record, recorded_result
 from switchpoint.paper.report import write_report
-from switchpoint.paper.results import (
-    copy_result,
-    has_plan,
-    read_result,
-    recorded_path,
-    result_path,
-)
+from switchpoint.paper.results import copy_result, has_plan, read_result, recorded_path, result_path
 from switchpoint.paper.scale import RECORDED
 from switchpoint.zoo import Zoo, build
 

@@ -177,25 +177,18 @@ def test_everything_is_in_the_file(results, page):
 
 def test_every_figure_has_its_caption_and_every_study_its_tables(results, page):
     for name, result in results.items():
+        count = result.attrs.get("sequences")
+        size = "one sequence" if count is None else f"{count:,} sequences"
+        if seeds := result.sizes.get("seed"):
+            size = f"{seeds} seed{'s' * (seeds > 1)}, {size} each"
         for caption in STUDIES[name].captions(result).values():
             assert caption.alt in [image["alt"] for image in page.images]
-            for words in (caption.observed, caption.paper):
-                assert re.sub(r"\s+", " ", words.strip()) in page.text
+            text = f"{caption.observed} Size: {caption.size or size}. The paper: {caption.paper}"
+            assert re.sub(r"\s+", " ", text) in page.text
         for table in STUDIES[name].tables(results):
             assert table.title in page.unfolded
             for row in (table.head, *table.rows):
                 assert with_subscripts(" ".join(cell for cell in row if cell)) in page.text
-
-
-def test_every_caption_has_its_size(results, page):
-    for name, result in results.items():
-        count = result.attrs.get("sequences")
-        usual = "one sequence" if count is None else f"{count:,} sequences"
-        if seeds := result.sizes.get("seed"):
-            usual = f"{seeds} seed{'s' * (seeds > 1)}, {usual} each"
-        for caption in STUDIES[name].captions(result).values():
-            text = f"{caption.observed} Size: {caption.size or usual}. The paper: {caption.paper}"
-            assert re.sub(r"\s+", " ", text) in page.text
 
 
 def test_it_leads_with_the_answer(results, page):
@@ -296,10 +289,13 @@ def test_what_is_missing_is_named(results, tmp_path):
 
 def test_many_networks_that_were_not_run_are_counted_and_each_is_named(results, tmp_path):
     lacking = [f"stack-rnn-length-{length}" for length in (8, 16, 32, 64, 128)]
-    missing = {name: {"ptw": [0, 1, 2]} for name in lacking} | {"lstm": {"lin": [1]}}
+    missing = {name: {"ptw": [0, 1, 2]} for name in lacking} | {
+        "lstm": {"lin": [1]},
+        "rnn": {"lin": [0, 2]},
+    }
     lengths = results["other-lengths"].assign_attrs(missing_runs=missing)
     page = written(tmp_path, other_lengths=lengths)
-    assert "Not run: LSTM on LIN, seed 1." in page.unfolded
+    assert "Not run: LSTM on LIN, seed 1; RNN on LIN, seeds 0 and 2." in page.unfolded
     assert "Not run: 5 training runs on PTW, seeds 0 to 2" in page.unfolded
     assert ", ".join(lacking) in page.text
 
@@ -387,17 +383,15 @@ def test_markdown_tables_have_the_numbers_of_the_results(results):
             median = float(sum(own) / 2)  # of two seeds
             expected = [median, 100 * median / least, min(own), max(own)]
             assert told == pytest.approx(expected, abs=0.006)
-    result = results["memory"]
-    rows = rows_of(text, "Mean regret by memory, bits")
-    for order in result["order"].values:
-        told = [float(cell.split(" ± ")[0]) for cell in rows[str(order)]]
-        assert told == pytest.approx(result["regret_mean"].sel(order=order).values, abs=0.006)
-    result = results["longer-lengths"]
-    rows = rows_of(text, "Mean excess over PTW of matching depth, bits")
-    for network in map(str, result["architecture"].values):
-        told = [float(cell.split(" ± ")[0]) for cell in rows[network]]
-        means = result["excess_mean"].sel(architecture=network).values
-        assert told == pytest.approx(means, abs=0.006)
+    matching = "PTW of matching depth"
+    for study, variable, dimension, title in (
+        ("memory", "regret_mean", "order", "Mean regret by memory, bits"),
+        ("longer-lengths", "excess_mean", "architecture", f"Mean excess over {matching}, bits"),
+    ):
+        rows = rows_of(text, title)
+        for label, means in results[study][variable].groupby(dimension):
+            told = [float(cell.split(" ± ")[0]) for cell in rows[str(label)]]
+            assert told == pytest.approx(means.values.ravel(), abs=0.006)
 
 
 def test_markdown_without_results_is_an_error(tmp_path):

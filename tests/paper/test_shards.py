@@ -19,7 +19,7 @@ from switchpoint.paper.networks import ShardNetworks, shard
 from switchpoint.paper.pipeline import can_compute
 from switchpoint.paper.progress import Stopwatch
 from switchpoint.paper.recording import complete
-from switchpoint.paper.report import _seeds, write_report
+from switchpoint.paper.report import write_report
 from switchpoint.paper.results import read_result
 from switchpoint.paper.scale import RECORDED, Ablation
 from switchpoint.paper.shards import Shard, all_runs, measurements_by_run, train_shard
@@ -232,14 +232,6 @@ def test_recorded_results_are_completed_by_whole_runs():
     )
     with pytest.raises(ValueError, match=r"lack seeds 1 of lstm on ptw"):
         complete(STUDIES["ablations"], scale, some, some)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"),
-    [([1], "seed 1"), ([3, 4, 5], "seeds 3 to 5"), ([0, 2], "seeds 0 and 2")],
-)
-def test_seeds_are_named_as_people_do(numbers, text):
-    assert _seeds(numbers) == text
 
 
 @pytest.mark.slow

@@ -20,12 +20,7 @@ from switchpoint import evaluation
 from switchpoint._progress import Progress
 from switchpoint.neural import save_networks
 from switchpoint.paper import STUDIES, Scale, StudyRunner, commands, load_result, reproduce
-from switchpoint.paper.base import (
-    Measurement,
-    Run,
-    main_run,
-    main_runs,
-)
+from switchpoint.paper.base import Measurement, Run, cached_config, main_run, main_runs
 from switchpoint.paper.networks import Networks
 from switchpoint.paper.results import result_path
 from switchpoint.paper.scale import SCALES, Ablation, TestSet
@@ -253,14 +248,12 @@ def test_nothing_is_done_twice(whole):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["deleted", "cut", "one bit", "other plan"])
+@pytest.mark.parametrize("damage", ["deleted", "one bit", "other plan"])
 def test_one_missing_result_is_one_study_to_do(whole, damage):
     path = result_path(whole, "longer-lengths")
     before = evaluation.load(path)
     if damage == "deleted":
         path.unlink()
-    elif damage == "cut":
-        path.write_bytes(path.read_bytes()[:-20])
     elif damage == "one bit":
         path.write_bytes(flipped(path.read_bytes(), -20))
     else:
@@ -268,7 +261,7 @@ def test_one_missing_result_is_one_study_to_do(whole, damage):
     assert state("longer-lengths", whole) == "partly"  # its networks are there
     log = run_studies(whole)
     assert (log.computed, log.trained) == (["longer-lengths"], set())
-    assert len(log.notes) == (damage in ("cut", "one bit"))
+    assert len(log.notes) == (damage == "one bit")
     assert all(str(path) in note and "computed again" in note for note in log.notes)
     assert same(evaluation.load(path), before)
 
@@ -304,14 +297,12 @@ def test_drawing_refuses_a_damaged_result(command, whole):
         with pytest.raises(ValueError, match=r"memory\.nc is"):
             command("report", whole, "--redraw", "memory")
     path.write_bytes(before)
-    path.write_bytes(before)
 
 
 _KILLED = """
 import os, signal, sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
-import conftest
 import test_studies
 from switchpoint._progress import Progress
 from switchpoint.paper import reproduce
@@ -329,7 +320,7 @@ reproduce(test_studies.TINY, Path({out!r}), {only!r}, Killer())
 def test_a_killed_study_resumes_to_the_same_result(whole, tmp_path):
     only = ["priors", "memory"]
     here = Path(__file__).parent
-    paths = [str(here), str(here.parent), str(Path(sp.__file__).parents[1])]
+    paths = [str(here), str(Path(sp.__file__).parents[1])]
     script = _KILLED.format(paths=paths, out=str(tmp_path), only=only)
     environment = {**os.environ, "PYTEST_XDIST_WORKER": "killed"}  # shares the compilations
     status = subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode
@@ -471,13 +462,7 @@ def test_the_measurement_store_keeps_rows_by_their_key(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_newer_version_wrote_is_refused(whole, tmp_path):
-    source = result_path(whole, "memory")
-    path = result_path(tmp_path, "memory")
-    path.parent.mkdir()
-    evaluation.save(evaluation.load(source).assign_attrs(format=7), path)
-    with pytest.raises(ValueError, match=r"memory\.nc has format 7.*upgrade"):
-        load_result(tmp_path, "memory")
+def test_measurements_of_a_newer_version_are_refused(whole, tmp_path):
     rows = next((whole / "measurements" / "trained").glob("*.nc"))
     newer = tmp_path / rows.name
     evaluation.save(evaluation.load(rows).assign_attrs(format=7), newer)
@@ -491,11 +476,13 @@ def test_better_recipes_orphan_nothing(monkeypatch):
     from switchpoint.training import recipes
 
     full = {name: study.plan(SCALES["full"]) for name, study in STUDIES.items()}
+    cached_config.cache_clear()
     for name, recipe in recipes.RECIPES.items():
         better = replace(recipe, learning_rate=1.0, steps=77, warmup=3)
         monkeypatch.setitem(recipes.RECIPES, name, better)
     assert {name: study.plan(SCALES["full"]) for name, study in STUDIES.items()} == full
     assert state("ablations", QUICK, SCALES["quick"]) == "done"
+    cached_config.cache_clear()
 
 
 @pytest.mark.slow
@@ -580,16 +567,15 @@ def test_frames_from_the_command_to_the_predictor(command, whole, tmp_path, monk
     Four are of the executor, which runs a shard in this process as it would in another, four of
     `evaluate`, and one checks the shapes of a prediction.
     """
-    depths = []
-    original = sp.neural.Network.log_probs
 
-    def log_probs(self, symbols):
-        own = [f for f in inspect.stack() if "/switchpoint/" in f.filename]
-        depths.append(len(own))
-        return original(self, symbols)
+    class Predicted(BaseException):
+        """Ends the command at its first prediction; no executor tries that again."""
+
+    def log_probs(*_):
+        raise Predicted(len([f for f in inspect.stack() if "/switchpoint/" in f.filename]))
 
     monkeypatch.setattr(sp.neural.Network, "log_probs", log_probs)
     shutil.copytree(whole / "runs", tmp_path / "runs")
-    command("reproduce", "--scale", "tiny", "--only", "on-distribution", "--out", tmp_path)
-    assert depths
-    assert max(depths) + 1 <= 16, depths  # with `main` itself
+    with pytest.raises(Predicted) as predicted:
+        command("reproduce", "--scale", "tiny", "--only", "on-distribution", "--out", tmp_path)
+    assert predicted.value.args[0] + 1 <= 16  # with `main` itself

@@ -1,8 +1,10 @@
 """The definition of a study: its measurements, and functions from those to all that is shown."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,9 @@ if TYPE_CHECKING:  # it imports this module
 
 EXACT = "exact"
 """The run of exact predictors in the measurement store; they are named as training sources are."""
+
+ERRORS = 3.0
+"""The number of standard errors that a difference must exceed to count."""
 
 NON_IDENTITY_FIELDS = {"validation", "report_every"}
 """Settings of a training run that do not affect the weights."""
@@ -81,7 +86,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Grid:
-    """Measurements with labels along named dimensions; some combinations may be missing."""
+    """Measurements with labels along named dimensions."""
 
     dimensions: tuple[str, ...]
     cells: Mapping[tuple[Any, ...], Measurement]
@@ -96,13 +101,13 @@ class Grid:
         }
 
 
-def grid(cell: Callable[..., Measurement | None], **labels: Iterable[Any]) -> Grid:
-    """The measurement `cell(**labels)` for every combination of the labels; None leaves one out."""
-    every = {
+def grid(cell: Callable[..., Measurement], **labels: Iterable[Any]) -> Grid:
+    """The measurement `cell(**labels)` for every combination of the labels."""
+    cells = {
         key: cell(**dict(zip(labels, key, strict=True)))
         for key in itertools.product(*map(list, labels.values()))
     }
-    return Grid(tuple(labels), {key: each for key, each in every.items() if each is not None})
+    return Grid(tuple(labels), cells)
 
 
 @dataclass(frozen=True)
@@ -230,7 +235,13 @@ def main_runs(scale: Scale, *architectures: str) -> list[Run]:
 def config(scale: Scale, settings: Mapping[str, Any], **more: Any) -> TrainConfig:
     """A training configuration with the length and the seeds of the scale, unless others given."""
     own = {"length": scale.length, "seeds": scale.seeds, "first_seed": scale.first_seed, **more}
-    return TrainConfig(**{**settings, **own})
+    return cached_config(json.dumps({**settings, **own}))
+
+
+@lru_cache(maxsize=1000)
+def cached_config(settings: str) -> TrainConfig:
+    """A configuration by its settings in JSON: studies ask for the same ones many times."""
+    return TrainConfig(**json.loads(settings))
 
 
 _BITS = {"units": "bits"}
@@ -275,3 +286,14 @@ def exact_regrets(regret: xr.DataArray, optimum: xr.DataArray) -> dict[str, xr.D
 def names(coordinate: xr.DataArray) -> list[str]:
     """The labels of a coordinate as strings."""
     return [str(name) for name in coordinate.values]
+
+
+def exceeds(gap: xr.DataArray, error: xr.DataArray, other: xr.DataArray | float = 0.0) -> bool:
+    """Whether every difference is above zero beyond its error, or those of both its terms."""
+    return bool((gap > ERRORS * np.hypot(error, other)).all())
+
+
+def means_with_errors(one: xr.Dataset, name: str, digits: int = 2) -> list[str]:
+    """Cells of a table: every value of a variable of one dimension, with its standard error."""
+    pairs = zip(one[name].values, one[f"{name}_error"].values, strict=True)
+    return [f"{mean:.{digits}f} ± {error:.{digits}f}" for mean, error in pairs]

@@ -83,8 +83,7 @@ def reproduce(
         ),
     ] = None,
     first_seed: Annotated[
-        int | None,
-        typer.Option(help="The first training seed; 0 by default."),
+        int | None, typer.Option(help="The first training seed; 0 by default.")
     ] = None,
     executor: Executor = None,
     jobs: Jobs = None,

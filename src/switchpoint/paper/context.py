@@ -26,11 +26,7 @@ class StudyContext:
     """The measurements of one study, taken where the store does not have them."""
 
     def __init__(
-        self,
-        scale: Scale,
-        networks: Networks,
-        store: MeasurementStore,
-        progress: Progress,
+        self, scale: Scale, networks: Networks, store: MeasurementStore, progress: Progress
     ) -> None:
         self.scale = scale
         self.networks = networks

@@ -133,10 +133,7 @@ class StudyRunner:
         return any(path.exists() for path in files) or any(measurements.glob(f"{run}-*.nc"))
 
     def run(
-        self,
-        executor: Executor,
-        command: str = "",
-        then: Callable[[Outcome], None] | None = None,
+        self, executor: Executor, command: str = "", then: Callable[[Outcome], None] | None = None
     ) -> list[Outcome]:
         """Compute the studies that are to do, and return the outcomes of all."""
         ahead = [s for s in self.studies if self.states[s.name] in ("partly", "to do")]

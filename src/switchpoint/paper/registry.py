@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from switchpoint.paper.base import Study
 from switchpoint.paper.studies import (
     ablations,
-    longer_lengths,
+    lengths,
     memory,
     off_distribution,
     on_distribution,
-    other_lengths,
     prior_statistics,
     regret_by_position,
     training_curves,
@@ -24,8 +23,8 @@ STUDIES: Mapping[str, Study] = {
         regret_by_position.MEAN_REGRET,
         on_distribution.STUDY,
         off_distribution.STUDY,
-        longer_lengths.STUDY,
-        other_lengths.STUDY,
+        lengths.LONGER_LENGTHS,
+        lengths.OTHER_LENGTHS,
         ablations.STUDY,
         prior_statistics.STUDY,
         regret_by_position.REGRET_BY_INDEX,

@@ -88,11 +88,7 @@ class MeasurementStore:
         self._rows.setdefault(_place(key), []).append((key, values))
 
     def pack(
-        self,
-        path: Path,
-        measurements: Iterable[Measurement],
-        test_seed: int,
-        provenance: Any,
+        self, path: Path, measurements: Iterable[Measurement], test_seed: int, provenance: Any
     ) -> None:
         """Write the rows of these measurements into one file.
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -17,14 +18,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from switchpoint.figures.style import (
-    GREY,
-    WIDTH,
-    darker,
-    hue,
-    line_style,
-    new_figure,
-)
+from switchpoint.figures.style import GREY, WIDTH, darker, hue, line_style, new_figure
 from switchpoint.paper.figures.labels import display_name
 
 Label = tuple[float, str, str]
@@ -98,6 +92,12 @@ def band(
     if axes.get_yscale() == "log":
         low = np.maximum(low, 1e-3 * middle)  # a band to below zero goes down to the edge
     axes.fill_between(at, low, middle + up, color=style["color"], alpha=0.15, linewidth=0)
+
+
+def error_bars(axes: Axes, at: np.ndarray, one: xr.Dataset, name: str, **style: Any) -> None:
+    """The mean of a variable with bars of its deviation between seeds, where there are several."""
+    deviation = np.nan_to_num(one[f"{name}_deviation"].values)
+    axes.errorbar(at, one[f"{name}_mean"].values, yerr=deviation, **style)
 
 
 def plain_numbers(axis: Axis) -> None:

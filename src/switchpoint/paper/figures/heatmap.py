@@ -1,5 +1,8 @@
 """Tables of numbers as coloured squares, with the numbers written in them."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -22,8 +25,19 @@ def log_norm(values: Float[np.ndarray, "..."], least_ratio: float = 10.0) -> Log
     return LogNorm(min(low, top / least_ratio), top, clip=True)
 
 
-def squares(axes: Axes, table: Float[np.ndarray, "row column"], norm: LogNorm) -> AxesImage:
-    """A table in colours, with its numbers; NaN is left blank."""
+def squares(
+    axes: Axes,
+    table: Float[np.ndarray, "row column"],
+    norm: LogNorm,
+    title: str,
+    rows: Sequence[Any] | np.ndarray,
+    columns: Sequence[Any] | np.ndarray,
+    **column_style: Any,
+) -> AxesImage:
+    """A table in colours, with its numbers and the labels of its rows; NaN is left blank."""
+    axes.set_title(title)
+    axes.set_xticks(range(len(columns)), [str(label) for label in columns], **column_style)
+    axes.set_yticks(range(len(rows)), [str(label) for label in rows])
     # What is not positive (the optimum on its own source, or noise) has the lowest colour.
     lowest = float(norm.vmin or 0.0)
     lifted = np.where(table <= 0, lowest, table)

@@ -1,9 +1,11 @@
 """Predictors and sources as people read them, the same in every figure and text."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import xarray as xr
+
+from switchpoint._numbers import bits
 
 NAMES: Mapping[str, str] = {
     "rnn": "RNN",
@@ -37,3 +39,10 @@ def source_label(dataset: xr.Dataset, source: str) -> str:
 def with_subscripts(text: str) -> str:
     """The depth of PTW as a subscript: PTW_8 becomes PTW₈."""
     return _DEPTH.sub(lambda match: match.group().translate(_SUBSCRIPTS), text)
+
+
+def listed(values: xr.DataArray, text: Callable[[float], str] = bits) -> list[str]:
+    """The values of networks or predictors as texts, each after its name."""
+    (labels,) = values.indexes.values()
+    pairs = zip(labels, values.values, strict=True)
+    return [f"{display_name(str(name))} {text(float(value))}" for name, value in pairs]

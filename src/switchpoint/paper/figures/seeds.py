@@ -12,15 +12,7 @@ from matplotlib.ticker import LogLocator
 from numpy.typing import ArrayLike
 
 from switchpoint._numbers import percent
-from switchpoint.figures.style import (
-    GREY,
-    INK,
-    darker,
-    hue,
-    line_style,
-    marker_style,
-    styled,
-)
+from switchpoint.figures.style import GREY, INK, darker, hue, line_style, marker_style, styled
 from switchpoint.paper.figures.annotations import Label, labels_right, panels, plain_numbers
 from switchpoint.paper.figures.labels import display_name
 
@@ -95,11 +87,7 @@ def one_network(local: xr.Dataset, name: str) -> xr.DataArray:
 
 
 def draw_local(
-    axes: Axes,
-    places: ArrayLike,
-    local: xr.Dataset | None,
-    predictor: str,
-    name: str = "excess",
+    axes: Axes, places: ArrayLike, local: xr.Dataset | None, predictor: str, name: str = "excess"
 ) -> None:
     """Draw the local measurement of a predictor over the record, where there is one.
 
@@ -132,7 +120,7 @@ def above_record(
 
     The regret of a few sequences depends on which they are, the difference hardly does.
     """
-    if local is None or name not in local:  # results of earlier versions may not have it
+    if local is None:
         return None
     regret = local[name] + float(result["exact_regret"].sel(exact=exact))
     return local.assign(regret=regret, regret_error=local[f"{name}_error"])

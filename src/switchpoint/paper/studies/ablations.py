@@ -37,7 +37,13 @@ from switchpoint.paper.base import (
     with_error,
 )
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import Label, labels_right, plain_numbers, powers_axis
+from switchpoint.paper.figures.annotations import (
+    Label,
+    error_bars,
+    labels_right,
+    plain_numbers,
+    powers_axis,
+)
 from switchpoint.paper.figures.heatmap import log_norm, squares
 from switchpoint.paper.figures.labels import display_name
 from switchpoint.paper.scale import Ablation, Scale
@@ -134,13 +140,7 @@ def _parameters(result: xr.Dataset, attention: bool) -> Figure:
         recurrent = result.isel(configuration=_part(result, "core", "stack"))
         for model in dict.fromkeys(names(recurrent["model"])):
             one = recurrent.isel(configuration=recurrent["model"].values == model)
-            _dots(
-                row[0],
-                one,
-                display_name(model),
-                hue(model),
-                marker_style(model),
-            )
+            _dots(row[0], one, display_name(model), hue(model), marker_style(model))
         if attention:
             row[1].set_title("Transformers")
             others = result.isel(configuration=_part(result, "positions"))
@@ -191,10 +191,7 @@ def _stacks(result: xr.Dataset) -> Figure:
             rows = np.searchsorted(depths, one["stack_depth"].values)
             columns = np.searchsorted(widths, one["stack_width"].values)
             table[rows, columns] = one["excess_mean"].values
-            image = squares(axes, table, norm)
-            axes.set_title(display_name(model))
-            axes.set_xticks(range(len(widths)), [str(width) for width in widths])
-            axes.set_yticks(range(len(depths)), [str(depth) for depth in depths])
+            image = squares(axes, table, norm, display_name(model), depths, widths)
             axes.set_xlabel("width of a stack cell")
         row[0].set_ylabel("depth of the stack")
         bar = figure.colorbar(image, ax=list(row), label="excess regret (bits)", pad=0.02)
@@ -264,19 +261,10 @@ def _powers_with_margin(axes: Axes, at: np.ndarray) -> None:
 def _errors(
     axes: Axes, one: xr.Dataset, at: np.ndarray, label: str, colour: str, marker: str
 ) -> None:
-    """The mean over seeds with bars of their standard deviation, where there are several."""
     order = np.argsort(at)
-    axes.errorbar(
-        at[order],
-        one["excess_mean"].values[order],
-        yerr=np.nan_to_num(one["excess_deviation"].values[order]),
-        color=colour,
-        marker=marker,
-        markersize=5,
-        capsize=2.5,
-        linewidth=1.3,
-        label=label,
-    )
+    style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "capsize": 2.5}
+    one = one.isel(configuration=order)
+    error_bars(axes, at[order], one, "excess", linewidth=1.3, label=label, **style)
 
 
 def _captions(result: xr.Dataset) -> dict[str, Caption]:

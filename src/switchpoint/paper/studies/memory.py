@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from switchpoint._numbers import bits
 from switchpoint.figures.style import BLUE, ORANGE, line_style, styled
 from switchpoint.paper.base import (
+    ERRORS,
     Caption,
     Grid,
     Measurement,
@@ -19,7 +20,9 @@ from switchpoint.paper.base import (
     Table,
     Verdict,
     config,
+    exceeds,
     grid,
+    means_with_errors,
     names,
     regret_and_excess,
     with_error,
@@ -30,8 +33,6 @@ from switchpoint.paper.figures.labels import source_label
 from switchpoint.paper.markov_bound import markov_bound
 from switchpoint.paper.scale import Scale
 from switchpoint.zoo.manifest import SOURCES
-
-_ERRORS = 3.0  # standard errors that a difference must exceed to count
 
 
 def _run(scale: Scale, order: int) -> Run:
@@ -136,22 +137,17 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
 
 def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
     result = results["memory"]
-    sources = names(result["source"])
     rows = []
     for order in map(int, result["order"].values):
         one = result.sel(order=order)
-        cells = []
-        for source in sources:
-            mean, error = (
-                float(one[name].sel(source=source)) for name in ("regret_mean", "regret_mean_error")
-            )
-            cells.append(f"{mean:.2f} ± {error:.2f}")
-            if order in result["bound_order"].values:
-                bound = float(result["bound"].sel(bound_order=order, source=source))
-                cells[-1] += f" (bound {bound:.2f})"
+        cells = means_with_errors(one, "regret_mean")
+        if order in result["bound_order"].values:
+            bounds = result["bound"].sel(bound_order=order).values
+            pairs = zip(cells, bounds, strict=True)
+            cells = [f"{cell} (bound {bound:.2f})" for cell, bound in pairs]
         rows.append([str(order), *cells])
     rows.append(["all", *(f"{float(value):.2f}" for value in result["optimum_regret"].values)])
-    head = ["last symbols", *(result.attrs["labels"][source] for source in sources)]
+    head = ["last symbols", *(result.attrs["labels"][name] for name in names(result["source"]))]
     return [Table("Mean regret by memory, bits", head, rows)]
 
 
@@ -161,15 +157,15 @@ def _memory_is_needed(result: xr.Dataset) -> Verdict:
     bound = result["bound"].sel(bound_order=orders).rename(bound_order="order")
     measured = result.sel(order=orders)
     # The bound is an expectation, from which sampled regrets deviate by their errors.
-    above = measured["regret"] + _ERRORS * measured["regret_error"] > bound
+    above = measured["regret"] + ERRORS * measured["regret_error"] > bound
     none = result.sel(order=0)
-    far = none["excess_mean"] > _ERRORS * none["excess_mean_error"]
+    far = exceeds(none["excess_mean"], none["excess_mean_error"])
     lines = [
         f"{result.attrs['labels'][name]} {float(none['excess_mean'].sel(source=name)):.1f}"
         for name in names(result["source"])
     ]
     text = "bits above the optimum without memory: " + ", ".join(lines)
-    return bool(above.all()) and bool(far.all()), text
+    return bool(above.all()) and far, text
 
 
 STUDY = Study(

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from switchpoint._numbers import bits
 from switchpoint.figures.style import styled
 from switchpoint.paper.base import (
+    ERRORS,
     Caption,
     Grid,
     Measurement,
@@ -17,6 +18,7 @@ from switchpoint.paper.base import (
     Table,
     Verdict,
     exact_regrets,
+    exceeds,
     grid,
     main_run,
     names,
@@ -26,7 +28,7 @@ from switchpoint.paper.base import (
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.figures.annotations import panels, plain_numbers
 from switchpoint.paper.figures.heatmap import log_norm, squares
-from switchpoint.paper.figures.labels import display_name, source_label
+from switchpoint.paper.figures.labels import display_name, listed, source_label
 from switchpoint.paper.figures.seeds import above_record, regret_panels
 from switchpoint.paper.scale import Scale
 from switchpoint.paper.studies.on_distribution import value_range
@@ -41,7 +43,6 @@ _PAPER_PAIRS = (
     ("uniform", "ptw"),
     ("uniform", "lin"),
 )
-_ERRORS = 3.0  # standard errors that a difference must exceed to count
 
 
 def _grids(scale: Scale) -> dict[str, Grid]:
@@ -102,25 +103,19 @@ def _matrix(result: xr.Dataset) -> Figure:
     tables["exact optimum"] = exact.values
     norm = log_norm(np.concatenate([table.ravel() for table in tables.values()]))
     rows, columns = (
-        [_two_lines(source_label(result, n)) for n in each] for each in (trains, tests)
+        [source_label(result, name).replace(" ", "\n", 1) for name in each]
+        for each in (trains, tests)
     )
     with styled():
         figure, used = panels(len(tables), 3, 2.75, 0.9, sharex=True, sharey=True)
         for axes, (title, table) in zip(used, tables.items(), strict=True):
-            image = squares(axes, table, norm)
-            axes.set_title(title)
             slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-            axes.set_xticks(range(len(tests)), columns, **slanted)
-            axes.set_yticks(range(len(trains)), rows)
+            image = squares(axes, table, norm, title, rows, columns, **slanted)
         figure.supylabel("trained on", fontsize=10)
         figure.supxlabel("tested on", fontsize=10)
         bar = figure.colorbar(image, ax=used, label="excess regret (bits)", shrink=0.7, pad=0.02)
         plain_numbers(bar.ax.yaxis)
     return figure
-
-
-def _two_lines(name: str) -> str:
-    return name.replace(" ", "\n", 1)
 
 
 def _captions(result: xr.Dataset) -> dict[str, Caption]:
@@ -207,16 +202,13 @@ def _better_fit_is_less_robust(result: xr.Dataset) -> Verdict:
     correlations = _fit_and_robustness(result, "seed")
     z = float(np.arctanh(correlations).mean())
     error = 1 / (correlations.size * (seeds - 3)) ** 0.5
-    lines = [
-        f"{display_name(name)} {float(correlations.sel(architecture=name)):+.2f}"
-        for name in names(correlations["architecture"])
-    ]
+    lines = listed(correlations, "{:+.2f}".format)
     text = (
         f"correlation over {seeds} seeds of the excess on PTW with the regret on Random Uniform: "
         f"{', '.join(lines)}, and over all networks {float(_fit_and_robustness(result)):+.2f}; "
         f"Fisher's z is {z:+.2f} ± {error:.2f} on average"
     )
-    return z < -_ERRORS * error, text
+    return z < -ERRORS * error, text
 
 
 def _elsewhere_is_worse(result: xr.Dataset) -> Verdict:
@@ -226,7 +218,7 @@ def _elsewhere_is_worse(result: xr.Dataset) -> Verdict:
     for tested in sources:
         others = [name for name in sources if name != tested]
         away = result.sel(test_source=tested, train_source=others)
-        holds &= bool((away["penalty"] > _ERRORS * away["penalty_error"]).all())
+        holds &= exceeds(away["penalty"], away["penalty_error"])
         least = int(away["penalty"].values.argmin())
         gap, error = (away[name].values.flat[least] for name in ("penalty", "penalty_error"))
         label = result.attrs["labels"][tested]

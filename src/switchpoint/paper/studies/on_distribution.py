@@ -8,6 +8,7 @@ import xarray as xr
 
 from switchpoint._numbers import bits, join_and, percent, plus_minus
 from switchpoint.paper.base import (
+    ERRORS,
     Caption,
     Grid,
     Measurement,
@@ -15,19 +16,20 @@ from switchpoint.paper.base import (
     Table,
     Verdict,
     exact_regrets,
+    exceeds,
     grid,
     main_run,
+    means_with_errors,
     names,
     regret_and_excess,
 )
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, source_label
+from switchpoint.paper.figures.labels import display_name, listed, source_label
 from switchpoint.paper.figures.seeds import above_record, excess_panels, regret_panels
 from switchpoint.paper.scale import Scale
 from switchpoint.zoo.manifest import SOURCES
 
 _EXACT = ("kt", "oracle", "ptw", "lin", "optimum")
-_ERRORS = 3.0  # standard errors that a difference must exceed to count
 
 
 def _grids(scale: Scale) -> dict[str, Grid]:
@@ -102,9 +104,8 @@ def value_range(values: xr.DataArray) -> str:
 def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
     result = results["on-distribution"]
     sources = names(result["source"])
-    optimum = result.sel(exact="optimum")
-    pairs = zip(optimum["exact_regret"].values, optimum["exact_regret_error"].values, strict=True)
-    rows = [["the optimum's regret", *(f"{bits:.2f} ± {error:.2f}" for bits, error in pairs)]]
+    optimum = means_with_errors(result.sel(exact="optimum"), "exact_regret")
+    rows = [["the optimum's regret", *optimum]]
     for architecture in names(result["architecture"]):
         one = result.sel(architecture=architecture)
         rows.append([architecture, *(_cell(one.sel(source=source)) for source in sources)])
@@ -166,8 +167,8 @@ def _optimum_is_lowest(result: xr.Dataset) -> Verdict:
         exact = result.sel(source=source)
         rivals = [n for n in names(exact["exact"]) if n not in ("oracle", "optimum", source)]
         gaps = exact["exact_excess"].sel(exact=rivals)
-        holds &= bool((gaps > _ERRORS * exact["exact_excess_error"].sel(exact=rivals)).all())
-        networks = exact["excess"] + _ERRORS * exact["excess_error"]
+        holds &= exceeds(gaps, exact["exact_excess_error"].sel(exact=rivals))
+        networks = exact["excess"] + ERRORS * exact["excess_error"]
         holds &= bool((networks.min(skipna=True) > 0).item())
         nearest = rivals[int(np.argmin(gaps.values))]
         lines.append(
@@ -183,7 +184,7 @@ def _lstm_is_near(result: xr.Dataset) -> Verdict:
         one = result.sel(source=source, architecture="lstm")
         optimum = float(one["exact_regret"].sel(exact="optimum"))
         share, error = (float(one[name]) / optimum for name in ("excess_mean", "excess_mean_error"))
-        holds &= share + _ERRORS * error < 0.1
+        holds &= share + ERRORS * error < 0.1
         label = result.attrs["labels"][source]
         lines.append(f"{label}: {share:.3%} ± {error:.3%} above the optimum")
     return holds, "; ".join(lines)
@@ -193,11 +194,8 @@ def _regular_is_learned(result: xr.Dataset) -> Verdict:
     """All networks are within a tenth of the oracle's regret, where KT needs much more."""
     one = result.sel(source="regular")
     oracle = float(one["exact_regret"].sel(exact="oracle"))
-    shares = (one["excess_mean"] + _ERRORS * one["excess_mean_error"]) / oracle
-    lines = [
-        f"{display_name(name)} {percent(float(one['excess_mean'].sel(architecture=name)) / oracle)}"
-        for name in names(one["architecture"])
-    ]
+    shares = (one["excess_mean"] + ERRORS * one["excess_mean_error"]) / oracle
+    lines = listed(one["excess_mean"] / oracle, percent)
     return bool((shares < 0.1).all()), "above KT Oracle: " + ", ".join(lines)
 
 
@@ -209,14 +207,14 @@ def _rnn_is_behind(result: xr.Dataset) -> Verdict:
     one = result.sel(source="ptw")
     rnn, others = one.sel(architecture="rnn"), one.drop_sel(architecture="rnn")
     gap = rnn["excess_mean"] - others["excess_mean"]
-    error = np.hypot(rnn["excess_mean_error"], others["excess_mean_error"])
+    errors = (each["excess_mean_error"] for each in (rnn, others))
     kinds = ("excess_mean", "excess_mean_error", "excess_minimum")
     lines = []
     for name in architectures:
         mean, deviation, least = (float(one[kind].sel(architecture=name)) for kind in kinds)
         lines.append(f"{display_name(name)} {plus_minus(mean, deviation)} ({bits(least)})")
     text = "bits above the optimum, the mean over seeds and the best seed in brackets: "
-    return bool((gap > _ERRORS * error).all()), text + ", ".join(lines)
+    return exceeds(gap, *errors), text + ", ".join(lines)
 
 
 STUDY = Study(

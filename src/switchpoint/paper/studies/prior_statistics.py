@@ -148,9 +148,7 @@ def _counts_by_depth(result: xr.Dataset) -> Figure:
         left.set_ylim(_SMALLEST, 1.5)
         left.set_ylabel("probability")
         figure.legend(
-            *left.get_legend_handles_labels(),
-            title="depth d",
-            loc="outside right center",
+            *left.get_legend_handles_labels(), title="depth d", loc="outside right center"
         )
     return figure
 

@@ -9,14 +9,7 @@ from matplotlib.ticker import LogLocator
 
 from switchpoint._numbers import bits, join_and, plus_minus
 from switchpoint.evaluation.measure import Member
-from switchpoint.figures.style import (
-    GREY,
-    WIDTH,
-    hue,
-    line_style,
-    new_figure,
-    styled,
-)
+from switchpoint.figures.style import GREY, WIDTH, hue, line_style, new_figure, styled
 from switchpoint.paper.base import Caption, Study, main_run, main_runs, names, with_error
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.figures.annotations import (
@@ -70,7 +63,7 @@ def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dic
             band(axes, one["time"].values, middle, 2 * error, predictor, zorder=order, linewidth=2)
             text = f"{display_name(predictor)} {middle[-1]:.2f}"
             labels.append((float(middle[-1]), text, hue(predictor)))
-        if local is not None and "excess" in local:  # results of earlier versions do not have it
+        if local is not None:
             exact = result["cumulative_regret"].sel(predictor="ptw", drop=True)
             some = _eighths(local.assign(excess=exact + local["excess"]))
             draw_local(axes, some["time"].values, some, "lstm")

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from switchpoint._numbers import bits, join_and
+from switchpoint._numbers import join_and
 from switchpoint._random import key_for
 from switchpoint.evaluation import regret
 from switchpoint.exact import KTOracle, bayes_optimal
@@ -16,7 +16,7 @@ from switchpoint.figures.style import WIDTH, legend_above, line_style, new_figur
 from switchpoint.paper.base import Caption, Study, main_runs, names
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.figures.annotations import draw_symbols, position_axis
-from switchpoint.paper.figures.labels import display_name, source_label
+from switchpoint.paper.figures.labels import display_name, listed, source_label
 from switchpoint.predictor import Predictor
 from switchpoint.sources import Draw, Source
 from switchpoint.zoo.manifest import SOURCES
@@ -117,9 +117,7 @@ def _trajectory(one: xr.Dataset, source: str) -> Figure:
 
 def ends(result: xr.Dataset) -> str:
     """The cumulative regret of each predictor at the end."""
-    last = result["cumulative_regret"].isel(time=-1)
-    pairs = zip(names(last["predictor"]), last.values, strict=True)
-    return join_and([f"{display_name(name)} {bits(float(value))}" for name, value in pairs])
+    return join_and(listed(result["cumulative_regret"].isel(time=-1)))
 
 
 _PAPER = {

@@ -104,10 +104,11 @@ def _without_switch(draw: Draw) -> int:
 def _plot_longer(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
     """Two figures of appendix C, and where switches are expected."""
     del local
-    figures = {"length-512-sequence": _sequence(result), "length-512-map": _map(result)}
-    if "after_zeros" in result:  # results of earlier versions do not have it
-        figures["length-512-clock"] = _clock(result)
-    return figures
+    return {
+        "length-512-sequence": _sequence(result),
+        "length-512-map": _map(result),
+        "length-512-clock": _clock(result),
+    }
 
 
 def _sequence(result: xr.Dataset) -> Figure:
@@ -225,7 +226,7 @@ def _count_ticks(axes: Axes, counts: np.ndarray) -> None:
 def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
     trained, tested = result.attrs["length"], result.attrs["test_length"]
     counts = result["switch_count"].values
-    captions = {
+    return {
         "length-512-sequence": Caption(
             alt=f"One sequence of {tested} symbols without switches: predictions of every network "
             "against the exact optimum, and cumulative regret below.",
@@ -244,10 +245,8 @@ def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
             paper="Without a switch, all networks but the Transformer do better than PTW at 256, "
             "since they expect a switch there less; with one, they do worse.",
         ),
+        "length-512-clock": _clock_caption(result),
     }
-    if "after_zeros" in result:
-        captions["length-512-clock"] = _clock_caption(result)
-    return captions
 
 
 def _clock_caption(result: xr.Dataset) -> Caption:
@@ -271,8 +270,6 @@ def _clock_caption(result: xr.Dataset) -> Caption:
 def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
     """Switches that networks expect beyond the training length, and their cost."""
     result = results["length-512"]
-    if "after_zeros" not in result:
-        return []
     end = result.attrs["length"]
     soon = slice(end, end + end // 8)
     lost = result["difference"].mean("sequence")
