@@ -435,9 +435,7 @@ BAD = {
     "sensitivity must be a finite number above 0, got 0.0": lambda: sp.detect([1], sensitivity=0),
     "sensitivity must be below 1000": lambda: sp.detect([1], sensitivity=1000),
     "coverage must be strictly between 0 and 1, got 1.0": lambda: sp.detect([1], coverage=1),
-    "segment must be trend or level or counts or waiting-times, got 'line'": lambda: sp.detect(
-        [1, 2], segment="line"
-    ),
+    "got 'line'": lambda: sp.detect([1, 2], segment="line"),
     "segment must be one, or one for each of 2 columns": lambda: sp.detect(
         [[1, 2], [3, 4]], segment=["trend"] * 3
     ),

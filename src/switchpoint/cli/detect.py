@@ -48,6 +48,9 @@ def detect(
         help=f"The kind of segments: {_KINDS}; trend if not given. One for all columns, or "
         "repeated for each.",
     ),
+    season: float | None = typer.Option(
+        None, help="The period of a season, in observations, for trends and levels."
+    ),
     sensitivity: float = typer.Option(
         SENSITIVITY, help="The expected number of switches per 1,000 observations."
     ),
@@ -98,7 +101,12 @@ def detect(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = detect_changes(
-            series.frame, series.times, segment=segment or None, sensitivity=sensitivity, fit=fit
+            series.frame,
+            series.times,
+            segment=segment or None,
+            season=season,
+            sensitivity=sensitivity,
+            fit=fit,
         )
     screen = output.console(sys.stderr if form is not None and out is None else sys.stdout)
     if form is not None or out is not None:
@@ -114,7 +122,14 @@ def detect(
                 target.write(text.encode())
     if plot is not None:
         output.write_picture(plot, result.plot())
-    screen.print(_report(result, series, [str(each.message) for each in caught], screen.width))
+    screen.print(
+        _report(
+            result,
+            series,
+            [*(str(each.message) for each in caught), *result.warnings],
+            screen.width,
+        )
+    )
 
 
 def _report(result: Segmentation, series: FileSeries, messages: list[str], width: int) -> Any:

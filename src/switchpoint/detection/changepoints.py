@@ -16,6 +16,7 @@ def detect(
     times: Any = None,
     *,
     segment: str | Sequence[str] | None = None,
+    season: float | None = None,
     sensitivity: float | None = None,
     source: Source | None = None,
     fit: bool = False,
@@ -30,8 +31,11 @@ def detect(
     of dates, is the time. Tables of the result are of polars if the values are.
 
     `segment` is what the segments look like: "trend" (lines with unknown noise, the default),
-    "level" (constant levels with unknown noise), "counts" (Poisson) or "waiting-times"
-    (exponential); one for all columns, or one for each. `sensitivity` is the expected number of
+    "level" (constant levels with unknown noise), "autocorrelated" (lines with noise that depends on
+    the last value), "counts" (Poisson) or "waiting-times" (exponential); one for all columns, or
+    one for each. `season` is a period in observations, whose first two harmonics are added to
+    trends and levels. `warnings` of the result say where the noise contradicts the model.
+    `sensitivity` is the expected number of
     switches per 1,000 observations, 5 if not given. Values are standardised by robust scales, so
     their units do not matter. A `source` of your own takes the place of both, and sees the values
     as they are.
@@ -43,6 +47,6 @@ def detect(
     """
     series = parse_series(values, times)
     coverage = _checks.probability("coverage", coverage, below_one=True)
-    model = series_model(series.values, segment, sensitivity, source, fit, series.names)
+    model = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
     posterior = bayes_optimal(model.source).posterior(model.padded(series.values))
     return model.segmentation(series, posterior, coverage)

@@ -1,17 +1,26 @@
 """The default source of `detect`: one setting for all series, on robustly standardised values."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from switchpoint.priors import Geometric
-from switchpoint.segments import Exponential, Independent, NormalGamma, Poisson, Segment, Trend
+from switchpoint.segments import (
+    Exponential,
+    Independent,
+    NormalGamma,
+    Poisson,
+    Regression,
+    Segment,
+    Trend,
+)
 from switchpoint.segments.values import checked_values
 from switchpoint.sources import Source
 
-SEGMENTS = ("trend", "level", "counts", "waiting-times")
+SEGMENTS = ("trend", "level", "autocorrelated", "counts", "waiting-times")
 """The names of the default segment models."""
 
 SENSITIVITY = 5.0
@@ -22,6 +31,9 @@ SENSITIVITY = 5.0
 # the series: without such a floor a smooth curve would be split into many short lines. Accuracy on
 # real series changes little from half to twice these values (docs/detect.md).
 _LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE = 2.0, 0.1, 3.0, 1.0
+
+# A season and a lag have coefficients of about the size of the noise.
+_SEASON_SCALE = _LAG_SCALE = 1.0
 
 # What `fit` varies: a single series says too little about how much the noise of segments differs,
 # which is what `shape` means.
@@ -53,14 +65,38 @@ def fitted_parameters(source: Source) -> list[str]:
     return ["hazard", *(name for name in _FITTED if any(hasattr(each, name) for each in columns))]
 
 
-def default_column(kind: str, values: Float[np.ndarray, " time"], name: str = "values") -> Column:
+def default_column(
+    kind: str,
+    values: Float[np.ndarray, " time"],
+    season: float | None = None,
+    name: str = "values",
+) -> Column:
     """The default model of a column of this kind, which has at least one observation."""
     seen = values[~np.isnan(values)]
+    if kind == "autocorrelated" or (season is not None and kind in ("trend", "level")):
+        if season is not None and 2 * season > len(values):
+            raise ValueError(
+                f"season must be at most half of the {len(values)} observations, got {season:g}"
+            )
+        segment = Regression(
+            slope=kind != "level",
+            season=() if season is None else season,
+            lags=int(kind == "autocorrelated"),
+            level_scale=_LEVEL_SCALE,
+            slope_scale=_SLOPE_SCALE,
+            season_scale=_SEASON_SCALE,
+            lag_scale=_LAG_SCALE,
+            shape=_SHAPE,
+            rate=_RATE,
+        )
+        return Column(segment, *_centre_and_scale(seen))
+    if season is not None:
+        raise ValueError(f"season is for segments with a trend or a level, got segment {kind!r}")
     if kind == "trend":
         return Column(Trend(_LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE), *_centre_and_scale(seen))
     if kind == "level":
-        segment = NormalGamma(0.0, _LEVEL_SCALE**-2, _SHAPE, _RATE)
-        return Column(segment, *_centre_and_scale(seen))
+        level = NormalGamma(0.0, _LEVEL_SCALE**-2, _SHAPE, _RATE)
+        return Column(level, *_centre_and_scale(seen))
     if kind not in SEGMENTS:
         raise ValueError(f"segment must be {' or '.join(SEGMENTS)}, got {kind!r}")
     checked_values(Poisson() if kind == "counts" else Exponential(), values, name)
@@ -72,16 +108,16 @@ def default_column(kind: str, values: Float[np.ndarray, " time"], name: str = "v
 
 def destandardise(column: Column) -> Segment:
     """The model of a column for its values as they are."""
-    match column.segment:
-        case NormalGamma() as segment:
-            location = {"mean": column.centre, "strength": segment.strength}
-        case Trend() as segment:
-            scales = {"level_scale": segment.level_scale, "slope_scale": segment.slope_scale}
-            location = {"level": column.centre, **scales}
-        case segment:
-            return segment
-    rate = float(segment.rate) * column.scale**2
-    return type(segment)(shape=segment.shape, rate=rate, **location)
+    segment, centre = column.segment, column.centre
+    if not isinstance(segment, NormalGamma | Trend | Regression):
+        return segment
+    rate = segment.rate * column.scale**2
+    if isinstance(segment, NormalGamma):
+        return replace(segment, mean=centre, rate=rate)
+    if isinstance(segment, Trend):
+        return replace(segment, level=centre, rate=rate)
+    # The coefficient of a lag has no unit, while the noise that scales its prior has.
+    return replace(segment, level=centre, rate=rate, lag_scale=segment.lag_scale / column.scale)
 
 
 def _centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from switchpoint.segments import Exponential, Independent, Poisson, Segment, Trend
+from switchpoint.segments import Exponential, Independent, Poisson, Regression, Segment, Trend
 
 
 def column_segments(segment: Segment) -> tuple[Segment, ...]:
@@ -37,7 +37,7 @@ def describe(segment: Segment, values: Float[np.ndarray, " time"]) -> dict[str, 
     base = float(seen[0]) if len(seen) else math.nan
     above = _mean(seen - base)
     level, deviations = base + above, seen - base - above
-    if not isinstance(segment, Trend):
+    if not (isinstance(segment, Trend) or (isinstance(segment, Regression) and segment.slope)):
         return {"level": level, "noise": _noise(deviations, 1)}
     times = at - _mean(at)
     slope = float(times @ deviations / (times @ times)) if len(at) > 1 else math.nan

@@ -126,6 +126,7 @@ def series_model(
     source: Source | None = None,
     fit: bool = False,
     names: Sequence[str] | None = None,
+    season: float | None = None,
 ) -> SeriesModel:
     """The model of `detect` for these values; its arguments are explained there.
 
@@ -142,12 +143,12 @@ def series_model(
         titles = [f"values of column {name}" for name in names or range(count)]
         titles = titles if count > 1 else ["values"]
         parts = zip(segment_kinds(segment, count), values.T, titles, strict=True)
-        columns = [default_column(*part) for part in parts]
+        columns = [default_column(kind, each, season, title) for kind, each, title in parts]
         centres = np.array([column.centre for column in columns])
         scales = np.array([column.scale for column in columns])
         model = SeriesModel(default_source(columns, float(sensitivity)), centres, scales)
         return model.fitted(values, fitted_parameters(model.source)) if fit else model
-    for name, value in (("segment", segment), ("sensitivity", sensitivity)):
+    for name, value in (("segment", segment), ("sensitivity", sensitivity), ("season", season)):
         if value is not None:
             raise ValueError(f"{name} cannot be given with a source, got {value!r}")
     bayes_optimal(source)  # raises a `ValueError` if it is none

@@ -15,8 +15,10 @@ from jaxtyping import Float, Int
 from switchpoint._checks import one_line
 from switchpoint._files import atomic_write
 from switchpoint._labels import Labels
+from switchpoint.detection.checks import noise_dependence
 from switchpoint.detection.description import column_segments, describe, fitted, is_positive
 from switchpoint.detection.series import Series
+from switchpoint.segments import NormalGamma, Regression, Trend
 from switchpoint.sources import Source
 
 TYPE_CHECKING = False
@@ -55,6 +57,36 @@ class Segmentation:
     def bounds(self) -> list[tuple[int, int]]:
         """The segments as slices: start, and the position after their last observation."""
         return list(pairwise([0, *self.changepoints.tolist(), len(self.series.values)]))
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """Sentences on columns whose noise depends on its past where the model has none of it.
+
+        Autocorrelated noise and seasons look like changes to a model of independent noise. They are
+        looked for in the differences of neighbouring values; slow seasons may remain unnoticed.
+        """
+        sentences = []
+        families = column_segments(self.source.segment)
+        for name, family, values in zip(
+            self.series.names, families, self.series.values.T, strict=True
+        ):
+            regression = family if isinstance(family, Regression) else None
+            if regression is None and not isinstance(family, Trend | NormalGamma):
+                continue
+            of_column = f" of {name}" if len(families) > 1 else ""
+            correlation, season = noise_dependence(values)
+            if season is not None and not (regression and regression.season):
+                sentences.append(
+                    f"the values{of_column} repeat every {season} observations, and the "
+                    f"model has no season: changes may be its waves; compare season {season}"
+                )
+            if correlation is not None and not (regression and regression.lags):
+                sentences.append(
+                    f"the noise{of_column} is autocorrelated (about {correlation:.1f} from one "
+                    "observation to the next), and independent in the model: changes may be runs "
+                    "of noise or bends of a curve; compare segment autocorrelated"
+                )
+        return sentences
 
     @cached_property
     def segments(self) -> Any:
@@ -178,6 +210,7 @@ class Segmentation:
             "expected_switches": float(self.switch_probability.sum()),
             "no_switch_probability": self.no_switch_probability,
             "coverage": self.coverage,
+            "warnings": self.warnings,
         }
 
     def __repr__(self) -> str:

@@ -1,0 +1,71 @@
+"""Whether a series contradicts the independent noise around a line that the default source assumes.
+
+Both checks look at the differences of neighbouring values, which hardly depend on levels, trends
+and changes. With autocorrelations r_k of the differences, independent noise has r_1 = -1/2, and an
+AR(1) process with coefficient phi has r_1 = -(1 - phi) / 2 (Box and Jenkins, 1970). A season of P
+observations has r_P near 1.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+_LEAST = 30  # differences
+_STANDARD_ERRORS = 3.5
+_AUTOCORRELATED, _SEASONAL = 0.25, 0.4
+_OUTLIER = 3.0  # in robust standard deviations
+
+
+class Dependence(NamedTuple):
+    """How the noise of a series depends on its past; None where nothing is noticeable."""
+
+    autocorrelation: float | None
+    """The correlation of the noise of neighbouring observations."""
+    season: int | None
+    """The period of a season, in observations."""
+
+
+def noise_dependence(values: Float[np.ndarray, " time"]) -> Dependence:
+    """The autocorrelation of the noise of a series, or its season; NaN is missing.
+
+    O(n log n) time. Differences beyond 3 robust standard deviations, such as those of changes
+    and outliers, are clipped.
+    """
+    largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0  # sums must not overflow
+    differences = np.diff(values / largest)
+    seen = differences[~np.isnan(differences)]
+    if len(seen) < _LEAST:
+        return Dependence(None, None)
+    middle = np.median(seen)
+    scale = 1.4826 * float(np.median(np.abs(seen - middle))) or float(seen.std())
+    if scale == 0 or not math.isfinite(scale):
+        return Dependence(None, None)
+    clipped = np.clip((differences - middle) / scale, -_OUTLIER, _OUTLIER)
+    noise = math.sqrt(0.5 / len(seen))  # of r_1 for independent noise, by Bartlett's formula
+    correlations = _autocorrelations(np.nan_to_num(clipped), ~np.isnan(clipped), len(values) // 3)
+    below = np.flatnonzero(correlations <= 0)
+    if len(below):
+        later = np.where(np.arange(len(correlations)) < below[0], 0.0, correlations)
+        least = max(_SEASONAL, _STANDARD_ERRORS * math.sqrt(1.5 / len(seen)))
+        if later.max() > least:  # the shortest of the periods that are about as strong
+            padded = np.concatenate([[0.0], later, [0.0]])
+            peaks = (later >= padded[:-2]) & (later >= padded[2:]) & (later > 0.8 * later.max())
+            return Dependence(None, int(np.flatnonzero(peaks)[0]) + 1)
+    phi = 1 + 2 * float(correlations[0])
+    certain = phi > max(_AUTOCORRELATED, 2 * _STANDARD_ERRORS * noise)
+    return Dependence(min(phi, 1.0) if certain else None, None)
+
+
+def _autocorrelations(
+    values: Float[np.ndarray, " time"], seen: np.ndarray, most: int
+) -> Float[np.ndarray, " lags"]:
+    """The autocorrelations at lags 1..most, each over the pairs that are there."""
+    length = 2 ** math.ceil(math.log2(2 * len(values)))
+    products, pairs = (
+        np.fft.irfft(np.abs(np.fft.rfft(each, length)) ** 2)[: most + 1]
+        for each in (values, seen.astype(float))
+    )
+    mean = products / np.maximum(pairs, 1.0)
+    return np.where(pairs[1:] >= _LEAST / 2, mean[1:] / mean[0], 0.0)
