@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 import switchpoint as sp
-from switchpoint.segments import Distribution, Mixture, Normal, StudentT, namespace
+from switchpoint.segments import Distribution, MixtureSameFamily, Normal, StudentT, namespace
 
 
 class Hidden(sp.Segment):
@@ -38,7 +38,7 @@ class Hidden(sp.Segment):
     def predictive(self, statistics):
         states = statistics[0] @ self._transitions()
         weights = jnp.log(states / states.sum())
-        return Mixture(weights, Normal(self._means(), jnp.ones(2)), jnp.zeros(()))
+        return MixtureSameFamily(weights, Normal(self._means(), jnp.ones(2)), jnp.zeros(()))
 
     def _means(self):
         return jnp.asarray(self.gap) * jnp.array([-0.5, 0.5])

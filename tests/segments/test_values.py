@@ -12,7 +12,7 @@ from reference import name
 from test_families import FAMILIES, example
 
 import switchpoint as sp
-from switchpoint.segments import Lomax, Mixture, NegativeBinomial, Normal, StudentT
+from switchpoint.segments import GammaPoisson, Lomax, MixtureSameFamily, Normal, StudentT
 from switchpoint.segments._special import gamma_ratio, half_step, log, log1p, stirling_error
 
 LENGTH = 14
@@ -123,7 +123,7 @@ LAWS = [
     (Normal(0.5, 4.0), scipy.stats.norm(0.5, 2)),
     (StudentT(3.0, -1.0, 0.25), scipy.stats.t(3, -1, 0.5)),
     (StudentT(40.0, 2.0, 9.0), scipy.stats.t(40, 2, 3)),
-    (NegativeBinomial(2.5, 0.5), scipy.stats.nbinom(2.5, 0.5 / 1.5)),
+    (GammaPoisson(2.5, 0.5), scipy.stats.nbinom(2.5, 0.5 / 1.5)),
     (Lomax(2.5, 3.0), scipy.stats.lomax(2.5, scale=3.0)),
 ]
 
@@ -140,7 +140,7 @@ def everything_of(law, points, shares, count):
 
 @pytest.mark.parametrize(("ours", "theirs"), LAWS, ids=lambda law: type(law).__name__)
 def test_distributions_are_those_of_scipy(ours, theirs):
-    whole = isinstance(ours, NegativeBinomial)
+    whole = isinstance(ours, GammaPoisson)
     points = np.array([0.0, 1, 3, 12]) if whole else np.array([0.01, 0.5, 3, 40])
     shares = np.array([0.001, 0.1, 0.5, 0.9, 0.999])
     logs = theirs.logpmf(points) if whole else theirs.logpdf(points)
@@ -159,7 +159,7 @@ def test_distributions_are_those_of_scipy(ours, theirs):
 
 def test_a_mixture_is_the_sum_of_its_components():
     weights = np.array([0.25, 0.75])
-    mixture = Mixture(
+    mixture = MixtureSameFamily(
         jnp.log(weights), Normal(jnp.array([-2.0, 3.0]), jnp.array([1.0, 4.0])), jnp.array(10.0)
     )
     points = np.array([5.0, 8.0, 13.0])

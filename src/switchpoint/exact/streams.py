@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from switchpoint.predictor import check_state
-from switchpoint.segments import Mixture, Segment
+from switchpoint.segments import MixtureSameFamily, Segment
 from switchpoint.segments.base import Statistics, log_density, prior_statistics
 from switchpoint.segments.values import checked_value, checked_values, rounded_off
 
@@ -111,6 +111,6 @@ def mixture(
     )
     components: Any = jax.vmap(segment.predictive)(statistics)
     if not segment.finite:
-        return Mixture(log_weights, components, jnp.where(unknown, location, offset))
+        return MixtureSameFamily(log_weights, components, jnp.where(unknown, location, offset))
     probs = jnp.exp(log_weights) @ components.probs
     return jnp.log(probs / probs.sum())

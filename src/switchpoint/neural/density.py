@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from switchpoint import _checks
 from switchpoint.neural.network import Network
-from switchpoint.segments.distributions import Mixture, Normal, Product
+from switchpoint.segments.distributions import MixtureSameFamily, Normal, Product
 
 _FEATURES = 3  # of each column
 _FARTHEST = 6.0  # scales; only the logarithm distinguishes values beyond
@@ -127,8 +127,8 @@ class DensityNetwork(Network[Any]):
             for i in range(len(self.spec.location))
         ]
         if self.spec.scalar:
-            return Mixture(log_weights, columns[0], location[0])
-        return Mixture(log_weights, Product(tuple(columns)), location)
+            return MixtureSameFamily(log_weights, columns[0], location[0])
+        return MixtureSameFamily(log_weights, Product(tuple(columns)), location)
 
     def log_probs(self, symbols: Any) -> Any:
         del symbols

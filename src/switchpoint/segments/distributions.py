@@ -244,8 +244,8 @@ class StudentT(Distribution):
         return self.loc + jnp.sqrt(self.squared_scale) * draw
 
 
-class NegativeBinomial(Distribution):
-    """Poisson counts whose rate is drawn from Gamma(shape, rate).
+class GammaPoisson(Distribution):
+    """Poisson counts whose rate is drawn from Gamma(shape, rate): a negative binomial.
 
     With a = shape > 0 and b = rate > 0, for x = 0, 1, 2, ...:
 
@@ -253,8 +253,8 @@ class NegativeBinomial(Distribution):
 
     The mean is a / b, the variance a (b + 1) / b^2.
 
-    >>> from switchpoint.segments import NegativeBinomial
-    >>> float(NegativeBinomial(2.0, 0.5).mean)
+    >>> from switchpoint.segments import GammaPoisson
+    >>> float(GammaPoisson(2.0, 0.5).mean)
     4.0
     """
 
@@ -262,7 +262,7 @@ class NegativeBinomial(Distribution):
     rate: Parameter
 
     def log_density(self, x: Any) -> Numbers:
-        return negative_binomial_log_density(self.shape, self.rate, x)
+        return gamma_poisson_log_density(self.shape, self.rate, x)
 
     def cdf(self, x: Any) -> Float[Array, "..."]:
         below = jnp.floor(jnp.asarray(x, float))
@@ -291,7 +291,7 @@ class NegativeBinomial(Distribution):
         return jax.random.poisson(key_count, rate, shape).astype(float)
 
 
-def negative_binomial_log_density(shape: Any, rate: Any, x: Any) -> Any:
+def gamma_poisson_log_density(shape: Any, rate: Any, x: Any) -> Any:
     """ln P(x) = ln Gamma(shape + x) / (Gamma(shape) x!) + shape ln rate - (shape + x) ln(rate + 1).
 
     On the device as the difference of two deviances (Loader, 2000): no large log-gammas are
@@ -504,15 +504,15 @@ def _stack(parts: Any) -> Array:
     return jnp.stack(jnp.broadcast_arrays(*parts), axis=-1)
 
 
-class Mixture(Distribution):
+class MixtureSameFamily(Distribution):
     """A mixture of K distributions of one family, shifted by `offset`.
 
     p(x) = sum over k of w_k p_k(x - offset), with w_k = exp(log_weights[k]), which sum to 1.
 
     >>> import jax.numpy as jnp
-    >>> from switchpoint.segments import Mixture, Normal
+    >>> from switchpoint.segments import MixtureSameFamily, Normal
     >>> two = Normal(jnp.array([-1.0, 3.0]), jnp.ones(2))
-    >>> round(float(Mixture(jnp.log(jnp.array([0.5, 0.5])), two, jnp.zeros(())).mean), 3)
+    >>> round(float(MixtureSameFamily(jnp.log(jnp.array([0.5, 0.5])), two, jnp.zeros(())).mean), 3)
     1.0
     """
 
@@ -562,7 +562,7 @@ class Mixture(Distribution):
         q = jnp.asarray(q, float)
         if isinstance(self.components, Product):
             return _stack(
-                Mixture(self.log_weights, column, self.offset[i, ...]).quantile(q)
+                MixtureSameFamily(self.log_weights, column, self.offset[i, ...]).quantile(q)
                 for i, column in enumerate(self.components.columns)
             )
         return super().quantile(q)

@@ -9,9 +9,9 @@ from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import Parameter, positive
 from switchpoint.segments.base import Level, Segment, scalar_level
 from switchpoint.segments.distributions import (
-    NegativeBinomial,
+    GammaPoisson,
     PoissonCounts,
-    negative_binomial_log_density,
+    gamma_poisson_log_density,
 )
 
 
@@ -31,7 +31,7 @@ class Poisson(Segment):
 
     Statistic: the sum s of the counts and their number n, which add up. Predictive:
 
-        x_{n+1} ~ NegativeBinomial(shape + s, rate + n),    E[x_{n+1}] = (shape + s) / (rate + n)
+        x_{n+1} ~ GammaPoisson(shape + s, rate + n),    E[x_{n+1}] = (shape + s) / (rate + n)
 
     Evidence in O(1) per observation and hypothesis, as differences of deviances (Loader, 2000),
     which keep their digits for large counts. See Gelman et al., "Bayesian Data Analysis", 2.6.
@@ -54,12 +54,12 @@ class Poisson(Segment):
     def initial(self) -> GammaRun:
         return GammaRun(self.shape, self.rate)
 
-    def predictive(self, statistics: GammaRun) -> NegativeBinomial:
-        return NegativeBinomial(*statistics)
+    def predictive(self, statistics: GammaRun) -> GammaPoisson:
+        return GammaPoisson(*statistics)
 
     def observe(self, statistics: GammaRun, x: Numbers) -> tuple[Numbers, GammaRun]:
         shape, rate = statistics
-        return negative_binomial_log_density(shape, rate, x), GammaRun(shape + x, rate + 1)
+        return gamma_poisson_log_density(shape, rate, x), GammaRun(shape + x, rate + 1)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
         return jax.random.gamma(key, self.shape, shape) / self.rate

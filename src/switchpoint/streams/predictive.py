@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from switchpoint.segments import Mixture
+from switchpoint.segments import MixtureSameFamily
 from switchpoint.segments.values import families_by_column
 from switchpoint.streams.host import HostFamily, Table
 
@@ -16,7 +16,7 @@ class Predictive:
     """The distribution of the next observation: a mixture over the starts of its segment.
 
     It stays what it was when the stream goes on. `log_density` is computed here; moments,
-    quantiles and draws by the `Mixture` of `switchpoint.segments`, in double precision.
+    quantiles and draws by the `MixtureSameFamily` of `switchpoint.segments`, in double precision.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class Predictive:
         )
 
     @functools.cached_property
-    def _mixture(self) -> Mixture:
+    def _mixture(self) -> MixtureSameFamily:
         log_weights = self._log_weights - np.logaddexp.reduce(self._log_weights)
         with jax.enable_x64(True):
             statistics = self._family.statistics(self._table)
             components = jax.vmap(self._family.segment.predictive)(statistics)
-            return Mixture(
+            return MixtureSameFamily(
                 jax.numpy.asarray(log_weights),
                 components,
                 jax.numpy.zeros(self._family.segment.event_shape),
