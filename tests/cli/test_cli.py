@@ -23,8 +23,8 @@ from switchpoint.cli.app import PANELS, load_command
 from switchpoint.cli.config_options import read_pmf
 from switchpoint.cli.prior import length_law, likely_counts, shown_lengths
 from switchpoint.cli.reader import read_symbols
-from switchpoint.neural.recurrent import Recurrent
-from switchpoint.neural.transformer import Transformer
+from switchpoint.neural.networks.recurrent import Recurrent
+from switchpoint.neural.networks.transformer import Transformer
 
 LENGTH = 32  # always the same, so that one compilation serves all tests
 BITS = "01101110000000010000111101111111"

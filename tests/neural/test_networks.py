@@ -15,7 +15,7 @@ import switchpoint as sp
 from switchpoint._tensors import read_tensors, write_tensors
 from switchpoint.neural import Markov, Memoryless, Recurrent, network_from_name
 from switchpoint.neural.cells import stack_update
-from switchpoint.neural.recurrent import _scan, recurrence
+from switchpoint.neural.networks.recurrent import _scan, recurrence
 
 RECURRENT = ["rnn", "lstm", "stack-rnn", "stack-lstm"]
 
@@ -251,10 +251,10 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("name", "options", "message"),
         [
-            ("lstm", {"hidden": 0}, "hidden must be a whole number of at least 1, got 0"),
-            ("lstm", {"readout": -1}, "readout must be .* at least 0, got -1"),
-            ("transformer", {"positions": "rope"}, "positions must be one of .*, got 'rope'"),
-            ("markov", {"order": 2.5}, "order must be a whole number, got 2.5"),
+            ("lstm", {"hidden": 0}, "hidden must be greater than or equal to 1, got 0"),
+            ("lstm", {"readout": -1}, "readout must be greater than or equal to 0, got -1"),
+            ("transformer", {"positions": "rope"}, "positions must be .*, got 'rope'"),
+            ("markov", {"order": 2.5}, "order must be a valid integer, got 2.5"),
         ],
     )
     def test_options_are_refused_by_name(self, name, options, message):
@@ -399,7 +399,7 @@ class TestStorage:
         [
             ({"options": {"hidden": 7, "readout": 1}}, "must have shape"),
             ({"model": "stack-lstm"}, "not those of .*Recurrent: "),
-            ({"model": "gru"}, "describes no known network"),
+            ({"model": "gpt"}, "describes no known network"),
             ({"members": [{}, {}]}, "must have shape"),
         ],
     )

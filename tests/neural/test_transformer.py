@@ -14,7 +14,7 @@ from switchpoint.neural.attention import (
     attend,
     sinusoids,
 )
-from switchpoint.neural.transformer import HEADS, WIDTH, Transformer
+from switchpoint.neural.networks.transformer import HEADS, WIDTH, Transformer
 
 SIZE = WIDTH // HEADS
 

@@ -473,13 +473,13 @@ def test_measurements_of_a_newer_version_are_refused(whole, tmp_path):
 @pytest.mark.slow
 def test_better_recipes_orphan_nothing(monkeypatch):
     """A result is identified by the plan inside it, not by the defaults of the day."""
-    from switchpoint.training import recipes
+    from switchpoint.neural.registry import MODELS
 
     full = {name: study.plan(SCALES["full"]) for name, study in STUDIES.items()}
     cached_config.cache_clear()
-    for name, recipe in recipes.RECIPES.items():
-        better = replace(recipe, learning_rate=1.0, steps=77, warmup=3)
-        monkeypatch.setitem(recipes.RECIPES, name, better)
+    for name, model in MODELS.items():
+        better = replace(model.recipe, learning_rate=1.0, steps=77, warmup=3)
+        monkeypatch.setitem(MODELS, name, replace(model, recipe=better))
     assert {name: study.plan(SCALES["full"]) for name, study in STUDIES.items()} == full
     assert state("ablations", QUICK, SCALES["quick"]) == "done"
     cached_config.cache_clear()

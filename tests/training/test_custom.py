@@ -13,8 +13,8 @@ import switchpoint as sp
 from switchpoint.cli import main
 from switchpoint.neural import network_from_name
 from switchpoint.neural.density import ValueSpec
+from switchpoint.neural.registry import MODELS
 from switchpoint.training.custom import _identity, _named_sources, custom_config
-from switchpoint.training.recipes import RECIPES
 
 DOCS = Path(__file__).parents[2] / "docs" / "training.md"
 
@@ -235,7 +235,7 @@ def test_sources_and_networks_are_replaced_one_without_the_other():
 
 
 def test_defaults_follow_the_recipe_of_custom_networks():
-    recipe = RECIPES["custom"]
+    recipe = MODELS["custom"].recipe
     assert recipe.optimizer == "adam"
     given = sp.TrainConfig(model="transformer", length=8, steps=500, batch=3)
     made = custom_config(given, None, make)

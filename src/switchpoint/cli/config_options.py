@@ -13,12 +13,12 @@ from switchpoint import _checks
 from switchpoint._text import name_of, read_text
 from switchpoint.cli.check_cost import MAX_ALPHABET
 from switchpoint.cli.reader.cells import parse_number
+from switchpoint.neural.model import Recipe
 from switchpoint.neural.registry import MODEL_OPTIONS
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
 from switchpoint.segments import Segment, make_segment
 from switchpoint.training.config import SEGMENT as _SEGMENT
 from switchpoint.training.config import TrainConfig
-from switchpoint.training.recipes import Recipe
 
 _FILE_FIELD = "pmf"  # a list in Python and TOML, on the command line a file that holds it
 _METAVARS = {"prior": "NAME", "learning_rate": "RATE", _FILE_FIELD: "FILE"}
@@ -153,8 +153,8 @@ def _option_type(annotation: Any) -> Any:
 def _default(name: str) -> Any:
     if name in _BY_RECIPE:
         return "by model"
-    for options in MODEL_OPTIONS.values():
-        if name in options:
-            return options[name]
+    defaults = {options[name] for options in MODEL_OPTIONS.values() if name in options}
+    if defaults:
+        return defaults.pop() if len(defaults) == 1 else "by model"
     default = TrainConfig.model_fields[name].get_default()
     return ", ".join(default) if isinstance(default, tuple) else default

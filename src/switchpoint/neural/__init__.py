@@ -1,9 +1,10 @@
 """Networks that learn to predict: recurrent networks, Transformers, and baselines."""
 
-from switchpoint.neural.baselines import Markov, Memoryless
 from switchpoint.neural.density import DensityNetwork, ValueSpec
 from switchpoint.neural.network import Network
-from switchpoint.neural.recurrent import Recurrent
+from switchpoint.neural.networks.baselines import Markov, Memoryless
+from switchpoint.neural.networks.recurrent import Recurrent
+from switchpoint.neural.networks.transformer import Transformer
 from switchpoint.neural.registry import MODEL_OPTIONS, network_from_name
 from switchpoint.neural.storage import (
     best_member,
@@ -14,7 +15,6 @@ from switchpoint.neural.storage import (
     read_card,
     save_networks,
 )
-from switchpoint.neural.transformer import Transformer
 
 __all__ = [
     "MODEL_OPTIONS",

@@ -16,6 +16,7 @@ from switchpoint import _checks
 from switchpoint._batching import flat_batch, in_chunks
 from switchpoint._labels import keeps_labels
 from switchpoint.neural.kernels.backend import check_backend
+from switchpoint.neural.model import Model
 from switchpoint.predictor import Predictor, check_capacity, check_state
 
 Memory = TypeVar("Memory")
@@ -45,6 +46,13 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     """
 
     alphabet_size: eqx.AbstractVar[int | None]
+
+    models: ClassVar[Mapping[str, Model]] = {}
+    """The names of the class for commands, configurations and files.
+
+    A class in `switchpoint.neural.networks` with a name is complete: the options and the recipe of
+    the name are those of `switchpoint train`.
+    """
 
     muon_matrices: ClassVar[Mapping[str, int]] = {}
     """The weight matrices among the leaves, and the number side by side in each, for Muon.

@@ -1,35 +1,45 @@
 """Networks by the names that commands, configurations and files use."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from jaxtyping import PRNGKeyArray
+from pydantic import create_model
 
 from switchpoint import _checks
-from switchpoint.neural.baselines import Markov, Memoryless
-from switchpoint.neural.blocks import HEADS, WIDTH, check_sizes
+from switchpoint._settings import Settings
+from switchpoint.neural import networks as _networks  # noqa: F401, its classes are found below
 from switchpoint.neural.density import DensityNetwork, ValueSpec
+from switchpoint.neural.model import Model, adam_recipe
 from switchpoint.neural.network import Network
-from switchpoint.neural.recurrent import Recurrent
-from switchpoint.neural.transformer import Transformer
-
-_RECURRENT = {"hidden": 256, "readout": 2}
-_STACK = {**_RECURRENT, "stack_depth": 8, "stack_width": 8}
-_SIZES = {"width": WIDTH, "heads": HEADS}
-
-MODEL_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "rnn": _RECURRENT,
-    "lstm": _RECURRENT,
-    "stack-rnn": _STACK,
-    "stack-lstm": _STACK,
-    "transformer": {"layers": 16, "positions": "relative", "context": None, **_SIZES},
-    "memoryless": {},
-    "markov": {"order": 8},
-}
-"""The options of each network with their defaults, the paper's choices."""
 
 CUSTOM = "custom"
 """The name of a network that the user's own code makes."""
+
+
+def _classes(parent: type[Network] = Network) -> dict[str, type[Network]]:
+    """The classes that declare `models`, by the names of these; the first of a name."""
+    classes = dict.fromkeys(vars(parent).get("models", {}), parent)
+    for child in parent.__subclasses__():
+        classes = {**_classes(child), **classes}
+    return classes
+
+
+_CLASSES: Mapping[str, Any] = dict(sorted(_classes().items()))
+
+MODELS: dict[str, Model] = {
+    **{name: kind.models[name] for name, kind in _CLASSES.items()},
+    # Muon trains only matrices that a network declares, and those of users may declare none.
+    CUSTOM: Model({}, adam_recipe(1.5e-3, 10_000)),
+}
+"""The declaration of each network, and of networks of users."""
+
+MODEL_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    name: {option: about.default for option, about in MODELS[name].options.items()}
+    for name in _CLASSES
+}
+"""The options of each network with their defaults, the paper's choices."""
 
 
 def network_from_name(
@@ -42,63 +52,48 @@ def network_from_name(
 ) -> Network:
     """A new network called `name`, to be trained on sequences of `length`.
 
-    Options default to the paper's values; see `MODEL_OPTIONS`. With `values` it is for real values,
-    and the alphabet is None.
+    Options have the defaults of `MODEL_OPTIONS`. With `values` it is for real values, and the
+    alphabet is None.
     """
     options = check_options(name, length, options)
+    if name == CUSTOM:
+        raise ValueError(
+            "model 'custom' is a network of your own: pass the function of a key that makes it, "
+            "as in switchpoint.train(config, network=make_network)"
+        )
+    make, model = _CLASSES[name], MODELS[name]
+    arguments = {**model.fixed, **options, "key": key}
     if values is not None:
-        if name not in _ON_VALUES:
-            known = ", ".join(_ON_VALUES)
+        if not model.takes_values:
+            known = ", ".join(each for each in _CLASSES if MODELS[each].takes_values)
             raise ValueError(f"model must be one of {known} for real values, got {name!r}")
-        sizes = {**options, "inputs": values.inputs}
-        return DensityNetwork(values, _body(name, values.outputs, key, sizes))
-    alphabet = _checks.positive_int("alphabet", alphabet)
-    match name:
-        case "custom":
-            raise ValueError(
-                "model 'custom' is a network of your own: pass the function of a key that makes "
-                "it, as in switchpoint.train(config, network=make_network)"
-            )
-        case "memoryless":
-            return Memoryless(alphabet, length)
-        case "markov":
-            return Markov(alphabet, key=key, **options)
-    return _body(name, alphabet, key, options)
-
-
-_ON_VALUES = [name for name in MODEL_OPTIONS if name not in ("memoryless", "markov")]
-
-
-def _body(name: str, outputs: int, key: PRNGKeyArray, options: dict[str, Any]) -> Network:
-    if name == "transformer":
-        return Transformer(outputs, key=key, **options)
-    return Recurrent(outputs, "lstm" if name.endswith("lstm") else "rnn", key=key, **options)
+        return DensityNetwork(values, make(values.outputs, inputs=values.inputs, **arguments))
+    if model.takes_length:
+        arguments["length"] = length
+    return make(_checks.positive_int("alphabet", alphabet), **arguments)
 
 
 def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """All options of the network called `name`, with defaults for those that are None."""
-    if name not in (*MODEL_OPTIONS, CUSTOM):
+    if name not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODEL_OPTIONS)}, got {name!r}")
-    known = MODEL_OPTIONS.get(name, {})
+    model = MODELS[name]
     given = {key: value for key, value in options.items() if value is not None}
     for key in given:
-        if key not in known:
-            takes = f"takes {', '.join(known)}" if known else "takes no option"
+        if key not in model.options:
+            takes = f"takes {', '.join(model.options)}" if model.options else "takes no option"
             raise ValueError(f"{key} is not an option of model {name!r}, which {takes}")
-    complete = {**known, **given}
-    for key in known:
-        value = complete[key]
-        if key == "readout":
-            complete[key] = _checks.whole_number(key, value)
-        elif key != "positions" and value is not None:
-            complete[key] = _checks.positive_int(key, value)
-    if complete.get("stack_depth", 0) > length:
-        raise ValueError(
-            f"stack_depth must be at most the length {length}, got {complete['stack_depth']}"
-        )
-    if name == "transformer":
-        check_sizes(complete["width"], complete["heads"], complete["positions"])
+    complete = dict(_settings(name)(**given))
+    if model.check is not None:
+        model.check(length, complete)
     return complete
+
+
+@functools.cache
+def _settings(name: str) -> type[Settings]:
+    """The options of a network, which validate themselves."""
+    fields: Any = {key: (about.type, about.default) for key, about in MODELS[name].options.items()}
+    return create_model("Options", __base__=Settings, **fields)
 
 
 def describe_network(network: Network) -> dict[str, Any] | None:
@@ -109,21 +104,12 @@ def describe_network(network: Network) -> dict[str, Any] | None:
     values, body = None, network
     if isinstance(network, DensityNetwork):
         values, body = network.spec, network.body
-    length = 1
-    match body:
-        case Recurrent():
-            name = f"stack-{body.units}" if body.stack_depth else body.units
-        case Transformer():
-            name = "transformer"
-        case Memoryless():
-            name, length = "memoryless", body.length
-        case Markov():
-            name = "markov"
-        case _:
-            return None
-    if type(body) not in (Recurrent, Transformer, Memoryless, Markov):
-        return None
-    options = {option: getattr(body, option) for option in MODEL_OPTIONS[name]}
-    length = max(length, options.get("stack_depth", 0))
-    card = {"model": name, "alphabet": network.alphabet, "length": length, "options": options}
-    return card if values is None else {**card, "values": values._asdict()}
+    for name, kind in _CLASSES.items():
+        fixed = MODELS[name].fixed.items()
+        if type(body) is kind and all(getattr(body, key) == value for key, value in fixed):
+            options = {option: getattr(body, option) for option in MODEL_OPTIONS[name]}
+            length = getattr(body, "length", options.get("stack_depth", 1))
+            card = {"model": name, "alphabet": network.alphabet, "length": length}
+            card["options"] = options
+            return card if values is None else {**card, "values": values._asdict()}
+    return None

@@ -8,10 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from switchpoint.priors import prior_from_name
-from switchpoint.sources import Source
-from switchpoint.training.config import TrainConfig
-from switchpoint.training.settings import (
+from switchpoint._settings import (
     NaturalNumber,
     OneOrMore,
     PositiveInt,
@@ -22,6 +19,9 @@ from switchpoint.training.settings import (
     one_of,
     unknown_field,
 )
+from switchpoint.priors import prior_from_name
+from switchpoint.sources import Source
+from switchpoint.training.config import TrainConfig
 from switchpoint.zoo.manifest import PACKAGED, SOURCES
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -4,19 +4,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from jaxtyping import PRNGKeyArray
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from switchpoint._formats import FORMAT, NEWEST, check_format
-from switchpoint.neural.network import Network
-from switchpoint.neural.registry import CUSTOM, MODEL_OPTIONS, check_options, network_from_name
-from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
-from switchpoint.segments import Segment, make_segment
-from switchpoint.sources import Source
-from switchpoint.training.recipes import RECIPES
-from switchpoint.training.settings import (
+from switchpoint._settings import (
     NaturalNumber,
     Numbers,
     OneOrMore,
@@ -29,8 +23,20 @@ from switchpoint.training.settings import (
     TomlFile,
     one_of,
 )
+from switchpoint.neural.network import Network
+from switchpoint.neural.registry import (
+    CUSTOM,
+    MODEL_OPTIONS,
+    MODELS,
+    check_options,
+    network_from_name,
+)
+from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior, prior_from_name
+from switchpoint.segments import Segment, make_segment
+from switchpoint.sources import Source
 
-_OPTIONS = tuple(dict.fromkeys(name for options in MODEL_OPTIONS.values() for name in options))
+OPTIONS = tuple(dict.fromkeys(name for options in MODEL_OPTIONS.values() for name in options))
+"""The options of all networks, each of which is a field."""
 
 SEGMENT = ("alpha", "beta", "concentration")
 """The parameters of a segment model."""
@@ -65,25 +71,42 @@ def _setting(panel: str, help_text: str, default: Any = None) -> Any:
     return Field(description=help_text, json_schema_extra=about, **{kind: default})
 
 
-def _option(name: str, help_text: str) -> Any:
-    """An option of a network, by default that of the model."""
+def _recipe(name: str, help_text: str) -> Any:
+    """A setting of the optimizer, by default that of the model's recipe."""
     return _setting(
-        "Model", help_text, lambda given: MODEL_OPTIONS.get(given["model"], {}).get(name)
+        "Optimizer", help_text, lambda given: getattr(MODELS[given["model"]].recipe, name)
     )
 
 
-def _recipe(name: str, help_text: str) -> Any:
-    """A setting of the optimizer, by default that of the model's recipe."""
-    return _setting("Optimizer", help_text, lambda given: getattr(RECIPES[given["model"]], name))
+def _option(name: str) -> tuple[Any, Any]:
+    """The field of an option of networks: the models that have it, by default that of the model."""
+    models: dict[str, list[str]] = {}
+    for model in MODEL_OPTIONS:
+        if name in MODEL_OPTIONS[model]:
+            about = MODELS[model].options[name]
+            models.setdefault(about.help, []).append(model)
+    help_text = "; ".join(f"{', '.join(each)}: {text}" for text, each in models.items())
+    default = _setting(
+        "Model", f"{help_text}.", lambda given: MODEL_OPTIONS.get(given["model"], {}).get(name)
+    )
+    return about.type | None, default
 
 
-class TrainConfig(Settings):
+_MODEL = (
+    Annotated[str, one_of(*MODEL_OPTIONS, CUSTOM)],
+    _setting("Model", f"The architecture: {', '.join(MODEL_OPTIONS)}.", "lstm"),
+)
+_FIELDS: Any = {"model": _MODEL, **{name: _option(name) for name in OPTIONS}}
+_NetworkSettings: Any = create_model("_NetworkSettings", __base__=Settings, **_FIELDS)
+
+
+class TrainConfig(_NetworkSettings):
     """The networks of a run, their data and their optimisation.
 
     Every prior, with every learning rate, with each of `seeds` seeds is a member: a network that
     minimises the log loss -ln q(x_1..x_n) / n over fresh sequences x of `length` n. A setting that
-    is not given has the value of the paper or of the model's recipe
-    (`switchpoint.training.recipes`); one that does not apply to the model or the source is None.
+    is not given has the value of the paper or of the model's recipe (see `Network.models`); one
+    that does not apply to the model or the source is None.
     `prior` and `learning_rate` take one value or a list. The description of each field is in
     `TrainConfig.model_fields`; an invalid setting is a `SettingError`, which has its name.
 
@@ -94,33 +117,10 @@ class TrainConfig(Settings):
     ```
     """
 
-    model: Annotated[str, one_of(*MODEL_OPTIONS, CUSTOM)] = _setting(
-        "Model", f"The architecture: {', '.join(MODEL_OPTIONS)}.", "lstm"
-    )
-    hidden: PositiveInt | None = _option(
-        "hidden", "rnn, lstm, stack-rnn, stack-lstm: units of the cell."
-    )
-    readout: NaturalNumber | None = _option(
-        "readout", "rnn, lstm, stack-rnn, stack-lstm: dense layers of 128 after the cell."
-    )
-    stack_depth: PositiveInt | None = _option(
-        "stack_depth", "stack-rnn, stack-lstm: entries of the stack."
-    )
-    stack_width: PositiveInt | None = _option(
-        "stack_width", "stack-rnn, stack-lstm: numbers in an entry."
-    )
-    layers: PositiveInt | None = _option("layers", "transformer: how many layers.")
-    positions: Literal["sincos", "alibi", "relative"] | None = _option(
-        "positions", "transformer: the encoding of positions: sincos, alibi, relative."
-    )
-    context: PositiveInt | None = _option(
-        "context", "transformer: how many of the last tokens it sees; all if not given."
-    )
-    width: PositiveInt | None = _option(
-        "width", "transformer: numbers in a token, divided by the heads."
-    )
-    heads: PositiveInt | None = _option("heads", "transformer: heads of attention in a layer.")
-    order: PositiveInt | None = _option("order", "markov: how many of the last symbols it sees.")
+    if TYPE_CHECKING:  # a type checker does not know the options of networks
+        model: str
+
+        def __init__(self, **settings: Any) -> None: ...
 
     length: PositiveInt = _setting("Data", "Symbols in a sequence.", 256)
     prior: OneOrMore[Annotated[str, one_of(*PRIOR_NAMES)]] = _setting(
@@ -173,7 +173,7 @@ class TrainConfig(Settings):
     learning_rate: OneOrMore[PositiveFloat] = _setting(
         "Optimizer",
         "The peak learning rate, after the warm-up.",
-        lambda given: (RECIPES[given["model"]].learning_rate,),
+        lambda given: (MODELS[given["model"]].recipe.learning_rate,),
     )
     steps: PositiveInt = _recipe("steps", "Optimizer steps.")
     batch: PositiveInt = _recipe("batch", "Fresh sequences in a step.")
@@ -186,7 +186,7 @@ class TrainConfig(Settings):
     warmup: NaturalNumber = _setting(
         "Optimizer",
         "Steps in which the learning rate rises from 0.",
-        lambda given: min(RECIPES[given["model"]].warmup, given["steps"] // 10),
+        lambda given: min(MODELS[given["model"]].recipe.warmup, given["steps"] // 10),
     )
     clip_norm: PositiveFloat = _recipe("clip_norm", "Gradients are clipped to this global norm.")
     optimizer: Literal["adam", "muon"] = _recipe(
@@ -198,7 +198,7 @@ class TrainConfig(Settings):
     matrix_decay: Annotated[float, Field(ge=0)] = _setting(
         "Optimizer",
         "Decoupled weight decay of the matrices that Muon trains, times the learning rate.",
-        lambda given: RECIPES[given["model"]].matrix_decay * (given["optimizer"] == "muon"),
+        lambda given: MODELS[given["model"]].recipe.matrix_decay * (given["optimizer"] == "muon"),
     )
     tbptt_length: PositiveInt | None = _setting(
         "Optimizer",
@@ -273,8 +273,8 @@ class TrainConfig(Settings):
         return self
 
     def _check_network(self) -> None:
-        options = {name: getattr(self, name) for name in _OPTIONS}
-        foreign = [name for name in _OPTIONS if name not in MODEL_OPTIONS.get(self.model, {})]
+        options = {name: getattr(self, name) for name in OPTIONS}
+        foreign = [name for name in OPTIONS if name not in MODEL_OPTIONS.get(self.model, {})]
         with self._blaming(*foreign, "stack_depth", "width", "heads", otherwise="model"):
             check_options(self.model, self.length, options)
 

@@ -11,22 +11,22 @@ from jaxtyping import PRNGKeyArray
 from pydantic import Field
 
 from switchpoint._random import key_for
-from switchpoint.neural import MODEL_OPTIONS, Network, network_from_name
-from switchpoint.neural.baselines import Memoryless
+from switchpoint.neural import Network, network_from_name
 from switchpoint.neural.density import ValueSpec
+from switchpoint.neural.networks.baselines import Memoryless
 from switchpoint.neural.registry import CUSTOM, describe_network
 from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments.distributions import Product
 from switchpoint.sources import Source
-from switchpoint.training.config import SEGMENT, TrainConfig
+from switchpoint.training.config import OPTIONS, SEGMENT, TrainConfig
 from switchpoint.training.optimizer import has_matrices
 
 MakeNetwork = Callable[[PRNGKeyArray], Network]
 
 _SCALE_SEQUENCES = 256  # from which the scale of values is estimated
 _OF_SOURCES = ("prior", "alphabet", *SEGMENT, *PARAMETER_OWNERS)
-_OF_NETWORKS = {"model"}.union(*MODEL_OPTIONS.values())
+_OF_NETWORKS = ("model", *OPTIONS)
 
 
 class CustomConfig(TrainConfig):

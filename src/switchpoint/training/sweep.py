@@ -16,13 +16,13 @@ from pydantic import Field, PlainValidator, model_validator
 from switchpoint import _checks, evaluation
 from switchpoint._progress import Part, Progress
 from switchpoint._provenance import environment_info
+from switchpoint._settings import Seed, SettingError, Settings, TomlFile
 from switchpoint._text import name_of
 from switchpoint.executors import Executor, Task, open_executor, run_tasks
 from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.packing import PackedConfig, pack
 from switchpoint.training.run_directory import METRICS_FILE, final_reports, is_trained
-from switchpoint.training.settings import Seed, SettingError, Settings, TomlFile
 from switchpoint.training.train import train
 
 MAX_DRAWS = 10_000

@@ -109,12 +109,8 @@ def train(
     check_backend(kernels)
     if source is not None or network is not None:
         config = custom_config(config, source, network)
-    sizes = config.width, config.heads
-    if kernels == "fused" and sizes not in ((None, None), (WIDTH, HEADS)):
-        raise ValueError(
-            f"kernels 'fused' are for Transformers of width {WIDTH} with {HEADS} heads, got width "
-            f"{config.width} and {config.heads} heads; take 'plain' or 'auto'"
-        )
+    if kernels == "fused":
+        _check_kernels(config.options())
     if tensorboard and out is None:
         raise ValueError("tensorboard needs a directory: give out as well")
     with contextlib.ExitStack() as stack:
@@ -183,6 +179,16 @@ def train(
         networks = _networks(state, len(members))
         path = None if directory is None else directory.save_networks(networks, records[-1])
         return TrainedEnsemble(config, members, networks, tuple(records), path)
+
+
+def _check_kernels(options: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` for a Transformer that has no kernels."""
+    width, heads = options.get("width", WIDTH), options.get("heads", HEADS)
+    if (width, heads) != (WIDTH, HEADS):
+        raise ValueError(
+            f"kernels 'fused' are for Transformers of width {WIDTH} with {HEADS} heads, got width "
+            f"{width} and {heads} heads; take 'plain' or 'auto'"
+        )
 
 
 def _networks(state: TrainState, count: int) -> tuple[Network, ...]:

@@ -1,7 +1,7 @@
 """The Transformer: it attends to every token so far, or to the last few."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -10,10 +10,12 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from switchpoint import _checks
-from switchpoint.neural.attention import alibi_slopes, sinusoids
+from switchpoint._settings import PositiveInt
+from switchpoint.neural.attention import POSITIONS, alibi_slopes, sinusoids
 from switchpoint.neural.blocks import HEADS, WIDTH, AttentionContext, Block, LayerNorm, check_sizes
 from switchpoint.neural.dense import Dense
 from switchpoint.neural.kernels.backend import Backend, is_fused
+from switchpoint.neural.model import Model, Option, Recipe
 from switchpoint.neural.network import Network, encoded
 
 
@@ -35,6 +37,29 @@ class Transformer(Network[TransformerMemory]):
     `context` - 1 tokens before it, in every layer. `heads` must divide `width`.
     """
 
+    models: ClassVar[Mapping[str, Model]] = {
+        "transformer": Model(
+            {
+                "layers": Option(16, "how many layers"),
+                "positions": Option(
+                    "relative",
+                    f"the encoding of positions: {', '.join(POSITIONS)}",
+                    Literal[POSITIONS],
+                ),
+                "context": Option(
+                    None,
+                    "how many of the last tokens it sees; all if not given",
+                    PositiveInt | None,
+                ),
+                "width": Option(WIDTH, "numbers in a token, divided by the heads"),
+                "heads": Option(HEADS, "heads of attention in a layer"),
+            },
+            Recipe(3e-3, 16_000, batch=32, warmup=500, b2=0.99),
+            check=lambda _, options: check_sizes(
+                options["width"], options["heads"], options["positions"]
+            ),
+        )
+    }
     muon_matrices: ClassVar[Mapping[str, int]] = {"embedding": 0}  # a lookup table
 
     alphabet_size: int = eqx.field(static=True)

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint.neural.dense import Perceptron
+from switchpoint.neural.model import Model, Option, adam_recipe
 from switchpoint.neural.network import Network
 
 
@@ -19,13 +20,19 @@ class Memoryless(Network[Int[Array, ""]]):
     Its memory is the number of tokens read. Beyond its length it repeats the last position.
     """
 
+    models: ClassVar[Mapping[str, Model]] = {
+        "memoryless": Model(
+            {}, adam_recipe(1e-2, 2_000, 100), takes_length=True, takes_values=False
+        )
+    }
     muon_matrices: ClassVar[Mapping[str, int]] = {"table": 0}  # logits, not a linear map
 
     alphabet_size: int = eqx.field(static=True)
     length: int = eqx.field(static=True)
     table: Float[Array, "length alphabet"]
 
-    def __init__(self, alphabet: int, length: int) -> None:
+    def __init__(self, alphabet: int, length: int, *, key: PRNGKeyArray | None = None) -> None:
+        del key
         self.alphabet_size = alphabet
         self.length = _checks.positive_int("length", length)
         self.table = jnp.zeros((self.length, alphabet))
@@ -45,6 +52,14 @@ class Memoryless(Network[Int[Array, ""]]):
 
 class Markov(Network[Int[Array, "batch order"]]):
     """A perceptron applied to the last `order` symbols, which are its memory."""
+
+    models: ClassVar[Mapping[str, Model]] = {
+        "markov": Model(
+            {"order": Option(8, "how many of the last symbols it sees")},
+            adam_recipe(1e-2, 2_000, 100),
+            takes_values=False,
+        )
+    }
 
     alphabet_size: int = eqx.field(static=True)
     order: int = eqx.field(static=True)

@@ -5,7 +5,8 @@ and a pass over the whole matrix. Here the backward scan computes only the gradi
 preactivations, and the weight gradients are one large product at the end.
 """
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -14,14 +15,49 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from switchpoint import _checks
+from switchpoint._settings import NaturalNumber
 from switchpoint.neural.cells import Cell, LSTMCell, RNNCell, StackCell
 from switchpoint.neural.dense import Dense, Perceptron
 from switchpoint.neural.kernels.backend import Backend, is_fused
+from switchpoint.neural.model import Model, Option, Recipe
 from switchpoint.neural.network import Network, encoded
+
+_OPTIONS = {
+    "hidden": Option(256, "units of the cell"),
+    "readout": Option(2, "dense layers of 128 after the cell", NaturalNumber),
+}
+_STACK_OPTIONS = {
+    **_OPTIONS,
+    "stack_depth": Option(8, "entries of the stack"),
+    "stack_width": Option(8, "numbers in an entry"),
+}
+
+
+def _check_stack(length: int, options: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` for a stack that a sequence cannot fill."""
+    if options["stack_depth"] > length:
+        raise ValueError(
+            f"stack_depth must be at most the length {length}, got {options['stack_depth']}"
+        )
+
+
+def _plain(units: str, recipe: Recipe) -> Model:
+    return Model(_OPTIONS, recipe, {"units": units, "stack_depth": 0, "stack_width": 0})
+
+
+def _with_stack(units: str, recipe: Recipe) -> Model:
+    return Model(_STACK_OPTIONS, recipe, {"units": units}, _check_stack)
 
 
 class Recurrent(Network[Any]):
     """One layer of recurrent units, with or without a stack, and a readout of dense layers."""
+
+    models: ClassVar[Mapping[str, Model]] = {
+        "rnn": _plain("rnn", Recipe(1e-3, 24_000)),
+        "lstm": _plain("lstm", Recipe(2.5e-3, 8_000, clip_norm=0.1)),
+        "stack-rnn": _with_stack("rnn", Recipe(1.5e-3, 12_000, clip_norm=0.1)),
+        "stack-lstm": _with_stack("lstm", Recipe(2e-3, 10_000, clip_norm=0.1)),
+    }
 
     alphabet_size: int = eqx.field(static=True)
     units: Literal["rnn", "lstm"] = eqx.field(static=True)
