@@ -1,6 +1,7 @@
 """Text read from files, and text printed to a terminal."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 STDIN = Path("-")
@@ -13,6 +14,14 @@ LARGEST = 256 * 2**20
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that a terminal prints them literally."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of a message with the nearest of `names`; empty if none is near."""
+    import difflib  # for the message of an error
+
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def name_of(path: Path | str) -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -592,9 +593,39 @@ def test_a_folder_without_permission(folder, monkeypatch):
 
 
 def test_the_help_has_every_command_in_its_panel(capsys):
-    printed = run(capsys)[1]
+    printed = run(capsys, "--help")[1]
     panels = [re.findall(r"^│ ([a-z-]+) ", panel, re.M) for panel in printed.split("╭─")[2:]]
     assert panels == [list(commands) for commands in PANELS.values()]
+
+
+def test_the_example_that_is_shown_without_arguments_runs(capsys, monkeypatch):
+    status, shown, _ = run(capsys)
+    assert status == 0
+    values, command = re.search(
+        r"^    (printf .*) \| switchpoint (.*)$", shown, re.MULTILINE
+    ).groups()
+    give_stdin(
+        monkeypatch, subprocess.run(values, shell=True, text=True, capture_output=True).stdout
+    )
+    status, found, _ = run(capsys, *command.split())
+    assert status == 0
+    assert "1 change point" in found
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["dtect"], "'detect'"),
+        (["prior", "ptv"], "'ptw'"),
+        (["evaluate", "lstn-ptw"], "'lstm-ptw'"),
+        (["reproduce", "--only", "on-distribtion"], "'on-distribution'"),
+    ],
+)
+def test_an_unknown_name_gets_the_nearest(capsys, arguments, near):
+    status, _, message = run(capsys, *arguments)
+    assert status == 2
+    assert f"did you mean {near}?" in message.lower()
 
 
 def test_the_help_of_a_command_begins_with_its_summary_and_shows_its_use():

@@ -250,7 +250,11 @@ def test_the_version_and_the_help_take_no_jax():
         "import sys; from switchpoint.cli import main; status = main(sys.argv[1:]); "
         "print(status, 'jax' in sys.modules, 'numpy' in sys.modules, file=sys.stderr)"
     )
-    for arguments, printed in (["--version"], sp.__version__), (["--help"], "number of switches"):
+    for arguments, printed in (
+        (["--version"], sp.__version__),
+        (["--help"], "number of switches"),
+        ([], "switchpoint reproduce"),
+    ):
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             env=ENVIRONMENT, text=True, capture_output=True, check=True,

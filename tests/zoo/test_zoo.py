@@ -378,7 +378,7 @@ def test_predict_evaluate_and_streaming_agree(tmp_path, capsys):
     code = sp.evaluation.load("x.nc")["code_length"].sel(predictor="lstm-ptw").values.item(0)
     bits = -sum(math.log2(probs[symbol]) for probs, symbol in zip(said, symbols, strict=True))
     assert code == pytest.approx(bits, rel=1e-5)
-    assert "got 'lstm-pwt'; did you mean lstm-ptw" in run(capsys, "evaluate", "lstm-pwt")[2]
+    assert "got 'lstm-pwt'; did you mean 'lstm-ptw'" in run(capsys, "evaluate", "lstm-pwt")[2]
 
 
 def test_the_commit_is_named_or_found(monkeypatch):

@@ -1,7 +1,7 @@
 """The commands as one Typer application; the module of a command is imported when it is called."""
 
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -47,8 +47,36 @@ _MODULES = {  # of commands that are not in a module of their name
 }
 
 
+EXAMPLE = "printf '%s\\n' 9 10 9 11 10 9 10 3 4 3 2 3 4 3 | switchpoint detect -"
+START = f"""switchpoint finds where sequences change, and predicts them.
+
+Where did a series change? Paste this line, or name a file in place of the dash:
+
+    {EXAMPLE}
+
+Monitor a stream: a line of JSON whenever a change has become probable:
+
+    tail -f load.txt | switchpoint watch --alarm 0.9
+
+Measure networks that learn to predict against the exact optimum, and write the report:
+
+    switchpoint reproduce
+
+switchpoint --help lists all commands, and switchpoint COMMAND --help explains one."""
+
+
 class Group(TyperGroup):
     """A group of commands that keeps the notes of an interrupt."""
+
+    start: ClassVar[str] = ""
+    """The text shown without arguments; the help by default."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Show the start if there are no arguments."""
+        if not args and self.start:
+            typer.echo(self.start)
+            raise typer.Exit
+        return super().parse_args(ctx, args or ["--help"])
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command, and keep the notes of an interrupt, which Typer would discard."""
@@ -58,6 +86,10 @@ class Group(TyperGroup):
             stop = SystemExit(SIGNALS.status)
             stop.__notes__ = getattr(interrupt, "__notes__", [SIGNALS.description])
             raise stop from interrupt
+
+
+class _Application(Group):
+    start = START
 
 
 class _LazyCommand(TyperCommand):
@@ -78,7 +110,7 @@ def load_command(name: str) -> Any:
 
 app = typer.Typer(
     name="switchpoint",
-    cls=Group,
+    cls=_Application,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from switchpoint import neural
-from switchpoint._text import printable
+from switchpoint._text import did_you_mean, printable
 from switchpoint.exact import bayes_optimal
 from switchpoint.exact.named import EXACT_NAMES, fit_geometric
 from switchpoint.neural import Network
@@ -20,7 +20,7 @@ from switchpoint.predictor import Predictor
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.sources import Source
-from switchpoint.zoo import NAMES, near_names, path_of
+from switchpoint.zoo import NAMES, path_of
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,9 @@ def load_ensembles(text: str) -> dict[str, Ensemble]:
         raise ValueError(f"a name must stand before =, got {text!r}")
     label, path = printable(label), str(path_of(path)) if path in NAMES else path
     if not Path(path).exists():
-        meant = near_names(path)
         raise ValueError(
             f"predictor must be one of {', '.join(EXACT_NAMES)}, a name of the zoo or the path of "
-            f"trained networks, got {text!r}{f'; {meant}' if meant else ''}"
+            f"trained networks, got {text!r}{did_you_mean(path, [*EXACT_NAMES, *NAMES])}"
         )
     card, networks = neural.load_with_card(path)
     priors = [member.get("prior") for member in card["members"]]

@@ -34,7 +34,7 @@ def main(
                 process.open_streams()
             app = import_module(application).app
             words = sys.argv[1:] if arguments is None else arguments
-            status = app(words or ["--help"], prog_name=name, standalone_mode=False) or 0
+            status = app(words, prog_name=name, standalone_mode=False) or 0
             sys.stdout.flush()
         except BaseException as error:
             status = _report(error)

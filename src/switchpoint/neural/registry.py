@@ -9,6 +9,7 @@ from pydantic import create_model
 
 from switchpoint import _checks
 from switchpoint._settings import Settings
+from switchpoint._text import did_you_mean
 from switchpoint.neural import networks as _networks  # noqa: F401, its classes are found below
 from switchpoint.neural.density import DensityNetwork, ValueSpec
 from switchpoint.neural.model import Model, adam_recipe
@@ -76,7 +77,10 @@ def network_from_name(
 def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """All options of the network called `name`, with defaults for those that are None."""
     if name not in MODELS:
-        raise ValueError(f"model must be one of {', '.join(MODEL_OPTIONS)}, got {name!r}")
+        raise ValueError(
+            f"model must be one of {', '.join(MODEL_OPTIONS)}, got {name!r}"
+            f"{did_you_mean(name, MODEL_OPTIONS)}"
+        )
     model = MODELS[name]
     given = {key: value for key, value in options.items() if value is not None}
     for key in given:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from switchpoint import _checks
+from switchpoint._text import did_you_mean
 from switchpoint.priors.base import Prior
 
 ATTRIBUTES: Mapping[str, str] = {"longest": "max_length"}
@@ -38,7 +39,9 @@ def prior_from_name(name: str, length: int, **given: Any) -> Prior:
     """
     priors = named_priors()
     if name not in priors:
-        raise ValueError(f"prior must be one of {', '.join(priors)}, got {name!r}")
+        raise ValueError(
+            f"prior must be one of {', '.join(priors)}, got {name!r}{did_you_mean(name, priors)}"
+        )
     length = _checks.positive_int("length", length)
     known = parameters(priors[name])
     given = {key: value for key, value in given.items() if value is not None}

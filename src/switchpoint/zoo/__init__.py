@@ -1,7 +1,7 @@
 """Trained networks that come with the package, each with a card that says how good it is."""
 
 from switchpoint.zoo.building import build
-from switchpoint.zoo.manifest import NAMES, Zoo, load, load_members, near_names, path_of
+from switchpoint.zoo.manifest import NAMES, Zoo, load, load_members, path_of
 from switchpoint.zoo.scoring import Check, verify
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "build",
     "load",
     "load_members",
-    "near_names",
     "path_of",
     "verify",
 ]

@@ -30,7 +30,7 @@ PACKAGED = Path(__file__).parent / "files"
 _MANIFEST = "manifest.json"
 
 
-def near_names(name: str) -> str:
+def _near_names(name: str) -> str:
     """A question for the names that `name` may have been meant for; empty if none is near."""
     near = difflib.get_close_matches(name, NAMES, n=3)
     return f"did you mean {' or '.join(near)}?" if near else ""
@@ -168,7 +168,7 @@ def load_members(network: str | PathLike[str], *, like: Like = None) -> list[Net
 
 
 def _nearest(name: str) -> str:
-    return near_names(name) or f"its names are {', '.join(NAMES)}"
+    return _near_names(name) or f"its names are {', '.join(NAMES)}"
 
 
 def _read_manifest(path: Path) -> dict[str, Entry]:
