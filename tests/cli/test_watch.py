@@ -12,13 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import switchpoint as sp
 from switchpoint.cli import main
 from switchpoint.cli.process import SIGNALS
 from switchpoint.cli.reader import LineReader, guess_format
-from switchpoint.cli.watch_view import WatchView
 from switchpoint.detection.defaults import default_column, destandardise
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
@@ -467,23 +465,6 @@ def test_a_signal_waits_for_work_that_must_be_whole(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         work()
     assert done == [1]
-
-
-def test_the_view_shows_values_probability_and_rate():
-    screen = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
-    with WatchView("load.txt", 20, screen) as view:
-        for position in range(80):
-            record = {"position": position, "time": "noon", "value": position % 7, "run_length": 3,
-                      "run_length_mean": 3.5, "switch_probability": 0.62, "code_length": 12.0,
-                      "alarm": position == 70}  # fmt: skip
-            view.add({**record, "value": None} if position == 79 else record)
-            view.refresh()
-    shown = screen.export_text()
-    for part in ("load.txt", "▁▂▃", "62.0%", "per second", "missing", "70 at noon", "12.0 bits"):
-        assert part in shown
-    screen.width = 60  # of a terminal that was resized
-    screen.print(view.render())
-    assert "…" not in screen.export_text()
 
 
 # --- processes ------------------------------------------------------------------------------

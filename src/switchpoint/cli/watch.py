@@ -1,10 +1,8 @@
 """`switchpoint watch`: a stream as it comes, with alarms where it changes."""
 
 import itertools
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,9 @@ from switchpoint import _checks
 from switchpoint._files import check_writable
 from switchpoint._text import STDIN, name_of
 from switchpoint.cli import config_options as options
-from switchpoint.cli import output
 from switchpoint.cli.json_lines import JsonLines
 from switchpoint.cli.process import SIGNALS
 from switchpoint.cli.reader import Line, LineReader
-from switchpoint.cli.watch_view import WatchView
 from switchpoint.cli.watcher import KINDS, Watcher, begin, load_watcher, save_watcher
 
 _KINDS = " or ".join([", ".join(KINDS[:-1]), KINDS[-1]])
@@ -65,9 +61,6 @@ def watch(
         "reaches P.",
     ),
     within: int = typer.Option(50, help="How many observations back a switch counts as recent."),
-    view: bool = typer.Option(
-        False, "--view", help="Show a live view, and nothing else if standard output is a terminal."
-    ),
     segment: list[str] = typer.Option(
         [],
         help=f"The kind of segments: {_KINDS}. If not given, symbols if the first lines are 0 or "
@@ -109,7 +102,7 @@ def watch(
 
         sensor | switchpoint watch --alarm 0.9
         switchpoint watch --follow load.txt --state load.state --alarm 0.9
-        switchpoint watch log.csv --column latency --view
+        switchpoint watch log.csv --column latency
     """
     settings = {
         "prior": prior,
@@ -125,20 +118,13 @@ def watch(
     _checks.positive_int("--save-every", save_every)
     if alarm is not None:
         _checks.probability("--alarm", alarm)
-    screen = output.console(sys.stderr)
-    if view and not screen.is_terminal:
-        raise ValueError("--view draws on standard error, which must be a terminal")
     watcher = None
     if state is not None:
         check_writable(state, "state")
         watcher = load_watcher(state, settings) if state.exists() else None
-    lines, shown, writes = JsonLines(), None, not (view and sys.stdout.isatty())
-    with ExitStack() as stack:
-        place = None if watcher is None else watcher.place
-        reader = stack.enter_context(LineReader(file, follow, place))
+    lines = JsonLines()
+    with LineReader(file, follow, None if watcher is None else watcher.place) as reader:
         batches = reader.batches(min(_BATCH, save_every))
-        if view:
-            shown = stack.enter_context(WatchView(reader.name, within, screen))
         if watcher is None:
             symbols = (labels is not None or given["alphabet"] is not None) and not column
             needed = 1 if symbols else warm_up
@@ -153,13 +139,9 @@ def watch(
             for batch in batches:
                 with SIGNALS.deferred():  # an observation is never half absorbed
                     for line in batch:
-                        record = watcher.observe(line, reader.name, alarm is None or view)
-                        if record is not None and record.get("alarm", True) and writes:
+                        record = watcher.observe(line, reader.name)
+                        if record is not None:
                             lines.add(record)
-                        if record is not None and shown is not None:
-                            shown.add(record)
-                if shown is not None:
-                    shown.refresh()
                 lines.flush()
                 saver.save_if_due()
         except (KeyboardInterrupt, ValueError, OSError) as stop:

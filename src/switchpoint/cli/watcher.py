@@ -57,8 +57,8 @@ class Watcher:
     place: Mapping[str, Any] | None = None
     """The place in the file where reading resumes, if the watcher was loaded."""
 
-    def observe(self, line: Line, name: str, report: bool = True) -> dict[str, Any] | None:
-        """Absorb a line of the file called `name`, and report on it if asked, or at an alarm.
+    def observe(self, line: Line, name: str) -> dict[str, Any] | None:
+        """Absorb a line of the file called `name`, and report on it: only at an alarm, if set.
 
         A line that is refused leaves everything as it was. The header of a file that follows
         another one is skipped.
@@ -77,8 +77,8 @@ class Watcher:
         raised = self.alarm is not None and self.armed and probability >= self.alarm
         if self.alarm is not None:
             self.armed = not raised and (self.armed or probability < self.alarm / 2)
-        if not (report or raised):
-            return None
+            if not raised:
+                return None
         run, time = self.stream.run_length, observation.time
         return {
             "position": self.stream.position - 1,
@@ -89,7 +89,7 @@ class Watcher:
             "run_length_mean": round(run.mean, 2),
             "surprise": round(-log_density / math.log(2), 3) + 0.0,  # never -0.0
             "code_length": round(self.stream.code_length, 3),
-            **({} if self.alarm is None else {"alarm": raised}),
+            **({"alarm": True} if raised else {}),
         }
 
 

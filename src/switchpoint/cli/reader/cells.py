@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,18 +56,16 @@ def is_missing(cell: Any) -> bool:
 def to_number(cell: Any, decimal: str) -> tuple[float, str] | None:
     """The finite number in a cell, and the percent or currency sign beside it."""
     unit = ""
+    if isinstance(cell, str):
+        match = _NUMBER[decimal].fullmatch(cell.replace("\u2212", "-"))
+        if match is None:
+            return None
+        unit = match[2] + match[5]
+        digits = re.sub(rf"[^\de{decimal}+-]", "", match[4].lower()).replace(decimal, ".")
+        cell = match[1] + match[3] + digits
     try:
-        if isinstance(cell, str):
-            match = _NUMBER[decimal].fullmatch(cell.replace("\u2212", "-"))
-            if match is None:
-                return None
-            unit = match[2] + match[5]
-            digits = re.sub(rf"[^\de{decimal}+-]", "", match[4].lower()).replace(decimal, ".")
-            cell = match[1] + match[3] + digits
         number = float(cell)
-    except OverflowError:  # a whole number of more than 308 digits
-        number = math.inf
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # of more than 308 digits
         return None
     return (number, unit) if math.isfinite(number) else None
 
@@ -83,41 +81,40 @@ class Numbers:
 
     values: Float[np.ndarray, " rows"]
     """NaN where an observation is missing, or the cell is not a number."""
-    invalid: list[int] = field(default_factory=list)
-    """The rows of the cells that are neither numbers nor missing."""
-    units: dict[int, str] = field(default_factory=dict)
-    """The percent or currency signs, by row."""
-    marks: set[str] = field(default_factory=set)
+    invalid: list[int]
+    """The rows of the cells that are neither missing nor numbers of one unit."""
+    unit: str
+    """The percent or currency sign of the numbers."""
+    marks: list[str]
     """The marks, such as ?, of missing observations."""
-    comma: str = ""
-    """The first cell with a comma."""
+    comma: str
+    """The first cell with a comma that is not the decimal sign."""
 
 
 def parse_numbers(cells: Sequence[Any], decimal: str = ".") -> Numbers:
     """The numbers in a column with this decimal sign."""
-    match, count = _PLAIN[decimal], len(cells)
-    plain = np.fromiter(
-        (type(x) is float or (type(x) is str and match(x) is not None) for x in cells), bool, count
-    )
-    texts = [x for x, simple in zip(cells, plain.tolist(), strict=True) if simple]
-    if decimal != ".":
-        texts = [x.replace(decimal, ".") if type(x) is str else x for x in texts]
-    numbers = Numbers(np.full(count, np.nan))
-    numbers.values[plain] = np.array(texts, dtype=object).astype(float)
-    comma = ""
-    for row in np.flatnonzero(~plain | np.isinf(numbers.values)).tolist():
-        cell = cells[row]
-        numbers.values[row] = np.nan
+    match = _PLAIN[decimal]
+    plain = np.array([type(x) is float or (type(x) is str and bool(match(x))) for x in cells], bool)
+    texts = [
+        cell.replace(decimal, ".") if type(cell) is str else cell
+        for cell, simple in zip(cells, plain.tolist(), strict=True)
+        if simple
+    ]
+    values = np.full(len(cells), np.nan)
+    values[plain] = np.array(texts, dtype=object).astype(float)
+    invalid, units, marks, comma = [], {}, set(), ""
+    for row in np.flatnonzero(~plain | np.isinf(values)).tolist():
+        cell, number = cells[row], to_number(cells[row], decimal)
         if is_missing(cell):
-            numbers.marks.update({cell} if str(cell).lower() in _MARKS else ())
-        elif (number := to_number(cell, decimal)) is None:
-            numbers.invalid.append(row)
-        else:
-            numbers.values[row], numbers.units[row] = number
+            marks.update({cell} if str(cell).lower() in _MARKS else ())
+        elif number is None:
+            invalid.append(row)
+        values[row], units[row] = number or (np.nan, "")
         comma = comma or (cell if isinstance(cell, str) and "," in cell else "")
-    if decimal == ",":
-        comma = comma or next((x for x in cells if isinstance(x, str) and "," in x), "")
-    return Numbers(numbers.values, numbers.invalid, numbers.units, numbers.marks, comma)
+    rows = np.flatnonzero(~np.isnan(values)).tolist() if any(units.values()) else []
+    unit = units.get(rows[0], "") if rows else ""
+    invalid += [row for row in rows if units.get(row, "") != unit]
+    return Numbers(values, sorted(invalid), unit, sorted(marks), comma)
 
 
 # --- names of columns -------------------------------------------------------------------------

@@ -90,8 +90,8 @@ def read_series(
         )
         decimal, numbers, notes = _settle_decimal(table, numbers, layout.decimal)
         for name, column in numbers.items():
-            unit = _check_numbers(table, name, column)
-            notes += (f"{name} in {unit}",) if unit else ()
+            _check_numbers(table, name, column)
+            notes += (f"{name} in {column.unit}",) if column.unit else ()
         marks = sorted(set().union(*(column.marks for column in numbers.values())))
         notes += (f"missing: {first_names(marks)}",) if marks else ()
         times = None if label is None else _read_times(table, label, decimal, day_first)
@@ -176,24 +176,15 @@ def _settle_decimal(
     return ".", numbers, (("thousands separated by commas",) if comma else ())
 
 
-def _check_numbers(table: Table, name: str, column: Numbers) -> str:
-    """Refuse cells that are not numbers, or that differ in their unit; the unit."""
-    rows = np.flatnonzero(~np.isnan(column.values)).tolist() if any(column.units.values()) else []
-    unit = column.units.get(rows[0], "") if rows else ""
-    odd = next((row for row in rows if column.units.get(row, "") != unit), len(column.values))
-    if column.invalid and column.invalid[0] < odd:
-        cell = table.cells(name)[column.invalid[0]]
+def _check_numbers(table: Table, name: str, column: Numbers) -> None:
+    """Raise a `ValueError` at the first cell that is not a number of the column's unit."""
+    if column.invalid:
+        cell, place = table.cells(name)[column.invalid[0]], table.place(column.invalid[0])
         raise ValueError(
-            f"{shortened(repr(cell), _MAX_SHOWN)} in column {name}, "
-            f"{table.place(column.invalid[0])}, is not a finite number; leave a missing "
-            "observation empty, or write NA"
+            f"{shortened(repr(cell), _MAX_SHOWN)} in column {name}, {place}, is not a finite "
+            f"number{f' in {column.unit}' if column.unit else ''}; leave a missing observation "
+            "empty, or write NA"
         )
-    if odd < len(column.values):
-        raise ValueError(
-            f"{table.cells(name)[odd]!r} in column {name}, {table.place(odd)}, has another unit "
-            "than those above"
-        )
-    return unit
 
 
 def _read_times(table: Table, name: str, decimal: str, day_first: bool | None) -> Times:

@@ -156,9 +156,9 @@ def _read_text(text: str, suffix: str, layout: Layout) -> Table:
     if "#" in text:
         numbers = [i for i in numbers if not _is_comment(lines[i])]
     notes = (f"comment lines skipped: {filled - len(numbers)}",) if len(numbers) < filled else ()
-    if not numbers:
-        return Table(make_frame([], None))
     lines = [lines[i] for i in numbers]
+    if not lines:
+        return Table(make_frame([], None))
     separator = layout.separator or ("\t" if suffix == ".tsv" else None)
     if separator is None:
         separator = guess_separator(lines[:_SAMPLE], layout.decimal)
@@ -179,36 +179,25 @@ def _is_comment(line: str) -> bool:
     return line.startswith("#") and not is_missing(re.split(r"[\t;|, ]", line)[0])
 
 
-def split_rows(lines: Sequence[str], separator: str) -> tuple[list[list[str]], Sequence[int]]:
+def split_rows(lines: Sequence[str], separator: str) -> tuple[list[list[str]], list[int]]:
     """The cells of each row, and the number of its last line from 1.
 
-    A quoted cell may have several lines. Empty rows at both ends are left out.
+    A quoted cell may have several lines. Empty rows at the end are left out.
     """
     if separator == " ":
         lines = [" ".join(line.split()) for line in lines]
+    ended = (f"{line}\n" for line in lines)
+    reader = csv.reader(ended, delimiter=separator or "\x1f", skipinitialspace=True)
+    rows, ends = [], []
     try:
-        rows = [list(map(str.strip, row)) for row in _csv_reader(lines, separator)]
+        for row in reader:
+            rows.append(list(map(str.strip, row)))
+            ends.append(reader.line_num)
     except csv.Error as error:
         raise ValueError(f"the file is not a table ({error})") from error
-    ends: Sequence[int] = range(1, len(lines) + 1)
-    if len(rows) < len(lines):
-        reader = _csv_reader(lines, separator)
-        ends = [reader.line_num for _ in reader]
-    first, last = 0, len(rows)
-    while first < last and not _is_full(rows[first]):
-        first += 1
-    while first < last and not _is_full(rows[last - 1]):
-        last -= 1
-    return rows[first:last], ends[first:last]
-
-
-def _csv_reader(lines: Sequence[str], separator: str) -> Any:
-    ended = (f"{line}\n" for line in lines)
-    return csv.reader(ended, delimiter=separator or "\x1f", skipinitialspace=True)
-
-
-def _is_full(row: Sequence[str]) -> bool:
-    return any(row) or len(row) == 1
+    while rows and len(rows[-1]) > 1 and not any(rows[-1]):
+        rows.pop()
+    return rows, ends[: len(rows)]
 
 
 def guess_separator(
@@ -238,7 +227,7 @@ def guess_separator(
 def _with_names(
     rows: Sequence[Sequence[Any]], numbers: Sequence[int], unit: str, layout: Layout
 ) -> Table:
-    """A table of these rows, whose first may be names and whose second may be units."""
+    """A table of these rows, of which the first may be names."""
     if not rows:
         return Table(make_frame([], None))
     first, rest = rows[0], rows[1:]
@@ -260,27 +249,13 @@ def _with_names(
     if not header:
         frame = make_frame(range(len(first)), rows, numbers)
         return Table(frame, unit, ("no header",), header=False)
-    names = column_names(first)
-    notes, skipped = [f"names in {unit} {numbers[0]}"], 1
-    if len(rest) > 1 and _is_units(*rest[:2]):
-        notes.append(f"units in {unit} {numbers[1]} ({first_names(filter(None, rest[0]))})")
-        skipped = 2
-    return Table(make_frame(names, rest[skipped - 1 :], numbers[skipped:]), unit, tuple(notes))
+    frame = make_frame(column_names(first), rest, numbers[1:])
+    return Table(frame, unit, (f"names in {unit} {numbers[0]}",))
 
 
 def column_names(header: Sequence[Any]) -> list[Any]:
     """The names of columns in a header, of which an empty one is its number, or index."""
     return [str(i or "index") if is_missing(name) else name for i, name in enumerate(header)]
-
-
-def _is_units(row: Sequence[Any], below: Sequence[Any]) -> bool:
-    """Whether a row has words, and no value, where the next one has several values."""
-    above = [cell for cell, next_cell in zip(row, below, strict=True) if is_value(next_cell)]
-    return (
-        len(above) > 1
-        and not any(map(is_value, row))
-        and any(isinstance(cell, str) and not is_missing(cell) for cell in above)
-    )
 
 
 # --- other formats ----------------------------------------------------------------------------
