@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 import switchpoint as sp
+from switchpoint._progress import Progress
 from switchpoint.cli import main
 from switchpoint.evaluation import evaluate, load, regrets, save, summarise
 from switchpoint.evaluation import measure as measure_module
@@ -181,8 +182,13 @@ class Wide(sp.KT):
 
 def test_progress_counts_sequences():
     seen = []
-    run(predictors={"kt": sp.KT()}, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(40, 100), (80, 100), (100, 100)]
+
+    class Recorder(Progress):
+        def update(self, text, done):
+            seen.append((text.split()[0], done))
+
+    run(predictors={"kt": sp.KT()}, progress=Recorder())
+    assert seen == [("40", 0.4), ("80", 0.8), ("100", 1.0)]
 
 
 BITS = np.zeros((300, 4))

@@ -10,6 +10,7 @@ import pytest
 
 import switchpoint as sp
 from switchpoint import _provenance, neural
+from switchpoint._progress import Progress
 from switchpoint.cli import main
 from switchpoint.zoo import NAMES, Zoo, build, manifest, verify
 from switchpoint.zoo.building import candidates, lowest_excess
@@ -26,6 +27,15 @@ SMALL = {
 }
 SEQUENCES = 300
 FEW = 250  # one chunk, for which a program is there already
+
+
+class Recorder(Progress):
+    def __init__(self):
+        self.texts = []
+
+    def update(self, text, done):
+        del done
+        self.texts.append(text)
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +139,12 @@ def test_building_again_measures_nothing_but_counts_more_rivals(built, copy, run
         for member in card["members"]:
             member["excess"] += 1.0
 
-    told, worse = [], save_changed(tmp_path / "x.safetensors", runs[0], worsen)
+    progress, worse = Recorder(), save_changed(tmp_path / "x.safetensors", runs[0], worsen)
     before = {path: path.stat().st_mtime_ns for path in copy.glob("*.safetensors")}
-    build(runs, Zoo(copy), SEQUENCES, lambda *each: told.append(each))  # nothing to do
+    build(runs, Zoo(copy), SEQUENCES, progress)  # nothing to do
     assert before == {path: path.stat().st_mtime_ns for path in before}
-    build([*runs, worse], Zoo(copy), SEQUENCES, lambda *each: told.append(each))
-    assert told == []
+    build([*runs, worse], Zoo(copy), SEQUENCES, progress)
+    assert progress.texts == []
     for name in ("lstm-ptw", "lstm-lin"):
         card, before = Zoo(copy).card(name), built.card(name)
         assert card["chosen"] == {**before["chosen"], "candidates": 6}
@@ -175,11 +185,11 @@ def test_runs_that_were_validated_on_other_sequences_are_not_compared(runs, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm-lin.safetensors", "manifest.json"])
 def test_a_zoo_that_cannot_be_written_is_refused_before_anything_is_measured(name, runs, tmp_path):
-    zoo, told = Zoo(tmp_path / "zoo"), []
+    zoo, progress = Zoo(tmp_path / "zoo"), Recorder()
     (tmp_path / "zoo" / name).mkdir(parents=True)
     with pytest.raises(ValueError, match=f"out cannot be written: .*{name}"):
-        build(runs, zoo, SEQUENCES, lambda *each: told.append(each))
-    assert told == []
+        build(runs, zoo, SEQUENCES, progress)
+    assert progress.texts == []
     assert [path.name for path in (tmp_path / "zoo").iterdir()] == [name]
 
 

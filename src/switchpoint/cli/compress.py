@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from switchpoint._display import show_progress
 from switchpoint._files import atomic_write
 from switchpoint._text import STDIN, name_of, printable, read_bytes
 from switchpoint.cli import check_cost, output
@@ -107,7 +108,7 @@ def compress(
     check_cost.check_network(predictor, length)
     grid = "exact" if model is None else "network"
     stream = Stream(predictor)
-    with output.progress_bar("compressing", length) as progress:
+    with show_progress(sys.stderr, lines=False) as progress:
         code = encode(stream, sequence.symbols, GRIDS[grid], progress)
     digest = hashlib.sha256(content).hexdigest()[:_DIGEST]
     data = Archive(about, grid, symbols, length, digest, code).pack()
@@ -164,7 +165,7 @@ def decompress(
         stream = Stream(_predictor(archive.predictor, model))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{name} is damaged: its predictor is unknown ({error!r})") from error
-    with output.progress_bar("decompressing", archive.length) as progress:
+    with show_progress(sys.stderr, lines=False) as progress:
         symbols = decode(stream, archive.code, archive.length, GRIDS[archive.grid], progress)
     try:
         content = to_content(symbols, archive.symbols)

@@ -12,6 +12,7 @@ import xarray as xr
 from rich.table import Table
 
 from switchpoint import evaluation
+from switchpoint._display import show_progress
 from switchpoint._text import printable
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
@@ -82,7 +83,7 @@ def evaluate(
         else exact_predictor(name, segment, source.prior if name == _OPTIMUM else priors.get(name))
         for name in order
     }
-    with output.progress_bar("sequences", sequences) as progress:
+    with show_progress(sys.stderr, lines=False) as progress:
         dataset = evaluation.evaluate(wanted, source, length, sequences, seed, progress=progress)
     dataset.attrs["networks"] = {label: each.about for label, each in ensembles.items()}
     if out is not None:

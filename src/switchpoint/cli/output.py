@@ -1,8 +1,7 @@
 """The output of commands: tables, progress on a terminal, pictures."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from switchpoint._display import show_progress
 from switchpoint._files import atomic_write, check_writable
 from switchpoint._text import printable
 
@@ -64,13 +62,6 @@ def labelled(lines: Iterable[tuple[str, str | Text]]) -> Table:
 def panel(title: str, lines: Iterable[tuple[str, str | Text]]) -> Panel:
     """Labelled lines in a frame."""
     return Panel(labelled(lines), title=title, expand=False, border_style="dim")
-
-
-@contextmanager
-def progress_bar(description: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """A function of (done, total) that moves a bar on standard error, if that is a terminal."""
-    with show_progress(sys.stderr, lines=False) as progress:
-        yield lambda done, _: progress.update(description, done / max(1, total))
 
 
 def shortened(text: str, width: int = 60) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float, Int
 from rich.panel import Panel
 from rich.text import Text
 
+from switchpoint._display import show_progress
 from switchpoint._numbers import chance
 from switchpoint._text import printable
 from switchpoint.cli import output
@@ -182,12 +184,12 @@ def log_probs_in_blocks(
     memory = network.memory(1, len(symbols))
     read = eqx.filter_jit(lambda network, memory, tokens: network.read(memory, tokens))
     blocks = []
-    with output.progress_bar("symbols", len(symbols)) as update:
+    with show_progress(sys.stderr, lines=False) as progress:
         for start in range(0, len(symbols), NETWORK_BLOCK):
             block = jnp.asarray(tokens[:, start : start + NETWORK_BLOCK], jnp.int32)
             memory, logits = read(network, memory, block)
             blocks.append(jax.nn.log_softmax(logits[0]).block_until_ready())
-            update(start + block.shape[1], len(symbols))
+            progress.update("symbols", (start + block.shape[1]) / len(symbols))
     return jnp.concatenate(blocks)
 
 

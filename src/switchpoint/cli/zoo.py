@@ -9,6 +9,8 @@ import typer
 from rich.text import Text
 
 from switchpoint import _checks
+from switchpoint._display import show_progress
+from switchpoint._progress import Part
 from switchpoint._text import printable
 from switchpoint.cli import output
 from switchpoint.training import use_all_cores
@@ -77,9 +79,10 @@ def verify(
     use_all_cores()
     results: dict[str, Check | str] = {}
     for number, name in enumerate(wanted, start=1):
-        with output.progress_bar(f"{name}, {number} of {len(wanted)}", sequences) as progress:
+        with show_progress(sys.stderr, lines=False) as progress:
+            part = Part(progress, 0.0, 1.0, f"{name}, {number} of {len(wanted)}: ")
             try:
-                results[name] = check(networks, name, sequences, progress)
+                results[name] = check(networks, name, sequences, part)
             except ValueError as error:
                 results[name] = str(error)
         if not sys.stderr.isatty():

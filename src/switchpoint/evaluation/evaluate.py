@@ -1,6 +1,6 @@
 """The regret of any predictors on any source or sequences, as a labelled dataset."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -10,6 +10,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from switchpoint import _checks
+from switchpoint._progress import Progress
 from switchpoint.evaluation.measure import CHUNK, Member, chunks, data_chunks, measure
 from switchpoint.evaluation.metrics import Moments
 from switchpoint.exact import ExactPredictor
@@ -30,7 +31,7 @@ def evaluate(
     seed: int = 0,
     chunk: int = CHUNK,
     keep: Literal["totals", "all"] = "totals",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> xr.Dataset:
     """Measure the regret in bits of predictors on the same sequences of `source`.
 
@@ -57,7 +58,7 @@ def evaluate(
     -log2 q(x_t | x_<t), which is 0 where an observation is missing (NaN), with
     `code_length_by_time`, its error and `code_length_by_symbol` like those of the regret.
 
-    `progress` is called with the number of sequences done and their total.
+    `progress` is an object whose method `update(text, done)` receives the share that is done.
 
     ```python
     source = sp.Source(sp.PTW(8))
@@ -159,7 +160,7 @@ def regrets(
     seed: int = 0,
     *,
     chunk: int = CHUNK,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Float[np.ndarray, "member sequence"]:
     """The regret in bits of every member on every test sequence: those that `evaluate` draws.
 
@@ -180,13 +181,13 @@ def regrets(
 def _reporting(
     tests: Iterable[tuple[slice, Any]],
     sequences: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> Iterator[tuple[slice, Any]]:
-    """The same chunks of sequences; `progress` is called when all predictors are done with one."""
+    """The same chunks of sequences; progress is made when all predictors are done with one."""
     for rows, test in tests:
         yield rows, test
         if progress is not None:
-            progress(rows.stop, sequences)
+            progress.update(f"{rows.stop:,} of {sequences:,} sequences", rows.stop / sequences)
 
 
 def _flat_draw(draw: Draw) -> Draw:

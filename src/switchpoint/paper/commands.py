@@ -353,12 +353,7 @@ def build_zoo(
     """
     zoo = Zoo(out)
     with show_progress(sys.stderr) as progress:
-        names = build(
-            runs,
-            zoo,
-            sequences,
-            lambda name, done, total: progress.update(f"measuring {name}", done / total),
-        )
+        names = build(runs, zoo, sequences, progress)
     for name in names:
         test = zoo.card(name)["test"]
         _print(f"{name}: {test['excess']:.3f} ± {test['excess_error']:.3f} bits")

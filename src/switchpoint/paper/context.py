@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._progress import Progress
+from switchpoint._progress import Part, Progress
 from switchpoint.evaluation import regrets
 from switchpoint.evaluation.evaluate import Entry
 from switchpoint.evaluation.measure import Member
@@ -69,9 +69,7 @@ class StudyContext:
                 test.length,
                 test.sequences,
                 scale.seed,
-                progress=lambda done, total: self.progress.update(
-                    f"evaluating {text}, length {test.length}", done / total
-                ),
+                progress=Part(self.progress, 0.0, 1.0, f"{text}, length {test.length}: "),
             )
             self.store.add(measurement, scale.seed, dict(zip(ready, bits, strict=True)))
 
@@ -90,7 +88,7 @@ class StudyContext:
             sequences,
             seed=self.scale.seed,
             keep="all",
-            progress=lambda done, total: self.progress.update("evaluating", done / total),
+            progress=Part(self.progress, 0.0, 1.0, "evaluating "),
         )
         bits = evaluation_result["regret_by_symbol"].isel(member=0, drop=True).astype(np.float64)
         return bits.drop_vars(["members"], errors="ignore")

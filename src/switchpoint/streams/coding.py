@@ -19,13 +19,15 @@ decoded in the order of the symbols and encoded in reverse. Its range coder, wit
 
 import math
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, UInt
+
+from switchpoint._progress import Progress
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,6 @@ NETWORK = Grid(18, 2**14)
 GRIDS: Mapping[str, Grid] = {"exact": EXACT, "network": NETWORK}
 """The grids by the names that archives have for them."""
 
-Progress = Callable[[int, int], None] | None
-"""Called with the number of symbols that are done and with that of all."""
-
 _TOTAL = 2**24  # fixed by constriction
 _REPORT = 2**12  # symbols between two reports of progress
 _OFFSETS = 8
@@ -70,7 +69,7 @@ def encode(
     stream: Any,
     symbols: Int[np.ndarray, " time"],
     grid: Grid = EXACT,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> bytes:
     """The code of `symbols` by the predictions of a new `stream`, which observes all of them.
 
@@ -95,7 +94,7 @@ def encode(
             sums[:, i] = scaled[symbol], scaled[symbol + 1]
             stream.update(symbol)
             if progress is not None and i % _REPORT == 0:
-                progress(begin + i, len(symbols))
+                progress.update("compressing", (begin + i) / len(symbols))
         index, (low, high) = _best_offset(sums, block, len(scaled) - 1, grid)
         chosen.append(index)
         lows.frombytes(low.tobytes())
@@ -114,7 +113,7 @@ def decode(
     code: bytes,
     count: int,
     grid: Grid = EXACT,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Int[np.ndarray, " time"]:
     """The `count` symbols that `encode` turned into `code`, with an equal new stream.
 
@@ -125,7 +124,7 @@ def decode(
     symbols, offset, total = np.empty(count, np.int32), 0.0, 2**grid.precision
     for i in range(count):
         if progress is not None and i % _REPORT == 0:
-            progress(i, count)
+            progress.update("decompressing", i / count)
         if i % grid.block == 0:
             offset = _offset(coder.decode(model(_OFFSET_CUTS)))
         cuts = _cuts(_scaled_sums(stream.predict(), total), offset, total)

@@ -1,6 +1,6 @@
 """A zoo from finished runs: of each architecture and source the network that did best."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from switchpoint._progress import Part, Progress
 from switchpoint._provenance import environment_info
 from switchpoint.neural import Network, load_with_card, save_networks
 from switchpoint.zoo.manifest import NAMES, Zoo
@@ -73,7 +74,7 @@ def build(
     runs: Iterable[str | PathLike[str]],
     zoo: Zoo,
     sequences: int = TEST_SEQUENCES,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[str]:
     """Write the best network of each architecture and source into the zoo; their names.
 
@@ -102,12 +103,8 @@ def build(
         }
         known = _known(zoo, name, network, sequences)
         if known is None:
-
-            def tell(done: int, total: int, name: str = name) -> None:
-                if progress is not None:
-                    progress(name, done, total)
-
-            test = score(network, trained_source(card), card["length"], sequences, progress=tell)
+            part = Part(progress or Progress(), 0.0, 1.0, f"measuring {name}: ")
+            test = score(network, trained_source(card), card["length"], sequences, progress=part)
             card |= {
                 "name": name,
                 "test": {**test, "tolerance": _TOLERANCE},

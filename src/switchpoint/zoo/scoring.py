@@ -1,11 +1,12 @@
 """The score of a network on the test sequences of its source, and the check of its card."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from switchpoint._progress import Progress
 from switchpoint.evaluation import regrets
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
@@ -18,9 +19,6 @@ TEST_SEED = 0
 
 BLOCK = 50
 """The number of sequences behind each number of `excess_of_blocks`."""
-
-Progress = Callable[[int, int], None]
-"""Called with the number of sequences done and their total."""
 
 _ROUNDING = 1e-5  # of the numbers on a card
 

@@ -102,7 +102,8 @@ def parse_numbers(cells: Sequence[Any], decimal: str = ".") -> Numbers:
     ]
     values = np.full(len(cells), np.nan)
     values[plain] = np.array(texts, dtype=object).astype(float)
-    invalid, units, marks, comma = [], {}, set(), ""
+    marks: set[str] = set()
+    invalid, units, comma = [], {}, ""
     for row in np.flatnonzero(~plain | np.isinf(values)).tolist():
         cell, number = cells[row], to_number(cells[row], decimal)
         if is_missing(cell):
