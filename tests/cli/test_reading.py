@@ -365,15 +365,20 @@ def test_numbers_as_people_write_them(series, cells, table):
     assert note is None or note in found.notes
 
 
-def test_comments_are_skipped_and_units_are_no_values(series):
-    text = "# a river\nday;flow;stage\n;m³/s;cm\n# checked\n2024-01-01;1;2\n2024-01-02;2;4\n"
+def test_comments_are_skipped(series):
+    text = "# a river\nday;flow;stage\n# checked\n2024-01-01;1;2\n2024-01-02;2;4\n"
     found = series("x.csv", text, "flow")
     assert_is(found, [1, 2], ("flow",), ("2024-01-01", "2024-01-02"))
-    assert "units in line 3 (m³/s, cm)" in found.notes
     assert "comment lines skipped: 2" in found.notes
     assert "not used: stage" in found.notes
-    with pytest.raises(ValueError, match="'error' in column flow, line 3"):  # a row with a date
-        series("x.csv", text.replace("\n;m³/s;cm", "\n2024-01-01;error;-"), "flow")
+    with pytest.raises(ValueError, match="'error' in column flow, line 4"):
+        series("x.csv", text.replace("2024-01-01;1", "2024-01-01;error"), "flow")
+
+
+@pytest.mark.parametrize("cells", [("80%", "0.7", "90%"), ("1", "$2", "3")])
+def test_numbers_of_different_units_are_refused(series, cells):
+    with pytest.raises(ValueError, match="in column x, line 3, is not a finite number"):
+        series("x.csv", "\n".join(["x", *cells]))
 
 
 NAMES = {
