@@ -17,7 +17,6 @@ from switchpoint.training.optimizer import (
     declared_matrices,
     is_matrix,
     make_optimizer,
-    muon,
     with_muon,
 )
 from switchpoint.training.packing import PackedConfig
@@ -98,22 +97,6 @@ def test_matrices_go_along_an_orthogonal_one(model):
             largest = np.linalg.norm(slope, ord=2, axis=(-2, -1))[..., None]
             known = np.linalg.svd(slope, compute_uv=False) > 0.02 * largest
             assert 0.5 < lengths[known].min() <= lengths[known].max() < 1.3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(16, 24), (24, 16)])
-def test_muon_moves_as_optax_does(shape):
-    def gradient(step):
-        return jax.random.normal(jax.random.key(step), shape)
-
-    axes = {"weight": optax.contrib.MuonDimensionNumbers()}
-    ours, theirs = muon(), optax.contrib.scale_by_muon(weight_dimension_numbers=axes)
-    state, expected_state = (each.init({"weight": gradient(0)}) for each in (ours, theirs))
-    for step in range(3):
-        found, state = ours.update({"weight": gradient(step)}, state)
-        expected, expected_state = theirs.update({"weight": gradient(step)}, expected_state)
-        scaled = expected["weight"] * 0.2 * np.sqrt(24)
-        np.testing.assert_allclose(found["weight"], scaled, atol=1e-4)
 
 
 def test_one_step_of_a_program():

@@ -15,7 +15,6 @@ from switchpoint.training.config import TrainConfig
 _MUON = "muon"
 _LEAST = 16  # rows and columns
 _RMS = 0.2  # the usual size of Adam's steps, so that both take the same rate
-_MOMENTUM = 0.95
 
 
 def make_optimizer(config: TrainConfig, **settings: Any) -> optax.GradientTransformation:
@@ -50,49 +49,29 @@ def muon() -> optax.GradientTransformation:
 
     All directions of a matrix move at the same speed, even those that gradients seldom point in
     (Jordan et al., 2024). Matrices that lie side by side are orthogonalised one by one; the module
-    declares how many there are in a leaf (see `Network.muon_matrices`). The mean is Nesterov's.
+    declares how many there are in a leaf (see `Network.muon_matrices`).
     """
+    optimizer = optax.contrib.scale_by_muon(weight_dimension_numbers=_dimensions)
 
     def init(weights: Any) -> Any:
-        return optax.contrib.scale_by_muon().init(_apart(weights))
+        return optimizer.init(_apart(weights))
 
     def update(gradient: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
         del weights
-        now = _apart(gradient)
-        count = state.count + 1
-        mean = optax.tree.update_moment(now, state.mu, _MOMENTUM, 1)
-        ahead = jax.tree.map(
-            lambda mean, now: _MOMENTUM * mean + (1 - _MOMENTUM) * now,
-            optax.tree.bias_correction(mean, _MOMENTUM, count + 1),
-            optax.tree.bias_correction(now, _MOMENTUM, count),
-        )
-        directions = jax.tree.map(
-            lambda mean, like: _orthogonal(mean).reshape(like.shape), ahead, gradient
-        )
-        return directions, state._replace(count=count, mu=mean)
+        directions, state = optimizer.update(_apart(gradient), state)
+
+        def scaled(direction: Array, like: Array) -> Array:
+            entry = _RMS * math.sqrt(max(direction.shape[-3], direction.shape[-1]))
+            return entry * direction.reshape(like.shape)
+
+        return jax.tree.map(scaled, directions, gradient), state
 
     return optax.GradientTransformation(init, update)
 
 
-def _orthogonal(
-    leaf: Float[Array, "*layers rows matrices columns"],
-) -> Float[Array, "*layers rows matrices columns"]:
-    """Each matrix with all singular values near 1, scaled to entries of the usual size.
-
-    Five Newton-Schulz steps with the coefficients of Jordan et al., as there in bfloat16 where that
-    is faster.
-    """
-    x = jnp.swapaxes(leaf, -3, -2)
-    tall = x.shape[-2] > x.shape[-1]
-    x = x.mT if tall else x
-    x = x / (jnp.linalg.norm(x, axis=(-2, -1), keepdims=True) + 1e-8)
-    x = x.astype(jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16)
-    for _ in range(5):
-        square = x @ x.mT
-        x = 3.4445 * x + (-4.7750 * square + 2.0315 * (square @ square)) @ x
-    x = x.mT if tall else x
-    scale = _RMS * math.sqrt(max(x.shape[-2:]))
-    return jnp.swapaxes(x.astype(leaf.dtype) * scale, -3, -2)
+def _dimensions(apart: Any) -> Any:
+    """The axes of the rows and columns in leaves (*layers, rows, matrices, columns)."""
+    return jax.tree.map(lambda _: optax.contrib.MuonDimensionNumbers(-3, -1), apart)
 
 
 def lr_schedule(config: TrainConfig, step: Int[Array, ""]) -> Float[Array, ""]:
