@@ -200,6 +200,7 @@ BAD = [  # the settings, the field that is to blame, and a part of the message
     ({"model": "transformer", "positions": "rope"}, "positions", "got 'rope'"),
     ({"model": "transformer", "width": 7}, "width", "divisible by the 8 heads, got 7"),
     ({"hidden": 0}, "hidden", "got 0"),
+    ({"model": "markov", "order": 2.5}, "order", "valid integer, got 2.5"),
     ({"prior": "pwt", "depth": 8}, "prior", "one of ptw, lin,"),
     ({"prior": ["lin", "ptw", "lin"]}, "prior", "twice"),
     ({"prior": []}, "prior", "at least one value"),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from switchpoint import _checks
 from switchpoint.neural.attention import POSITIONS, RelativePositions, attend
 from switchpoint.neural.dense import Dense, fan_in_normal
 
@@ -24,6 +25,8 @@ _MLP_RATIO = 4
 
 def check_sizes(width: int, heads: int, positions: str) -> None:
     """Raise a `ValueError` unless heads divide the width and the positions fit into it."""
+    _checks.positive_int("width", width)
+    _checks.positive_int("heads", heads)
     if positions not in POSITIONS:
         raise ValueError(f"positions must be one of {', '.join(POSITIONS)}, got {positions!r}")
     if width % heads:

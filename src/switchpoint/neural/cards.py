@@ -1,13 +1,65 @@
 """The card of a network file: its format, and the checks that it is well formed."""
 
-import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from switchpoint._checks import shown
 from switchpoint._formats import check_format
+from switchpoint._settings import NaturalNumber
 from switchpoint._tensors import DamagedError
+
+_Count = Annotated[int, Field(gt=0, lt=2**31)]
+
+
+class _Part(BaseModel):
+    """A part of a card, which may have more fields than these."""
+
+    model_config = ConfigDict(
+        strict=True, extra="ignore", allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class _Member(_Part):
+    prior: str = ""
+    seed: NaturalNumber = 0
+    learning_rate: float = 0.0
+    excess: float | None = None
+    excess_error: float | None = None
+    diverged: bool = False
+
+
+class _Test(_Part):
+    sequences: _Count = 1
+    length: _Count = 1
+    seed: NaturalNumber = 0
+    excess: float = 0.0
+    excess_error: float = 0.0
+    regret: float = 0.0
+    regret_error: float = 0.0
+    optimum_regret: float = 0.0
+    optimum_regret_error: float = 0.0
+    tolerance: float = 0.0
+    excess_of_blocks: Annotated[list[float], Field(min_length=1)] = []
+
+
+class _Card(_Part):
+    model: str
+    alphabet: _Count | None
+    length: _Count
+    members: Annotated[list[_Member], Field(min_length=1)]
+    name: str = ""
+    options: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
+    test: _Test = _Test()
+    steps: NaturalNumber = 0
+    sources: dict[str, str] = {}
+    provenance: dict[str, Any] | None = None
 
 
 def check_card(card: Mapping[str, Any], shapes: Collection[tuple[int, ...]], path: Path) -> None:
@@ -16,75 +68,17 @@ def check_card(card: Mapping[str, Any], shapes: Collection[tuple[int, ...]], pat
     Raises a `DamagedError` for a malformed card, and a `ValueError` for a later format.
     """
     check_format(card, str(path))
+    try:
+        options = _Card(**card).options
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where, got = ".".join(map(str, problem["loc"])), shown(problem["input"])
+        if problem["type"] == "missing":
+            raise DamagedError(f"its card lacks {where}") from error
+        raise DamagedError(f"its card has {where} {got}: {problem['msg']}") from error
     # Layers have tensors of their own, or lie along the first axis of common ones.
     most_layers = max([len(shapes), *(shape[1] for shape in shapes if len(shape) > 1)])
-    lacking = sorted({"model", "alphabet", "length", "members"} - set(card))
-    if lacking:
-        raise DamagedError(f"its card lacks {', '.join(lacking)}")
-    _check_fields(card, _CARD, "its card")
-    for index, member in enumerate(card["members"]):
-        _check_fields(member, _MEMBER, f"its card, for member {index},")
-    _check_fields(card.get("test", {}), _TEST, "its card, for the test,")
     for name in ("layers", "readout"):
-        count = card.get("options", {}).get(name, 0)
+        count = options.get(name, 0)
         if type(count) is int and count > most_layers:
             raise DamagedError(f"its card has {name} {count}, more than its tensors have")
-
-
-def _check_fields(values: Mapping[str, Any], kinds: "Mapping[str, _Kind]", where: str) -> None:
-    for name, (must, holds) in kinds.items():
-        if name in values and not holds(values[name]):
-            raise DamagedError(f"{where} has {name} {shown(values[name])}, which must be {must}")
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
-def _list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and bool(value) and all(map(holds, value))
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-_Kind = tuple[str, Callable[[Any], bool]]
-_COUNT: _Kind = ("a positive integer", lambda v: type(v) is int and 0 < v < 2**31)
-_WHOLE: _Kind = ("an integer of at least 0", lambda v: type(v) is int and v >= 0)
-_NUMBER: _Kind = ("a finite number", _is_number)
-_TEXT: _Kind = ("a string", lambda v: isinstance(v, str))
-_BOOL: _Kind = ("true or false", lambda v: isinstance(v, bool))
-_TABLE: _Kind = ("a table", _is_table)
-_NUMBER_OR_NONE: _Kind = ("a finite number or null", lambda v: v is None or _is_number(v))
-
-_CARD: Mapping[str, _Kind] = {
-    **dict.fromkeys(("model", "name"), _TEXT),
-    "alphabet": (
-        "a positive integer or null",
-        lambda v: v is None or _COUNT[1](v),
-    ),
-    "length": _COUNT,
-    **dict.fromkeys(("options", "values", "config", "versions", "chosen", "test"), _TABLE),
-    "members": ("a non-empty list of tables", _list_of(_is_table)),
-    **dict.fromkeys(("steps", "format"), _WHOLE),
-    "sources": (
-        "a table of strings",
-        lambda v: _is_table(v) and all(isinstance(each, str) for each in v.values()),
-    ),
-    "provenance": ("a table or null", lambda v: v is None or _is_table(v)),
-}
-_MEMBER: Mapping[str, _Kind] = {
-    "prior": _TEXT,
-    "seed": _WHOLE,
-    "learning_rate": _NUMBER,
-    **dict.fromkeys(("excess", "excess_error"), _NUMBER_OR_NONE),
-    "diverged": _BOOL,
-}
-_TEST: Mapping[str, _Kind] = {
-    **dict.fromkeys(("sequences", "length"), _COUNT),
-    "seed": _WHOLE,
-    **dict.fromkeys(("excess", "regret", "optimum_regret", "tolerance"), _NUMBER),
-    **dict.fromkeys(("excess_error", "regret_error", "optimum_regret_error"), _NUMBER),
-    "excess_of_blocks": ("a non-empty list of finite numbers", _list_of(_is_number)),
-}

@@ -1,14 +1,11 @@
 """Networks by the names that commands, configurations and files use."""
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
 from jaxtyping import PRNGKeyArray
-from pydantic import create_model
 
 from switchpoint import _checks
-from switchpoint._settings import Settings
 from switchpoint._text import did_you_mean
 from switchpoint.neural import networks as _networks  # noqa: F401, its classes are found below
 from switchpoint.neural.density import DensityNetwork, ValueSpec
@@ -75,7 +72,10 @@ def network_from_name(
 
 
 def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of the network called `name`, with defaults for those that are None."""
+    """All options of the network called `name`, with defaults for those that are None.
+
+    Their values are left to the network's class, which checks each of them.
+    """
     if name not in MODELS:
         raise ValueError(
             f"model must be one of {', '.join(MODEL_OPTIONS)}, got {name!r}"
@@ -87,17 +87,10 @@ def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[st
         if key not in model.options:
             takes = f"takes {', '.join(model.options)}" if model.options else "takes no option"
             raise ValueError(f"{key} is not an option of model {name!r}, which {takes}")
-    complete = dict(_settings(name)(**given))
+    complete = {**MODEL_OPTIONS.get(name, {}), **given}
     if model.check is not None:
         model.check(length, complete)
     return complete
-
-
-@functools.cache
-def _settings(name: str) -> type[Settings]:
-    """The options of a network, which validate themselves."""
-    fields: Any = {key: (about.type, about.default) for key, about in MODELS[name].options.items()}
-    return create_model("Options", __base__=Settings, **fields)
 
 
 def describe_network(network: Network) -> dict[str, Any] | None:

@@ -35,10 +35,9 @@ _STACK_OPTIONS = {
 
 def _check_stack(length: int, options: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a stack that a sequence cannot fill."""
-    if options["stack_depth"] > length:
-        raise ValueError(
-            f"stack_depth must be at most the length {length}, got {options['stack_depth']}"
-        )
+    depth = _checks.positive_int("stack_depth", options["stack_depth"])
+    if depth > length:
+        raise ValueError(f"stack_depth must be at most the length {length}, got {depth}")
 
 
 def _plain(units: str, recipe: Recipe) -> Model:

@@ -90,10 +90,8 @@ class Transformer(Network[TransformerMemory]):
     ) -> None:
         self.alphabet_size = _checks.positive_int("alphabet", alphabet)
         self.layers = _checks.positive_int("layers", layers)
-        self.width = _checks.positive_int("width", width)
-        self.heads = _checks.positive_int("heads", heads)
-        check_sizes(self.width, self.heads, positions)
-        self.positions = positions
+        check_sizes(width, heads, positions)
+        self.width, self.heads, self.positions = width, heads, positions
         self.backend = "auto"
         self.context = None if context is None else _checks.positive_int("context", context)
         keys = jax.random.split(key, 3)
