@@ -106,21 +106,6 @@ def test_weight_gradients_in_one_product_are_the_scan_s_own(name):
     assert all(np.abs(leaf).max() > 1e-4 for leaf in jax.tree.leaves(true))
 
 
-def test_no_weight_gradient_is_carried_through_the_backward_scan():
-    cell = small("lstm", hidden=5).cell
-    inputs = jnp.zeros((7, 3, cell.input_width))
-
-    def scans_that_give_a_weight(outputs):
-        """For the scan along time and the one back, whether its results have a weight's shape."""
-        gradient = jax.grad(lambda cell: outputs(cell, cell.start(3), inputs).sum())
-        lines = str(jax.make_jaxpr(gradient)(cell)).splitlines()
-        return ["f32[5,20]" in line.split("= scan[")[0] for line in lines if "= scan[" in line]
-
-    assert scans_that_give_a_weight(lambda *run: recurrence(*run)[1]) == [False, False]
-    # What JAX does by default, as a check that the test can fail.
-    assert scans_that_give_a_weight(lambda *run: _scan(*run)[1][0]) == [False, True]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "units"), [("rnn", 16), ("rnn", 256), ("stack-rnn", 64)])
 def test_new_rnns_forget_slowly_and_stay_in_bounds(name, units):
