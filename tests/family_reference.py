@@ -9,7 +9,7 @@ import math
 import numpy as np
 import scipy.stats
 from reference import all_bounds, partitions, pmf
-from scipy.special import gammaln
+from scipy.special import betaln, gammaln
 
 import switchpoint as sp
 
@@ -56,6 +56,10 @@ def log_marginal(segment, values):
             total, n = known.sum(), len(known)
             gammas = gammaln(a + total) - gammaln(a) - gammaln(known + 1).sum()
             return float(gammas + a * math.log(b) - (a + total) * math.log(b + n))
+        case sp.NegativeBinomial(dispersion=r, alpha=a, beta=b):
+            choices = gammaln(r + known) - gammaln(r) - gammaln(known + 1)
+            posterior = betaln(a + r * len(known), b + known.sum())
+            return float(choices.sum() + posterior - betaln(a, b))
         case sp.Exponential(shape=a, rate=b):
             n = len(known)
             return float(
@@ -117,6 +121,11 @@ def level(segment, values):
         case sp.Poisson(shape=a, rate=b):
             a, b = a + known.sum(), b + len(known)
             return np.full(n, a / b), np.full(n, a / b**2)
+        case sp.NegativeBinomial(dispersion=r, alpha=a, beta=b):
+            a, b = a + r * len(known), b + known.sum()
+            odds = b / max(a - 1, a / 2)
+            variance = odds * (odds + 1) / max(a - 2, a / 3)
+            return np.full(n, r * odds), np.full(n, r**2 * variance)
         case sp.Exponential(shape=a, rate=b):
             a, b = a + len(known), b + known.sum()
             mean = b / max(a - 1, a / 2)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Gaussian,
         Independent,
         MarkovChain,
+        NegativeBinomial,
         NormalGamma,
         Poisson,
         Regression,
@@ -74,6 +75,7 @@ __all__ = [
     "Independent",
     "KTOracle",
     "MarkovChain",
+    "NegativeBinomial",
     "NormalGamma",
     "PTWPredictor",
     "Poisson",
@@ -121,8 +123,8 @@ _NAMES = {
     "predictor": "Predictor",
     "priors": "LIN PTW Geometric Prior RandomUniform RegularPeriodic Renewal prior_from_name "
     "statistics",
-    "segments": "Bernoulli Categorical Exponential Gaussian Independent MarkovChain NormalGamma "
-    "Poisson Regression Segment Trend",
+    "segments": "Bernoulli Categorical Exponential Gaussian Independent MarkovChain "
+    "NegativeBinomial NormalGamma Poisson Regression Segment Trend",
     "sources": "Draw Source",
     "streams": "Stream",
     "training": "TrainConfig train",

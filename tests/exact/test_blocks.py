@@ -19,13 +19,20 @@ CLOSED = [
     sp.NormalGamma(mean=0.2, strength=0.5, shape=0.3, rate=0.8),
     sp.Trend(level_scale=2.0, slope_scale=0.3, shape=1.2, rate=0.7, level=0.1),
     sp.Independent(sp.NormalGamma(), sp.Trend()),
+    sp.NegativeBinomial(dispersion=3.0),
 ]
+
+
+def noise(segment, rng, shape):
+    """Standard normal values, or counts."""
+    values = rng.normal(size=(*shape, *segment.event_shape))
+    return np.floor(np.exp(values + 2)) if segment.support.whole else values
 
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("segment", CLOSED, ids=name)
 def test_the_density_of_a_run_is_that_of_its_observations(segment):
-    values = jnp.asarray(np.random.default_rng(0).normal(size=(2, 9, *segment.event_shape)))
+    values = jnp.asarray(noise(segment, np.random.default_rng(0), (2, 9)))
     values = values.at[:, 6].set(jnp.nan)
 
     def run_of(row):
@@ -57,7 +64,7 @@ def test_a_run_of_several_columns_is_closed_if_all_are():
 def test_blocks_are_one_time_after_another(segment):
     """With and without missing values, few sequences and many, which are laid out otherwise."""
     rng = np.random.default_rng(1)
-    values = rng.normal(size=(66, LENGTH, *segment.event_shape))
+    values = noise(segment, rng, (66, LENGTH))
     values[:, 40:] += 3
     values[1, 20] = 50.0
     gaps = values.copy()

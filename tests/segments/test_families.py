@@ -16,6 +16,7 @@ DOUBLE, SINGLE = 1e-10, 1e-4
 COLUMNS = [
     sp.Gaussian(mean=0.3, mean_scale=2.0, scale=0.7),
     sp.Poisson(shape=2.0, rate=0.5),
+    sp.NegativeBinomial(dispersion=3.0, alpha=2.5, beta=1.5),
     sp.Exponential(shape=1.5, rate=2.0),
     sp.Trend(level_scale=2.0, slope_scale=0.3, shape=1.2, rate=0.7, level=0.1),
 ]

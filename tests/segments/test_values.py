@@ -12,7 +12,14 @@ from reference import name
 from test_families import FAMILIES, example
 
 import switchpoint as sp
-from switchpoint.segments import GammaPoisson, Lomax, MixtureSameFamily, Normal, StudentT
+from switchpoint.segments import (
+    BetaNegativeBinomial,
+    GammaPoisson,
+    Lomax,
+    MixtureSameFamily,
+    Normal,
+    StudentT,
+)
 from switchpoint.segments._special import gamma_ratio, half_step, log, log1p, stirling_error
 
 LENGTH = 14
@@ -124,6 +131,7 @@ LAWS = [
     (StudentT(3.0, -1.0, 0.25), scipy.stats.t(3, -1, 0.5)),
     (StudentT(40.0, 2.0, 9.0), scipy.stats.t(40, 2, 3)),
     (GammaPoisson(2.5, 0.5), scipy.stats.nbinom(2.5, 0.5 / 1.5)),
+    (BetaNegativeBinomial(4.0, 5.5, 3.0), scipy.stats.betanbinom(4, 5.5, 3)),
     (Lomax(2.5, 3.0), scipy.stats.lomax(2.5, scale=3.0)),
 ]
 
@@ -140,7 +148,7 @@ def everything_of(law, points, shares, count):
 
 @pytest.mark.parametrize(("ours", "theirs"), LAWS, ids=lambda law: type(law).__name__)
 def test_distributions_are_those_of_scipy(ours, theirs):
-    whole = isinstance(ours, GammaPoisson)
+    whole = ours.support.whole
     points = np.array([0.0, 1, 3, 12]) if whole else np.array([0.01, 0.5, 3, 40])
     shares = np.array([0.001, 0.1, 0.5, 0.9, 0.999])
     logs = theirs.logpmf(points) if whole else theirs.logpdf(points)

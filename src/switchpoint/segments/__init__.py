@@ -19,6 +19,11 @@ from switchpoint.segments.exponential import Exponential
 from switchpoint.segments.gaussian import Gaussian
 from switchpoint.segments.independent import Independent
 from switchpoint.segments.markov_chain import MarkovChain
+from switchpoint.segments.negative_binomial import (
+    BetaNegativeBinomial,
+    NegativeBinomial,
+    estimate_dispersion,
+)
 from switchpoint.segments.normal_gamma import NormalGamma
 from switchpoint.segments.poisson import Poisson
 from switchpoint.segments.regression import Regression
@@ -26,6 +31,7 @@ from switchpoint.segments.trend import Trend
 
 __all__ = [
     "Bernoulli",
+    "BetaNegativeBinomial",
     "Categorical",
     "Dirichlet",
     "Discrete",
@@ -38,6 +44,7 @@ __all__ = [
     "Lomax",
     "MarkovChain",
     "MixtureSameFamily",
+    "NegativeBinomial",
     "Normal",
     "NormalGamma",
     "Poisson",
@@ -47,6 +54,7 @@ __all__ = [
     "StudentT",
     "Support",
     "Trend",
+    "estimate_dispersion",
     "location",
     "make_segment",
     "namespace",
