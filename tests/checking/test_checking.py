@@ -13,7 +13,7 @@ from test_families import documented_family
 import switchpoint as sp
 from switchpoint.checking.families import check_family, drawn_segments
 from switchpoint.checking.laws import check_law
-from switchpoint.checking.parts import draws_verdict
+from switchpoint.checking.parts import check_draws
 from switchpoint.checking.predictors import check_predictor
 from switchpoint.checking.report import Collector
 from switchpoint.segments import Discrete, Normal, StudentT
@@ -286,10 +286,9 @@ class Biased(sp.Source):
 
 
 def test_draws_follow_their_true_probabilities():
-    assert draws_verdict(sp.Source(sp.LIN()), 20, 0)[0]
-    ok, detail = draws_verdict(Biased(sp.LIN()), 20, 0)
-    assert not ok
-    assert "symbols against their true probabilities: at time " in detail
+    assert check_draws(sp.Source(sp.LIN()), 20, 0)
+    with pytest.raises(ValueError, match="symbols against their true probabilities: at time "):
+        check_draws(Biased(sp.LIN()), 20, 0)
 
 
 class Symbols(sp.Segment):

@@ -1,7 +1,6 @@
 """A segment model: its predictive distribution, its statistics and its sampler."""
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from switchpoint.checking.report import Collector, Verdict, compared, first_failure, uniform
+from switchpoint.checking.report import Collector, require, require_equal, require_uniform
 from switchpoint.priors import RegularPeriodic
 from switchpoint.segments import Discrete, Distribution, Product, Segment
 from switchpoint.segments.base import Statistics, observe, prior_statistics
@@ -28,43 +27,47 @@ def check_family(
 ) -> None:
     """The findings about a segment model alone, with some observations and many drawn segments."""
     with jax.enable_x64(True):
-        findings.run("normalised", lambda: first_failure(_normalised(segment, values)))
-        densities = findings.make("merge", lambda: _densities(segment, jnp.asarray(values, float)))
-        for name in densities or ():
-            found, expected, what = densities[name]
-            findings.run(name, compared, found, expected, _CLOSE, what)
+        findings.run("normalised", _normalised, segment, values)
+        densities = findings.make("merge", _densities, segment, jnp.asarray(values, float))
+        for name, (found, expected, what) in (densities or {}).items():
+            findings.run(name, require_equal, found, expected, _CLOSE, what)
     findings.run("sampler", _sampler, segment, draws)
 
 
-def _normalised(segment: Segment, values: Any) -> Iterator[Verdict]:
-    statistics = prior_statistics(segment)
+def _normalised(segment: Segment, values: Any) -> str:
+    statistics, detail = prior_statistics(segment), ""
     for count, x in enumerate(values[:4]):
         where = f"the predictive after {count} observations"
         predictive: Any = eqx.filter_jit(segment.predictive)(statistics)
         probs: Any = getattr(predictive, "probs", None)
-        if segment.finite and np.shape(probs) != (segment.alphabet,):
-            yield False, f"{where} must be a Discrete of {segment.alphabet} probabilities"
-        yield mass_finding(predictive, where)
+        if segment.finite:
+            size = segment.alphabet
+            require(
+                np.shape(probs) == (size,), f"{where} must be a Discrete of {size} probabilities"
+            )
+        detail = require_normalised(predictive, where)
         statistics = observe(segment, statistics, jnp.asarray(x, float))
+    return detail
 
 
-def mass_finding(distribution: Any, where: str) -> Verdict:
-    """Whether each column of a distribution has total mass 1, and no negative probability."""
+def require_normalised(distribution: Any, where: str) -> str:
+    """Raise a `ValueError` unless each column has total mass 1 and no negative probability."""
     if not isinstance(distribution, Distribution):
-        return False, f"{where}: a {type(distribution).__name__} is not a Distribution"
+        raise ValueError(f"{where}: a {type(distribution).__name__} is not a Distribution")
     worst = 0.0
-    for _, column in columns_of(distribution):
+    for _, column in _columns(distribution):
         mass = _total_mass(column)
-        if not abs(mass - 1) <= _MASS_ERROR:
-            return False, f"{where}: the total probability is {mass:.6g}, not 1"
-        if isinstance(column, Discrete) and not bool((column.probs >= 0).all()):
-            return False, f"{where}: a probability is {float(column.probs.min()):.6g}"
+        require(
+            abs(mass - 1) <= _MASS_ERROR, f"{where}: the total probability is {mass:.6g}, not 1"
+        )
+        least = float(column.probs.min()) if isinstance(column, Discrete) else 0.0
+        require(least >= 0, f"{where}: a probability is {least:.6g}")
         worst = max(worst, abs(mass - 1))
-    return True, f"{where}: the total probability is 1 (off by at most {worst:.1g})"
+    return f"{where}: the total probability is 1 (off by at most {worst:.1g})"
 
 
-def columns_of(distribution: Any) -> list[tuple[Any, Any]]:
-    """Distributions of single numbers: which of x each is about, and itself."""
+def _columns(distribution: Any) -> list[tuple[Any, Any]]:
+    """Distributions of single numbers, each with its index in x."""
     if isinstance(distribution, Product):
         return [((..., i), column) for i, column in enumerate(distribution.columns)]
     return [(..., distribution)]
@@ -74,24 +77,17 @@ def _total_mass(distribution: Any) -> float:
     """The sum or the integral of the density of one number, with its tail by `cdf` for counts."""
     if isinstance(distribution, Discrete):
         return float(distribution.probs.sum())
+    log_density = eqx.filter_jit(jax.vmap(distribution.log_density))
     centre, scale = (float(each) for each in distribution.location)
     if distribution.support.whole:
         counts = np.arange(min(_MOST_COUNTS, int(centre + 100 * scale) + 100), dtype=float)
-        return float(np.exp(_logs(distribution, counts)).sum() + 1 - distribution.cdf(counts[-1]))
+        mass = np.exp(np.asarray(log_density(jnp.asarray(counts)), np.float64)).sum()
+        return float(mass + 1 - distribution.cdf(counts[-1]))
     steps = np.linspace(-_REACH, _REACH, _POINTS)
-    logs = _logs(distribution, centre + scale * np.sinh(steps))
+    logs = np.asarray(log_density(jnp.asarray(centre + scale * np.sinh(steps))), np.float64)
     with np.errstate(over="ignore"):
         heights = np.exp(logs + np.log(scale * np.cosh(steps)))
     return float(heights.sum() * (steps[1] - steps[0]))
-
-
-def _logs(distribution: Distribution, points: Any) -> Float[np.ndarray, " points"]:
-    return np.asarray(_log_density(distribution, points), np.float64)
-
-
-@eqx.filter_jit
-def _log_density(distribution: Distribution, points: Any) -> Array:
-    return jax.vmap(distribution.log_density)(jnp.asarray(points))
 
 
 @eqx.filter_jit
@@ -152,8 +148,8 @@ def joined(draws: Float[Array, "draws time *event"], length: int) -> Shaped[np.n
     return values[: 2 * length].reshape(2, length, *draws.shape[2:])
 
 
-def _sampler(segment: Segment, draws: Float[Array, "draws time *event"]) -> Verdict:
-    """Whether the probability integral transforms of draws are uniform."""
+def _sampler(segment: Segment, draws: Float[Array, "draws time *event"]) -> str:
+    """Require that the probability integral transforms of draws are uniform."""
     coins = jax.random.uniform(jax.random.key(0), draws.shape[:2])
 
     def step(statistics: Statistics, now: tuple[Array, Array]) -> tuple[Statistics, Array]:
@@ -165,7 +161,7 @@ def _sampler(segment: Segment, draws: Float[Array, "draws time *event"]) -> Verd
     def ranks(values: Array, coins: Array) -> Array:
         return jax.lax.scan(step, prior_statistics(segment), (values, coins))[1]
 
-    return uniform(np.asarray(ranks(draws, coins)), "draws against the predictive")
+    return require_uniform(np.asarray(ranks(draws, coins)), "draws against the predictive")
 
 
 def probability_integral(
@@ -176,7 +172,7 @@ def probability_integral(
     Uniform on (0, 1) if x was drawn from the distribution (Rosenblatt, 1952).
     """
     ranks = []
-    for at, column in columns_of(distribution):
+    for at, column in _columns(distribution):
         entry = jnp.asarray(x)[at]
         step = jnp.exp(column.log_density(entry)) if column.support.whole else 0.0
         ranks.append(column.cdf(entry) - coin * step)

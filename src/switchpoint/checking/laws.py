@@ -1,12 +1,10 @@
 """A prior: its law of segment lengths, and its sampler."""
 
-from collections.abc import Iterator
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from switchpoint.checking.report import Collector, Verdict, compared, first_failure
+from switchpoint.checking.report import Collector, require_equal
 from switchpoint.priors import Prior
 
 _CLOSE = 1e-6
@@ -20,8 +18,8 @@ def check_law(findings: Collector, prior: Prior, seed: int) -> None:
     if not findings.findings[-1].ok:
         return  # all else follows from them
     with jax.enable_x64(True):
-        findings.run("survival", lambda: first_failure(_survival(prior)))
-        findings.run("lengths", lambda: first_failure(_lengths(prior)))
+        findings.run("survival", _survival, prior)
+        findings.run("lengths", _lengths, prior)
     findings.run("switches drawn", _sampler, prior, seed)
 
 
@@ -33,35 +31,36 @@ def _grid(prior: Prior) -> tuple[np.ndarray, np.ndarray]:
     return start.astype(np.int32), run.astype(np.int32)
 
 
-def _hazards(prior: Prior) -> Verdict:
+def _hazards(prior: Prior) -> str:
     prior.check_hazards()
     hazards = np.asarray(prior.hazard_after(*_grid(prior)))
-    return True, f"probabilities from {hazards.min():.3g} to {hazards.max():.3g}"
+    return f"probabilities from {hazards.min():.3g} to {hazards.max():.3g}"
 
 
-def _survival(prior: Prior) -> Iterator[Verdict]:
+def _survival(prior: Prior) -> str:
     grid = _grid(prior)
     survival = prior.survival_after(*grid)
     stays = 1 - np.asarray(prior.hazard_after(*grid))
-    yield compared(survival, stays, _CLOSE, "survival_after and 1 - hazard_after")
+    require_equal(survival, stays, _CLOSE, "survival_after and 1 - hazard_after")
     logs = jnp.exp(prior.log_survival_after(*grid))
-    yield compared(logs, survival, _CLOSE, "exp(log_survival_after) and survival_after")
+    return require_equal(logs, survival, _CLOSE, "exp(log_survival_after) and survival_after")
 
 
-def _lengths(prior: Prior) -> Iterator[Verdict]:
+def _lengths(prior: Prior) -> str:
     start, run = _grid(prior)
     survival = np.exp(prior.log_survival(start, run))
     product = np.cumprod(np.broadcast_to(prior.survival_after(start, run), run.shape), axis=-1)
-    yield compared(survival, product, _CLOSE, "P(L > run) and the product of survivals")
+    require_equal(survival, product, _CLOSE, "P(L > run) and the product of survivals")
     if prior.max_length is not None:
         longest = np.full_like(start[:, 0], prior.max_length)
         beyond = np.exp(prior.log_survival(start[:, 0], longest))
-        yield compared(beyond, 0 * beyond, _CLOSE, f"P(L > {prior.max_length}), max_length, and 0")
+        require_equal(beyond, 0 * beyond, _CLOSE, f"P(L > {prior.max_length}), max_length, and 0")
     total = np.exp(prior.log_pmf(start, run)).sum(-1) + survival[:, -1]
-    yield compared(total, np.ones_like(total), _CLOSE, "the total of log_pmf and log_survival")
+    ones = np.ones_like(total)
+    return require_equal(total, ones, _CLOSE, "the total of log_pmf and log_survival")
 
 
-def _sampler(prior: Prior, seed: int) -> Verdict:
+def _sampler(prior: Prior, seed: int) -> str:
     """Positions and first lengths, which all have binomial numbers among independent draws."""
     length = _LENGTH if prior.max_sequence is None else min(_LENGTH, prior.max_sequence)
     switches = np.asarray(prior.sample_switches(jax.random.key(seed), _DRAWS, length))
@@ -78,9 +77,9 @@ def _sampler(prior: Prior, seed: int) -> Verdict:
         gaps = np.abs(seen - chances) / np.where(spread < 1e-12, _CLOSE, allowed)
         if gaps.size and gaps.max() > 1:
             at = int(np.argmax(gaps))
-            return False, (
+            raise ValueError(
                 f"{seen[at]:.4g} of {_DRAWS} draws {what} {runs[at]}, with probability "
                 f"{chances[at]:.4g} by the hazards"
             )
         worst = max(worst, float(np.abs(seen - chances).max(initial=0.0)))
-    return True, f"positions and first lengths of {_DRAWS} draws (within {worst:.2g})"
+    return f"positions and first lengths of {_DRAWS} draws (within {worst:.2g})"

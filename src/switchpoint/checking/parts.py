@@ -10,7 +10,7 @@ from switchpoint import _checks
 from switchpoint.checking.families import check_family, drawn_segments, joined, probability_integral
 from switchpoint.checking.laws import check_law
 from switchpoint.checking.predictors import Values, check_predictor, is_finite
-from switchpoint.checking.report import Collector, Report, Verdict, uniform
+from switchpoint.checking.report import Collector, Report, require, require_uniform
 from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.predictor import Predictor
 from switchpoint.priors import Geometric, Prior
@@ -52,13 +52,13 @@ def check(thing: Any, values: Any = None, *, length: int = 60, seed: int = 0) ->
     if isinstance(thing, Prior):
         _check_source(findings, Source(thing), values, length, seed, parts="prior")
     elif isinstance(thing, Segment):
-        source = findings.make("source", lambda: Source(Geometric(_HAZARD), thing))
+        source = findings.make("source", Source, Geometric(_HAZARD), thing)
         if source is not None:
             _check_source(findings, source, values, length, seed, parts="segment")
     elif isinstance(thing, Source):
         _check_source(findings, thing, values, length, seed, parts="prior segment draws")
     elif isinstance(thing, Predictor):
-        given = findings.make("values", lambda: _predictable(thing, values, length, seed))
+        given = findings.make("values", _predictable, thing, values, length, seed)
         if given is not None:
             check_predictor(findings, thing, given)
     else:
@@ -81,7 +81,7 @@ def _check_source(
         check_law(findings, source.prior, seed)
     sequences = values
     if "segment" in parts:
-        draws = findings.make("sampler", lambda: drawn_segments(source.segment, seed))
+        draws = findings.make("sampler", drawn_segments, source.segment, seed)
         if draws is None:
             return
         if values is None:
@@ -93,11 +93,11 @@ def _check_source(
         sequences = np.random.default_rng(seed).integers(0, 2, (_BATCH, length))
     sequences = _batch(sequences, source.segment)
     if not source.overrides_sample:
-        predictor = findings.make("source", lambda: bayes_optimal(source))
+        predictor = findings.make("source", bayes_optimal, source)
         if predictor is not None:
             check_predictor(findings, predictor, sequences)
     if "draws" in parts:
-        findings.run("draws", draws_verdict, source, length, seed)
+        findings.run("draws", check_draws, source, length, seed)
 
 
 def _predictable(predictor: Predictor[Any], values: Any, length: int, seed: int) -> Values:
@@ -127,20 +127,18 @@ def _batch(values: Any, part: Any) -> Values:
     return values
 
 
-def draws_verdict(source: Source, length: int, seed: int) -> Verdict:
-    """Whether draws are of the right shape, and the symbols follow their true probabilities."""
+def check_draws(source: Source, length: int, seed: int) -> str:
+    """Require that draws have the right shape, and symbols follow their true probabilities."""
     key_draw, key_coin = jax.random.split(jax.random.key(seed))
     length = min(length, _DRAWN)
     draw = source.sample(key_draw, _DRAWS, length)
-    if not isinstance(draw, Draw):
-        return False, f"sample returned {_checks.shown(draw)}, not a Draw"
-    if draw.switches.shape != (_DRAWS, length):
-        return False, f"sample returned shape {draw.switches.shape}, not {(_DRAWS, length)}"
-    if bool(draw.switches[:, 0].any()):
-        return False, "switches are True at 0, where the first segment starts"
+    require(isinstance(draw, Draw), f"sample returned {_checks.shown(draw)}, not a Draw")
+    shape = draw.switches.shape
+    require(shape == (_DRAWS, length), f"sample returned shape {shape}, not {(_DRAWS, length)}")
+    require(not draw.switches[:, 0].any(), "switches are True at 0, where the first segment starts")
     if draw.symbol_probs is None:
-        finite = bool(jnp.isfinite(draw.log_density).all())
-        return finite, f"true log densities are {'all' if finite else 'not all'} finite"
+        require(jnp.isfinite(draw.log_density).all(), "true log densities are not all finite")
+        return "true log densities are all finite"
     coins = jax.random.uniform(key_coin, draw.switches.shape)
     ranks = jax.vmap(jax.vmap(probability_integral))(Discrete(draw.probs), draw.symbols, coins)
-    return uniform(np.asarray(ranks), "symbols against their true probabilities")
+    return require_uniform(np.asarray(ranks), "symbols against their true probabilities")

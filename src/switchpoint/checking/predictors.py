@@ -1,6 +1,5 @@
 """Any predictor: its forms agree, it is causal, and its gradients are right."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -9,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from switchpoint.checking.families import mass_finding
-from switchpoint.checking.report import Collector, Verdict, compared, first_failure
+from switchpoint.checking.families import require_normalised
+from switchpoint.checking.report import Collector, require, require_equal
 from switchpoint.exact import ExactPredictor
 from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
@@ -26,18 +25,18 @@ Values = Shaped[np.ndarray, "batch time *event"]
 
 def check_predictor(findings: Collector, predictor: Predictor[Any], values: Values) -> None:
     """The findings about a predictor, with sequences that it can predict."""
-    whole = findings.make("predictions", lambda: predicted(predictor, values))
+    whole = findings.make("predictions", predicted, predictor, values)
     if whole is None:
         return
     if isinstance(predictor, Network):
         findings.run("leaves", _leaves, predictor)
     findings.run("predictions", _predictions, predictor, values, whole)
-    findings.run("causal", lambda: first_failure(_causal(predictor, values, whole)))
+    findings.run("causal", _causal, predictor, values, whole)
     findings.run("stream", _stream, predictor, values[0], whole[0])
     findings.run("chunks", _chunks, predictor, values[0], whole[0])
     findings.run("jit and vmap", _inside_jit, predictor, values, whole)
     if isinstance(predictor, ExactPredictor) or not is_finite(predictor):
-        findings.run("missing values", lambda: first_failure(_missing(predictor, values)))
+        findings.run("missing values", _missing, predictor, values)
     findings.run("gradients", _gradients, predictor, values)
 
 
@@ -51,38 +50,37 @@ def predicted(predictor: Any, values: Any) -> Float[Array, "..."]:
     return predictor.log_probs(values) if is_finite(predictor) else predictor.log_density(values)
 
 
-def _leaves(network: Network) -> Verdict:
+def _leaves(network: Network) -> str:
     leaves = jax.tree_util.tree_leaves_with_path(network)
     for path, leaf in leaves:
-        if not eqx.is_inexact_array(leaf):
-            return False, (
-                f"{jax.tree_util.keystr(path)[1:]} is {leaf!r}, not an array of floating-point "
-                "numbers: declare what is not trained with eqx.field(static=True)"
-            )
-    return True, f"{len(leaves)} arrays of floating-point numbers"
+        require(
+            eqx.is_inexact_array(leaf),
+            f"{jax.tree_util.keystr(path)[1:]} is {leaf!r}, not an array of floating-point "
+            "numbers: declare what is not trained with eqx.field(static=True)",
+        )
+    return f"{len(leaves)} arrays of floating-point numbers"
 
 
-def _predictions(predictor: Any, values: Values, whole: Any) -> Verdict:
+def _predictions(predictor: Any, values: Values, whole: Any) -> str:
     """Shapes and total probabilities; an exact mixture of normalised densities is one."""
     if is_finite(predictor):
         expected = (*values.shape[:2], predictor.alphabet)
-        if whole.shape != expected:
-            return False, f"log_probs: shape {whole.shape}, not {expected}"
+        require(whole.shape == expected, f"log_probs: shape {whole.shape}, not {expected}")
         total = np.exp(np.asarray(whole, np.float64)).sum(-1)
-        return compared(total, np.ones_like(total), _CLOSE, "the sums of exp(log_probs) and 1")
-    if whole.shape != values.shape[:2]:
-        return False, f"log_density: shape {whole.shape}, not {values.shape[:2]}"
-    if not bool(jnp.isfinite(whole).all()):
-        return False, "log_density is not finite"
+        ones = np.ones_like(total)
+        return require_equal(total, ones, _CLOSE, "the sums of exp(log_probs) and 1")
+    expected = values.shape[:2]
+    require(whole.shape == expected, f"log_density: shape {whole.shape}, not {expected}")
+    require(jnp.isfinite(whole).all(), "log_density is not finite")
     if isinstance(predictor, ExactPredictor) or predictor.event_shape:
-        return True, "log_density is finite"
+        return "log_density is finite"
     state = predictor.init()
     for x in values[0, :_FEW]:
         state = predictor.update(state, x)
-    return mass_finding(predictor.predict(state), f"the prediction after {_FEW} observations")
+    return require_normalised(predictor.predict(state), f"the prediction after {_FEW} observations")
 
 
-def _causal(predictor: Any, values: Values, whole: Any) -> Iterator[Verdict]:
+def _causal(predictor: Any, values: Values, whole: Any) -> str:
     last = values.shape[1] - 1
     for time in (1, last // 2, last):
         changed = values.copy()
@@ -92,8 +90,8 @@ def _causal(predictor: Any, values: Values, whole: Any) -> Iterator[Verdict]:
         before = time + is_finite(predictor)  # a density at `time` is that of the changed value
         found = predicted(predictor, changed)[:, :before]
         what = f"predictions up to {before - 1}, with other values from {time} on,"
-        yield compared(found, whole[:, :before], _CLOSE, what)
-    yield True, "predictions do not depend on what follows"
+        require_equal(found, whole[:, :before], _CLOSE, what)
+    return "predictions do not depend on what follows"
 
 
 @eqx.filter_jit
@@ -103,22 +101,22 @@ def _next(predictor: Any, state: Any, x: Any) -> Float[Array, "*alphabet"]:
     return prediction if is_finite(predictor) else prediction.log_density(x)
 
 
-def _stream(predictor: Any, values: Any, whole: Any) -> Verdict:
+def _stream(predictor: Any, values: Any, whole: Any) -> str:
     state, rows = predictor.init(), []
     for x in values[:_FEW]:
         rows.append(_next(predictor, state, x))
         state = predictor.update(state, x)
-    return compared(
-        np.stack(rows), whole[:_FEW], _CLOSE, "predict and update, and the whole sequence"
-    )
+    what = "predict and update, and the whole sequence"
+    return require_equal(np.stack(rows), whole[:_FEW], _CLOSE, what)
 
 
-def _chunks(predictor: Any, values: Any, whole: Any) -> Verdict:
+def _chunks(predictor: Any, values: Any, whole: Any) -> str:
     half = len(values) // 2
     state, first = predictor.extend(predictor.init(), values[:half])
     _, second = predictor.extend(state, values[half : 2 * half])
     both = np.concatenate([first, second])
-    return compared(both, whole[: 2 * half], _CLOSE, "extend in chunks, and the whole sequence")
+    what = "extend in chunks, and the whole sequence"
+    return require_equal(both, whole[: 2 * half], _CLOSE, what)
 
 
 @eqx.filter_jit
@@ -134,27 +132,27 @@ def _streams(predictor: Any, values: Array) -> Array:
     return jax.vmap(stream)(values)
 
 
-def _inside_jit(predictor: Any, values: Values, whole: Any) -> Verdict:
+def _inside_jit(predictor: Any, values: Values, whole: Any) -> str:
     found = _streams(predictor, jnp.asarray(values))
-    return compared(found, whole, _CLOSE, "streams inside jit and vmap, and whole sequences")
+    return require_equal(found, whole, _CLOSE, "streams inside jit and vmap, and whole sequences")
 
 
-def _missing(predictor: Any, values: Values) -> Iterator[Verdict]:
+def _missing(predictor: Any, values: Values) -> str:
     gaps = np.array(values, np.float64)
     middle = gaps.shape[1] // 2
     gaps[:, [0, *range(middle - 3, middle), middle + 2]] = np.nan
     missing = np.isnan(gaps).reshape(*gaps.shape[:2], -1).all(-1)
     whole = np.asarray(predictor.log_density(gaps))
-    yield compared(whole[missing], 0 * whole[missing], 0.0, "ln p of missing values, and 0")
+    require_equal(whole[missing], 0 * whole[missing], 0.0, "ln p of missing values, and 0")
     found = np.asarray(_streams(predictor, jnp.asarray(gaps, float)))
     if is_finite(predictor):
         symbols = np.where(missing, 0, gaps).astype(int)
         found = np.take_along_axis(found, symbols[..., None], axis=-1)[..., 0]
     found = np.where(missing, 0.0, found)
-    yield compared(found, whole, _CLOSE, "streams and whole sequences with missing values")
+    return require_equal(found, whole, _CLOSE, "streams and whole sequences with missing values")
 
 
-def _gradients(predictor: Any, values: Values) -> Verdict | None:
+def _gradients(predictor: Any, values: Values) -> str | None:
     """The gradient by each parameter, in a random direction, against differences in float64."""
     parameters, rest = eqx.partition(predictor, _is_parameter)
     named = jax.tree_util.tree_leaves_with_path(parameters)
@@ -176,8 +174,7 @@ def _gradients(predictor: Any, values: Values) -> Verdict | None:
         value, slopes = evaluate(leaves)
         for i, ((path, _), leaf) in enumerate(zip(named, leaves, strict=True)):
             name, slope = jax.tree_util.keystr(path)[1:], np.asarray(slopes[i])
-            if not np.isfinite(slope).all():
-                return False, f"the gradient by {name} is not finite"
+            require(np.isfinite(slope).all(), f"the gradient by {name} is not finite")
             size = max(float(np.sqrt(np.mean(leaf**2))), 1e-3)
             along = size * (rng.normal(size=leaf.shape) if leaf.ndim else np.ones(()))
             up, down = (
@@ -187,13 +184,13 @@ def _gradients(predictor: Any, values: Values) -> Verdict | None:
             found, expected = float(np.sum(slope * along)), (up - down) / (2 * _STEP)
             least = 1e-3 * (1 + abs(float(value)))
             error = abs(found - expected) / max(abs(found), abs(expected), least)
-            if not error <= _SLOPE:
-                return False, (
-                    f"the derivative along {name} is {found / size:.6g} by jax.grad and "
-                    f"{expected / size:.6g} by finite differences"
-                )
+            require(
+                error <= _SLOPE,
+                f"the derivative along {name} is {found / size:.6g} by jax.grad and "
+                f"{expected / size:.6g} by finite differences",
+            )
             worst = max(worst, error)
-    return True, f"finite, and equal to finite differences (off by at most {worst:.1g})"
+    return f"finite, and equal to finite differences (off by at most {worst:.1g})"
 
 
 def _is_parameter(leaf: Any) -> bool:

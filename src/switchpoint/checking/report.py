@@ -1,15 +1,12 @@
 """The findings of a check, and how they are collected and shown."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-
-Verdict: TypeAlias = tuple[bool, str]
-"""Whether a property holds, and the numbers that decide."""
 
 _LEAST_P = 1e-6  # of a check that passes: seeds are fixed, and there are few checks
 
@@ -59,46 +56,41 @@ class Report:
 
 
 class Collector:
-    """Findings one after another; an exception is a failure like any other."""
+    """Findings one after another. A check returns a detail, or raises where a property fails."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
 
-    def run(self, name: str, check: Callable[..., Verdict | None], *args: Any) -> None:
+    def run(self, name: str, check: Callable[..., str | None], *args: Any) -> None:
         """Add the finding of `check(*args)`, unless it returns None: it does not apply."""
         try:
-            verdict = check(*args)
-        except Exception as error:  # of the code that is checked
+            detail = check(*args)
+            if detail is not None:
+                self.findings.append(Finding(name, True, detail))
+        except Exception as error:  # of a check, or of the code that is checked
             text = " ".join(str(error).split())
             text = text if len(text) <= 300 else f"{text[:297]}..."
-            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            verdict = False, kind + text
-            if any(each.detail == verdict[1] for each in self.findings):
-                return  # one failure is enough
-        if verdict is not None:
-            self.findings.append(Finding(name, *verdict))
+            detail = text if type(error) is ValueError else f"{type(error).__name__}: {text}"
+            if all(each.detail != detail for each in self.findings):  # one failure is enough
+                self.findings.append(Finding(name, False, detail))
 
-    def make(self, name: str, function: Callable[[], Any]) -> Any:
-        """The result of `function`; None if it raises, which is a failure of this name."""
+    def make(self, name: str, function: Callable[..., Any], *args: Any) -> Any:
+        """The result of `function(*args)`; None if it raises, which is a failure of this name."""
         results: list[Any] = []
-        self.run(name, lambda: results.append(function()))
+        self.run(name, lambda: results.append(function(*args)))
         return results[0] if results else None
 
 
-def first_failure(verdicts: Iterable[Verdict]) -> Verdict:
-    """The first verdict that fails, or else the last."""
-    verdict = (True, "")
-    for verdict in verdicts:
-        if not verdict[0]:
-            break
-    return verdict
+def require(condition: Any, problem: str) -> None:
+    """Raise a `ValueError` unless a condition holds."""
+    if not condition:
+        raise ValueError(problem)
 
 
-def compared(found: Any, expected: Any, tolerance: float, what: str) -> Verdict:
-    """Whether two arrays agree, relative to 1 or to their size, and where they do not."""
+def require_equal(found: Any, expected: Any, tolerance: float, what: str) -> str:
+    """Raise a `ValueError` unless two arrays agree, relative to 1 or to their size; the detail."""
     found, expected = (np.asarray(each, np.float64) for each in (found, expected))
-    if found.shape != expected.shape:
-        return False, f"{what}: shape {found.shape}, not {expected.shape}"
+    require(found.shape == expected.shape, f"{what}: shape {found.shape}, not {expected.shape}")
     with np.errstate(invalid="ignore"):
         gaps = np.abs(found - expected) / (1 + np.abs(expected))
         gaps = np.where(found == expected, 0.0, np.nan_to_num(gaps, nan=np.inf))
@@ -106,13 +98,14 @@ def compared(found: Any, expected: Any, tolerance: float, what: str) -> Verdict:
     if worst > tolerance:
         at = np.unravel_index(np.argmax(gaps), gaps.shape)
         place = f" at {tuple(map(int, at))}" if at else ""
-        return False, f"{what}: {found[at]:.6g}, not {expected[at]:.6g}{place}"
-    return True, f"{what} (off by at most {worst:.1g})"
+        raise ValueError(f"{what}: {found[at]:.6g}, not {expected[at]:.6g}{place}")
+    return f"{what} (off by at most {worst:.1g})"
 
 
-def uniform(ranks: Float[np.ndarray, "draws time columns"], what: str) -> Verdict:
-    """Whether the ranks at each time are uniform, by the bound of Dvoretzky, Kiefer and Wolfowitz.
+def require_uniform(ranks: Float[np.ndarray, "draws time columns"], what: str) -> str:
+    """Raise a `ValueError` unless the ranks at each time are uniform; the detail.
 
+    By the bound of Dvoretzky, Kiefer and Wolfowitz,
     P(the largest difference of the distribution functions > d) <= 2 exp(-2 n d^2) (Massart, 1990).
     """
     draws = len(ranks)
@@ -123,10 +116,10 @@ def uniform(ranks: Float[np.ndarray, "draws time columns"], what: str) -> Verdic
     time, column = np.unravel_index(np.argmax(gaps), gaps.shape)
     gap = float(gaps[time, column])
     bound = 2 * math.exp(-2 * draws * gap**2)
-    if bound < _LEAST_P:
-        which = f", column {column}" if gaps.shape[1] > 1 else ""
-        return False, (
-            f"{what}: at time {time}{which} the ranks of {draws} draws are {gap:.3g} from uniform, "
-            f"which has a probability below {bound:.1g}"
-        )
-    return True, f"{what}: ranks of {draws} draws within {gap:.2g} of uniform"
+    which = f", column {column}" if gaps.shape[1] > 1 else ""
+    require(
+        bound >= _LEAST_P,
+        f"{what}: at time {time}{which} the ranks of {draws} draws are {gap:.3g} from uniform, "
+        f"which has a probability below {bound:.1g}",
+    )
+    return f"{what}: ranks of {draws} draws within {gap:.2g} of uniform"
