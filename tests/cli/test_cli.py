@@ -491,15 +491,14 @@ def test_many_sequences_are_drawn_in_pieces(capsys, monkeypatch, suffix):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lstm", "transformer"])
-def test_a_long_sequence_in_blocks_is_predicted_as_a_whole(kind, key, monkeypatch):
+def test_a_long_sequence_in_blocks_is_predicted_as_a_whole(kind, key):
     network = (
         Transformer(2, key=key, layers=2)
         if kind == "transformer"
         else Recurrent(2, "lstm", key=key, hidden=8)
     )
     symbols = np.asarray(jax.random.bernoulli(key, 0.3, (LENGTH,)), np.int32)
-    monkeypatch.setattr(sequence_report, "NETWORK_BLOCK", 12)
-    blocks = sequence_report.log_probs_in_blocks(network, symbols)
+    blocks = sequence_report.log_probs_in_blocks(network, symbols, block=12)
     np.testing.assert_allclose(blocks, network.log_probs(symbols), atol=2e-5)
 
 

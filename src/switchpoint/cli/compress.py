@@ -102,7 +102,8 @@ def compress(
         raise ValueError(f"{name_of(file)}: {error}") from error
     length = len(sequence.symbols)
     if about is None:
-        exact = _exact(prior or "ptw", hypotheses, given, sequence.alphabet, length)
+        name = str(options.prior_name(prior, given, "ptw"))
+        exact = _exact(name, hypotheses, given, sequence.alphabet, length)
         about, _ = describe_predictor(exact)
     predictor = _predictor(about, model)
     check_cost.check_network(predictor, length)

@@ -76,6 +76,12 @@ def with_options(*names: str, **helps: str) -> Callable[[Any], Any]:
     return decorate
 
 
+def prior_name(name: str | None, options: Mapping[str, Any], default: str | None) -> str | None:
+    """The name of a prior: the given one, that of which an option is a parameter, or a default."""
+    owners = (PARAMETER_OWNERS[each] for each in PRIOR if options[each] is not None)
+    return next(owners, default) if name is None else name
+
+
 def make_prior(name: str, length: int, options: Mapping[str, Any]) -> Prior:
     """The prior that the options describe, for sequences of `length`."""
     given: dict[str, Any] = {each: options.get(each) for each in PRIOR}

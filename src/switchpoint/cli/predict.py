@@ -12,7 +12,7 @@ from switchpoint.cli import check_cost, loaded_predictor, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.reader import Layout, SymbolSequence, read_symbols
 from switchpoint.cli.sequence_report import FORMATS, analyse
-from switchpoint.priors import PARAMETER_OWNERS, Geometric
+from switchpoint.priors import Geometric
 
 _ALPHABET_HELP = "The number of symbols; if not given, the number of labels, or 2 for numbers."
 
@@ -119,8 +119,7 @@ def _exact_optimum(
 ) -> loaded_predictor.LoadedPredictor:
     """The optimum of the prior that was named, that has an option, or that fits the data best."""
     segment, length = options.segment_model(given, sequence.alphabet), len(sequence.symbols)
-    owners = [PARAMETER_OWNERS[each] for each in options.PRIOR if given[each] is not None]
-    name = next(iter(owners), None) if name is None else name
+    name = options.prior_name(name, given, None)
     if name is None and length <= check_cost.max_quadratic(segment.alphabet):
         check_cost.check_exact(Geometric(0.5), length, segment.alphabet)
         return loaded_predictor.fitted_optimum(segment, sequence.symbols)

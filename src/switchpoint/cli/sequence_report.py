@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -55,6 +53,8 @@ class SequenceReport:
 
     def text(self, form: str) -> str:
         """A row for each position as `csv`, or the summary and the rows as `json`."""
+        import pandas as pd
+
         symbols, labels = self.sequence.symbols.tolist(), self.sequence.labels
         names = [f"p_{label}" for label in labels]
         names += [f"p{k}" for k in range(len(labels), self.probs.shape[1])]
@@ -62,18 +62,14 @@ class SequenceReport:
         if self.posterior is not None:
             numbers["switch_filtered"] = np.asarray(self.posterior.switch_filtered)
             numbers["switch_smoothed"] = np.asarray(self.posterior.switch_smoothed)
+        # The shortest text that reads back as the same number.
+        columns = {name: values.astype(str).astype(float) for name, values in numbers.items()}
         cells = [labels[symbol] for symbol in symbols] if labels else symbols
-        columns: dict[str, Any] = {"t": range(len(symbols)), "symbol": cells, **numbers}
+        frame = pd.DataFrame({"t": range(len(symbols)), "symbol": cells, **columns})
         if form == "csv":
-            import pandas as pd
-
-            return pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
-        for name, values in numbers.items():
-            # str of a NumPy float is the shortest text that reads back as the same float.
-            columns[name] = [float(str(value)) for value in values]
-        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+            return str(frame.to_csv(index=False, lineterminator="\n"))
         summary = json.dumps(self.summary, allow_nan=False)
-        lines = ",\n".join(map(json.dumps, rows))
+        lines = ",\n".join(map(json.dumps, frame.to_dict("records")))
         return f'{{"summary": {summary},\n"rows": [\n{lines}\n]}}\n'
 
     def panel(self) -> Panel:
@@ -177,19 +173,15 @@ def analyse(loaded: LoadedPredictor, sequence: SymbolSequence) -> SequenceReport
 
 
 def log_probs_in_blocks(
-    network: Network, symbols: Int[np.ndarray, " time"]
+    network: Network, symbols: Int[np.ndarray, " time"], block: int = NETWORK_BLOCK
 ) -> Float[Array, "time alphabet"]:
     """The predictions of a long sequence, computed block by block to bound the memory."""
-    tokens = np.concatenate([[network.alphabet], symbols[:-1]])[None]
-    memory = network.memory(1, len(symbols))
-    read = eqx.filter_jit(lambda network, memory, tokens: network.read(memory, tokens))
-    blocks = []
+    state, blocks = network.init(len(symbols)), []
     with show_progress(sys.stderr, lines=False) as progress:
-        for start in range(0, len(symbols), NETWORK_BLOCK):
-            block = jnp.asarray(tokens[:, start : start + NETWORK_BLOCK], jnp.int32)
-            memory, logits = read(network, memory, block)
-            blocks.append(jax.nn.log_softmax(logits[0]).block_until_ready())
-            progress.update("symbols", (start + block.shape[1]) / len(symbols))
+        for start in range(0, len(symbols), block):
+            progress.update("symbols", start / len(symbols))
+            state, log_probs = network.extend(state, symbols[start : start + block])
+            blocks.append(log_probs.block_until_ready())
     return jnp.concatenate(blocks)
 
 

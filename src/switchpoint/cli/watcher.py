@@ -21,7 +21,6 @@ from switchpoint.detection.defaults import (
     destandardise,
 )
 from switchpoint.exact.named import exact_predictor
-from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments import Independent, Segment
 from switchpoint.streams import Stream
 
@@ -124,19 +123,13 @@ def make_stream(
     `kinds` are those of the columns. Segment lengths are geometric unless the prior, or a parameter
     of another one, is among the settings.
     """
-    name = settings["prior"]
-    if name is None:
-        owners = [PARAMETER_OWNERS[each] for each in options.PRIOR if settings[each] is not None]
-        name = next(iter(owners), "geometric")
-    given = {**settings, **_PRIOR_DEFAULTS.get(name, {}), **_given(settings)}
+    name = str(options.prior_name(settings["prior"], settings, "geometric"))
+    chosen = {key: value for key, value in settings.items() if value is not None}
+    given = {**settings, **_PRIOR_DEFAULTS.get(name, {}), **chosen}
     if name == "uniform" and given["longest"] is None:
         raise ValueError("prior 'uniform' needs longest for a stream: give --longest")
     prior, segment = options.make_prior(name, 1, given), _segment(lines, first, kinds, settings)
     return Stream(exact_predictor(name, segment, prior, settings["hypotheses"]))
-
-
-def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _segment(
