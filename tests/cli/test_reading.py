@@ -148,14 +148,6 @@ def test_json_lines(series, name):
         series(name, text + "oops\n")
 
 
-def test_json_with_times(series):
-    rows = [{"time": f"2024-01-0{day}", "x": day / 2} for day in (1, 2, 3)]
-    times = ("2024-01-01", "2024-01-02", "2024-01-03")
-    assert_is(series("x.json", json.dumps(rows)), [0.5, 1, 1.5], ("x",), times)
-    years = {"year": [1871, 1872], "x": [1, 2]}
-    assert_is(series("x.json", json.dumps(years)), [1, 2], ("x",), ("1871", "1872"))
-
-
 @pytest.mark.skipif(not HAS_PYARROW, reason="needs pyarrow")
 @pytest.mark.parametrize("name", ["x.parquet", "x.pq", "-"])
 def test_parquet(series, name):
@@ -225,17 +217,6 @@ def test_bad_times_are_refused_in_one_sentence(series):
         series("x.csv", TABLE, "open", time="when")
     with pytest.raises(ValueError, match="no time in column note, line 4"):
         series("x.csv", TABLE, "open", time="note")
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(ValueError, match="cannot be read"):
-        read_series(tmp_path / "none.csv")
-
-
-@pytest.mark.skipif(not HAS_PYARROW, reason="needs pyarrow")
-def test_damaged_parquet(series):
-    with pytest.raises(ValueError, match="damaged, or not of Parquet"):
-        series("x.parquet", b"PAR1 is not enough")
 
 
 # --- layouts ----------------------------------------------------------------------------------
@@ -615,10 +596,6 @@ def test_real_values_are_told_what_to_do(sequence, values):
         assert "numpy.digitize" in refusal(sequence, "x.csv", table)
 
 
-def test_the_first_value_that_is_no_whole_number_is_named(sequence):
-    assert "0.5 at position 2" in refusal(sequence, "x.npy", np.array([3, 4, 0.5, 0.25]))
-
-
 @pytest.mark.parametrize("labels", [None, "up,down"])
 def test_no_symbols(sequence, labels):
     for name, content in {
@@ -630,11 +607,6 @@ def test_no_symbols(sequence, labels):
     }.items():
         if (name, labels) != ("y.csv", "up,down"):
             assert "holds no symbols" in refusal(sequence, name, content, labels=labels)
-
-
-def test_alphabets_have_two_symbols(sequence):
-    with pytest.raises(ValueError, match="alphabet must be at least 2, got 1"):
-        sequence("x.txt", "0", alphabet=1)
 
 
 # --- sequences of labels ----------------------------------------------------------------------
@@ -666,12 +638,6 @@ def test_labels_are_numbered_as_they_appear(sequence, name, content, options):
     assert found.alphabet == 3
 
 
-def test_labels_on_standard_input(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"yes no no")))
-    found = read_symbols(Path("-"))
-    assert (found.labels, found.symbols.tolist()) == (("yes", "no"), [0, 1, 1])
-
-
 @pytest.mark.parametrize("text", ["ACGTTGCA", "ACGT\nTGCA\n", "A C G T T G C A"])
 def test_letters_need_no_separators(sequence, text):
     found = sequence("x.txt", text)
@@ -691,11 +657,6 @@ def test_false_is_0_and_true_is_1(sequence, text):
     assert found.symbols.tolist() == [int(word.lower() == "true") for word in text.split()]
     assert sequence("x.txt", "TRUE true").symbols.tolist() == [1, 1]
     assert sequence("x.npy", np.array(text.split())).labels == ("False", "True")
-
-
-def test_booleans_are_numbers_as_before(sequence):
-    found = sequence("x.npy", np.array([True, False]))
-    assert (found.symbols.tolist(), found.labels) == ([1, 0], ())
 
 
 def test_given_labels_fix_the_order(sequence):
@@ -814,14 +775,6 @@ def archive(content, method=zipfile.ZIP_DEFLATED, name="symbols.npy"):
     with zipfile.ZipFile(file, "w", method) as target:
         target.writestr(name, content)
     return file.getvalue()
-
-
-def test_any_order_of_bytes_and_axes(sequence):
-    array = np.array([[0, 1, 1], [1, 0, 0]])
-    for stored in (np.asfortranarray(array), array.astype(">i2"), array[:, :]):
-        assert sequence("x.npy", stored, row=1).symbols.tolist() == [1, 0, 0]
-        assert sequence("x.npz", stored, row=0).symbols.tolist() == [0, 1, 1]
-    assert sequence("x.npy", npy(header(shape="(2L,)"), TWO)).symbols.tolist() == [0, 1]  # Python 2
 
 
 def changed(data, old, new):

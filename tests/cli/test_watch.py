@@ -200,12 +200,6 @@ def test_what_is_neither_numbers_nor_labels_is_refused(capsys, lines, problem, r
     assert remedy in message
 
 
-def test_labels_that_begin_with_a_digit_are_listed(capsys):
-    write(["2xx", "5xx", "2xx"])
-    records = watch(capsys, "x.txt", "--labels", "2xx,5xx")
-    assert [each["value"] for each in records] == ["2xx", "5xx", "2xx"]
-
-
 def test_a_format_is_guessed_from_the_first_lines():
     def guessed(*lines, **options):
         found, header = guess_format(lines, **options)
@@ -340,39 +334,36 @@ def test_symbols_outside_the_alphabet(capsys):
 
 
 def test_options_and_states_that_do_not_fit(capsys, folder):
-    options = ["x.txt", "--state", "x.state"]
-    watch(capsys, *options, "--hazard", "0.01")
+    options = "x.txt --state x.state --hazard 0.01"
+    watch(capsys, *options.split())
     saved = (folder / "x.state").read_bytes()
-
-    def message(*arguments):
-        records, text = refused(capsys, *arguments)
-        assert records == []
-        return text
-
-    assert "was saved with hazard 0.01, got 0.02" in message(*options, "--hazard", "0.02")
-    write(VALUES[:30])
-    assert "it is shorter than the" in message(*options, "--hazard", "0.01")
-    write(["9", *VALUES])
-    assert "bytes differ" in message(*options, "--hazard", "0.01")
+    write(VALUES[:30], "short.txt")
+    write(["9", *VALUES], "other.txt")
+    write(["load"], "header.txt")
+    write([""] * 60, "empty.txt")
+    (folder / "long.txt").write_text("y" * 2**21)
+    (folder / "cut.state").write_bytes(saved[:-20])
+    sp.Stream(sp.KT()).save("foreign.state")
+    for command, problem in {
+        "x.txt --state x.state --hazard 0.02": "was saved with hazard 0.01, got 0.02",
+        options.replace("x.txt", "short.txt"): "shorter than the",
+        options.replace("x.txt", "other.txt"): "bytes differ",
+        options.replace("x.state", "cut.state"): "cut.state is not a saved stream",
+        options.replace("x.state", "foreign.state"): "not of switchpoint watch",
+        "x.txt --alarm 2": "alarm must be",
+        "x.txt --state no/x.state": "state cannot be written",
+        "none.txt": "none.txt cannot be read",
+        "x.txt --segment level1": "got 'level1'",
+        "x.txt --prior uniform": "needs longest",
+        "x.txt --alpha 1": "alpha is for symbols",
+        "--follow": "--follow is for a file",
+        "header.txt": "no observation follows the header",
+        "empty.txt --segment level": "no value in the first 50 lines",
+        "long.txt --alphabet 2": "line 1: it has more than",
+    }.items():
+        records, message = refused(capsys, *command.split())
+        assert (records, problem in message) == ([], True), message
     assert (folder / "x.state").read_bytes() == saved
-    (folder / "x.state").write_bytes(saved[:-20])
-    assert "x.state is not a saved stream" in message(*options, "--hazard", "0.01")
-    sp.Stream(sp.KT()).save("x.state")
-    assert "not of switchpoint watch" in message(*options)
-    write(VALUES)
-    assert "alarm must be" in message("x.txt", "--alarm", "2")
-    assert "state cannot be written" in message("x.txt", "--state", "no/x.state")
-    assert "none.txt cannot be read" in message("none.txt")
-    assert "got 'level1'" in message("x.txt", "--segment", "level1")
-    assert "needs longest" in message("x.txt", "--prior", "uniform")
-    assert "alpha is for symbols" in message("x.txt", "--alpha", "1")
-    assert "--follow is for a file" in message("--follow")
-    write(["load"])
-    assert "no observation follows the header" in message("x.txt")
-    write([""] * 60)
-    assert "no value in the first 50 lines" in message("x.txt", "--segment", "level")
-    (folder / "x.txt").write_text("y" * 2**21)
-    assert "line 1: it has more than" in message("x.txt", "--alphabet", "2")
 
 
 # --- reading --------------------------------------------------------------------------------
@@ -442,14 +433,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(capsys):
     assert [each["value"] for each in watch(capsys, "x.txt")] == [1, 0, 1]
     Path("x.txt").write_bytes(b"\xef\xbb\xbfyear,load\n1990,2.5\n1991,3\n")
     assert [each["time"] for each in watch(capsys, "x.txt")] == ["1990", "1991"]
-
-
-def test_at_most_so_many_lines_at_a_time(folder):
-    (folder / "many.txt").write_text("1\n" * 50_000)
-    with LineReader(folder / "many.txt", False) as reader:
-        sizes = [len(lines) for lines in reader.batches(1000)]
-    assert sum(sizes) == 50_000
-    assert max(sizes) == 1000
 
 
 def test_a_signal_waits_for_work_that_must_be_whole(monkeypatch):
