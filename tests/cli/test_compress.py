@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import switchpoint as sp
 from switchpoint.cli import main
-from switchpoint.cli.reader.symbol_files import kind_of, to_content, to_symbols
+from switchpoint.cli.reader.symbol_files import guess_kind, to_content, to_symbols
 
 BITS = "0110111000000001000011110111111100000001\n"
 
@@ -38,12 +38,12 @@ def test_any_file_is_bits_and_bytes(content, kind):
 def test_any_text_of_bits_is_restored(text):
     content = text.encode()
     if set(text) & {"0", "1"}:
-        assert kind_of(content, None) == "text"
+        assert guess_kind(content, None) == "text"
         sequence, about = to_symbols(content, "text")
         assert len(sequence.symbols) == text.count("0") + text.count("1")
         assert to_content(sequence.symbols, about) == content
     else:
-        assert kind_of(content, None) == "bytes"
+        assert guess_kind(content, None) == "bytes"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from switchpoint._text import STDIN, name_of, printable, read_bytes
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.loaded_predictor import refuse_with_model
-from switchpoint.cli.reader.symbol_files import KINDS, kind_of, to_content, to_symbols
+from switchpoint.cli.reader.symbol_files import KINDS, guess_kind, to_content, to_symbols
 from switchpoint.exact.named import exact_predictor
 from switchpoint.predictor import Predictor
 from switchpoint.priors import PRIOR_NAMES
@@ -58,8 +58,6 @@ def compress(
     ),
     model: str | None = typer.Option(
         None,
-        "--model",
-        "--network",
         metavar="NAME|PATH",
         help=f"Predict with a trained network instead: {_MODEL_HELP}",
     ),
@@ -92,10 +90,10 @@ def compress(
     elif member is not None:
         raise ValueError(f"--member is for the networks of --model, got {member} without it")
     elif alphabet is not None:
-        options.segment_model(given)  # refuses an alphabet that cannot be
+        options.segment_model(given)  # refuses an invalid alphabet
     if kind is None:
         listed = labels is not None or given["alphabet"] is not None
-        kind = "text" if listed else kind_of(content, alphabet)
+        kind = "text" if listed else guess_kind(content, alphabet)
     try:
         sequence, symbols = to_symbols(content, kind, alphabet, labels)
     except ValueError as error:
@@ -115,22 +113,15 @@ def compress(
     data = Archive(about, grid, symbols, length, digest, code).pack()
     _write(target, data)
     screen = output.console(sys.stderr if target == STDIN else sys.stdout)
-    screen.print(
-        output.panel(
-            "switchpoint compress",
-            [
-                ("file", f"{name_of(file)}: {len(content):,} bytes"),
-                ("symbols", f"{length:,} of an alphabet of {sequence.alphabet} ({kind})"),
-                ("predictor", model or " ".join(repr(predictor).split())),
-                ("code", f"{8 * len(code):,} bits; code length {stream.code_length:,.1f} bits"),
-                (
-                    "archive",
-                    f"{'standard output' if target == STDIN else name_of(target)}: "
-                    f"{len(data):,} bytes",
-                ),
-            ],
-        )
-    )
+    archive = "standard output" if target == STDIN else name_of(target)
+    lines = [
+        ("file", f"{name_of(file)}: {len(content):,} bytes"),
+        ("symbols", f"{length:,} of an alphabet of {sequence.alphabet} ({kind})"),
+        ("predictor", model or " ".join(repr(predictor).split())),
+        ("code", f"{8 * len(code):,} bits; code length {stream.code_length:,.1f} bits"),
+        ("archive", f"{archive}: {len(data):,} bytes"),
+    ]
+    screen.print(output.panel("switchpoint compress", lines))
 
 
 def decompress(
@@ -144,8 +135,6 @@ def decompress(
     ),
     model: str | None = typer.Option(
         None,
-        "--model",
-        "--network",
         metavar="NAME|PATH",
         help=f"The network that the archive was made with: {_MODEL_HELP}",
     ),

@@ -20,7 +20,6 @@ MAX_LENGTH = 4096
 
 _FEW = 16
 _BAR_WIDTH = 24
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 @options.with_options(*options.PRIOR)
@@ -110,10 +109,7 @@ def _bar_table(
     table.columns[-1].justify = "left"
     for label, *numbers in rows:
         share = numbers[0] / highest if isinstance(label, int) and highest else 0.0
-        full, eighths = divmod(round(8 * _BAR_WIDTH * share), 8)
-        bar = ("█" * full + _EIGHTHS[eighths]).rstrip()
-        if output.console().options.ascii_only:
-            bar = "#" * round(_BAR_WIDTH * share)
+        bar = ("#" if output.console().options.ascii_only else "█") * round(_BAR_WIDTH * share)
         table.add_row(str(label), *(f"{number:.4g}" for number in numbers), bar)
     return table
 

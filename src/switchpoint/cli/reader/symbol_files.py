@@ -3,24 +3,23 @@
 import base64
 import bz2
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
+from switchpoint._text import LARGEST
 from switchpoint.cli.reader.symbols import SymbolSequence, parse_text
 
 KINDS = ("text", "bits", "bytes")
 """The kinds of symbols of a file: those that a text lists, its bits, or its bytes."""
 
 _TEXT_OF_BITS = re.compile(rb"[\s,;]*[01][01\s,;]*")
-_MAX_GAPS = 256
-_USE_BYTES = "compress the file with --as bytes"
 
 
-def kind_of(content: bytes, alphabet: int | None) -> str:
+def guess_kind(content: bytes, alphabet: int | None) -> str:
     """The kind of a file: a text if it lists bits, otherwise bytes, or bits for an alphabet of 2.
 
     For any other alphabet it is a text.
@@ -68,8 +67,8 @@ def _text_symbols(
     about = {"kind": "text", "names": list(sequence.labels), **_layout(text, tokens)}
     if to_content(sequence.symbols, about) != content:  # such as 01 for the symbol 1
         raise ValueError(
-            f"its symbols are not all written in the same way, so it could not be restored; "
-            f"{_USE_BYTES}"
+            "its symbols are not all written in the same way, so it could not be restored; "
+            "compress the file with --as bytes"
         )
     return sequence, about
 
@@ -81,23 +80,18 @@ def _layout(text: str, tokens: Sequence[str]) -> dict[str, Any]:
         begin = text.index(token, at)
         gaps.append(text[at:begin])
         at = begin + len(token)
-    before, after = gaps.pop(0), text[at:]
-    kinds = list(dict.fromkeys(gaps))
-    if len(kinds) > _MAX_GAPS:
-        raise ValueError(f"its symbols are separated in too many ways; {_USE_BYTES}")
-    layout = {"before": before, "between": kinds, "after": after}
-    if len(kinds) > 1:
-        number = {gap: index for index, gap in enumerate(kinds)}
-        which = bz2.compress(bytes(number[gap] for gap in gaps))
-        layout["which"] = base64.b64encode(which).decode()
-    return layout
+    between: Any = list(dict.fromkeys(gaps[1:]))
+    if len(between) > 1:
+        between = base64.b64encode(bz2.compress("\0".join(gaps[1:]).encode())).decode()
+    return {"before": gaps[0], "between": between, "after": text[at:]}
 
 
 def _join(tokens: Sequence[str], layout: Mapping[str, Any]) -> str:
-    kinds, count = layout["between"], len(tokens) - 1
-    which: Iterable[int] = repeat(0, count)
-    if len(kinds) > 1:
-        packed = base64.b64decode(layout["which"])
-        which = bz2.BZ2Decompressor().decompress(packed, max_length=count)
-    pairs = zip((kinds[index] for index in which), tokens[1:], strict=True)
-    return "".join([layout["before"], tokens[0], *chain.from_iterable(pairs), layout["after"]])
+    gaps = layout["between"]
+    if isinstance(gaps, str):
+        unpack = bz2.BZ2Decompressor().decompress
+        gaps = unpack(base64.b64decode(gaps), max_length=LARGEST).decode().split("\0")
+    elif len(gaps) == 1:
+        gaps = gaps * (len(tokens) - 1)
+    pairs = zip([layout["before"], *gaps], tokens, strict=True)
+    return "".join([*chain.from_iterable(pairs), layout["after"]])
