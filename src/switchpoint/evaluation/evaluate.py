@@ -166,15 +166,12 @@ def regrets(
 
     The row of a member that is None is NaN. Other arguments are those of `evaluate`.
     """
-    rows = [index for index, member in enumerate(members) if member is not None]
-    named = [(f"number {index}", members[index]) for index in rows]
+    present = {index: member for index, member in enumerate(members) if member is not None}
     totals = np.full((len(members), _checks.positive_int("sequences", sequences)), np.nan)
-    length, chunk = _checks.positive_int("length", length), _checks.positive_int("chunk", chunk)
-    tests = chunks(source, length, sequences, _checks.seed(seed), chunk)
-    tests = _reporting(tests, sequences, progress)
-    for indices, which, _, regret_bits, _ in measure(named, tests, source.segment):
-        for index, bits in zip(indices, regret_bits, strict=True):
-            totals[rows[index], which] = bits.sum(-1, dtype=np.float64)
+    if present:
+        ensemble = {"members": list(present.values())}
+        result = evaluate(ensemble, source, length, sequences, seed, chunk, progress=progress)
+        totals[list(present)] = result["regret"].values[0]
     return totals
 
 
