@@ -9,6 +9,7 @@ same kind of device.
 
 import hashlib
 import importlib
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -19,13 +20,19 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import (
+    CancelledError,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -71,78 +78,56 @@ class LocalExecutor:
 
 
 class ProcessExecutor:
-    """Runs functions in `jobs` processes of this machine, each with one of its GPUs.
+    """Runs functions in `jobs` processes of this machine at a time, each with one of its GPUs.
 
-    Each process is a pool of its own, so that one that dies affects only the function that it was
-    running. The processes are spawned, since JAX does not survive a fork.
+    Every function has a process of its own, which may die without affecting the others. The
+    processes are spawned, since JAX does not survive a fork.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
         gpus = jax.local_device_count() if jax.default_backend() == "gpu" else 0
         jobs = jobs or gpus or 2
         visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(gpus)))
-        devices = visible.split(",") if gpus else []
-        self._settings = [
-            {**worker_settings(), **({"CUDA_VISIBLE_DEVICES": devices[i % gpus]} if gpus else {})}
-            for i in range(jobs)
-        ]
-        self._worker = threading.local()
-        self._pools: dict[int, ProcessPoolExecutor] = {}
-        self._closed = False
+        devices = itertools.cycle(visible.split(","))
+        self._settings = SimpleQueue[dict[str, Any]]()
+        for _ in range(jobs):
+            device = {"CUDA_VISIBLE_DEVICES": next(devices)} if gpus else {}
+            self._settings.put({**worker_settings(), **device})
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="worker")
+        # Workers end when the other side of this pipe is closed, or the process that has it ends.
+        self._driver, self._open = multiprocessing.Pipe(duplex=False)
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
         return self._threads.submit(_retry, self._call, function, *arguments)
 
     def close(self) -> None:
         """Stop the processes, each after it has written its checkpoint."""
-        self._closed = True
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
-        children = [each for each in multiprocessing.active_children() if each.pid in self._pools]
-        for child in children:
-            child.terminate()
-        for child in children:
-            child.join(_END_SECONDS)
-            child.kill()
-            child.join()
-        self._threads.shutdown()
+        self._open.close()
+        self._threads.shutdown(cancel_futures=True)
 
     def _call(self, function: Callable[..., T], *arguments: Any) -> T:
-        pool: ProcessPoolExecutor | None = getattr(self._worker, "pool", None)
-        if pool is None and not self._closed:
-            if not hasattr(self._worker, "settings"):
-                self._worker.settings = self._settings.pop()
-            spawn = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(1, spawn, start_worker, (self._worker.settings,))
-            self._worker.pool = pool
-            self._pools[pool.submit(os.getpid).result()] = pool
-        if pool is None or self._closed:
-            if pool is not None:
-                pool.shutdown()
-            raise InterruptedError("the executor is closed")
+        settings = self._settings.get()
+        spawn = multiprocessing.get_context("spawn")
         try:
-            return pool.submit(function, *arguments).result()
-        except BrokenProcessPool:
-            self._worker.pool = None
-            raise
+            if self._open.closed:
+                raise CancelledError("the executor is closed")
+            with ProcessPoolExecutor(1, spawn, start_worker, (settings, self._driver)) as pool:
+                return pool.submit(function, *arguments).result()
+        finally:
+            self._settings.put(settings)
 
 
-def start_worker(settings: Mapping[str, Any]) -> None:
-    """Prepare a process that works for another one, and that ends when the other one ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        sentinel = parent.sentinel
+def start_worker(settings: Mapping[str, Any], driver: Connection) -> None:
+    """Prepare a process that works for another one, and that ends when the other one says so."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides
 
-        def end_with_parent() -> None:
-            wait([sentinel])
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(_END_SECONDS)
-            os._exit(1)
+    def end_with_driver() -> None:
+        driver.poll(None)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_END_SECONDS)
+        os._exit(1)
 
-        threading.Thread(target=end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_driver, daemon=True).start()
     apply_settings(settings)
 
 
