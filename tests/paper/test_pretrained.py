@@ -10,9 +10,16 @@ from switchpoint import evaluation
 from switchpoint.neural import load_with_card, save_networks
 from switchpoint.paper import SCALES, STUDIES, draw, load_result, reproduce
 from switchpoint.paper.figures.labels import display_name
-from switchpoint.paper.recording import record, recorded_result
 from switchpoint.paper.report import write_report
-from switchpoint.paper.results import copy_result, has_plan, read_result, recorded_path, result_path
+from switchpoint.paper.results import (
+    copy_result,
+    has_plan,
+    read_result,
+    record,
+    recorded_path,
+    recorded_result,
+    result_path,
+)
 from switchpoint.paper.scale import RECORDED
 from switchpoint.zoo import Zoo, build
 

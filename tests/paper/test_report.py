@@ -86,7 +86,7 @@ def report(results, tmp_path_factory):
     """A report of all studies; one picture stands for all of them, to be quick."""
     directory = tmp_path_factory.mktemp("report")
     shutil.copytree(QUICK / "results", directory / "results")
-    (figure,) = STUDIES["mean-regret"].plot(results["mean-regret"]).values()
+    (figure,) = STUDIES["mean-regret"].figures(results["mean-regret"]).values()
     picture = io.BytesIO()
     figure.savefig(picture, dpi=20)
     (directory / "figures").mkdir()

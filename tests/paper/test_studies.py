@@ -21,10 +21,10 @@ from switchpoint._progress import Progress
 from switchpoint.neural import save_networks
 from switchpoint.paper import STUDIES, Scale, StudyRunner, commands, load_result, reproduce
 from switchpoint.paper.base import Measurement, Run, cached_config, main_run, main_runs
+from switchpoint.paper.cost import training_cost
 from switchpoint.paper.networks import Networks
 from switchpoint.paper.results import result_path
 from switchpoint.paper.scale import SCALES, Ablation, TestSet
-from switchpoint.paper.shards import shard_times
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.zoo.manifest import SOURCES
 
@@ -328,7 +328,7 @@ def test_a_killed_study_resumes_to_the_same_result(whole, tmp_path):
     assert [state(name, tmp_path) for name in only] == ["to do", "partly"]
     (measured,) = (tmp_path / "measurements" / "trained").glob("*.nc")  # on ptw, before lin
     measured.write_bytes(flipped(measured.read_bytes(), -5))
-    before = shard_times(tmp_path / "runs", STUDIES["memory"].runs(TINY)["memoryless"])
+    before = training_cost(tmp_path / "runs" / "memoryless")
     log = run_studies(tmp_path, only)
     assert (log.computed, log.trained) == (only, set())
     (note,) = log.notes
@@ -337,9 +337,9 @@ def test_a_killed_study_resumes_to_the_same_result(whole, tmp_path):
         assert same(load(tmp_path, name), load(whole, name))
     # The time of the killed process is counted.
     provenance = load(tmp_path, "memory").attrs["provenance"]
-    assert before.training > 0
-    assert provenance["training_seconds"] == round(before.training, 3)
-    assert provenance["wall_seconds"] > before.measuring
+    assert before["training_seconds"] > 0
+    assert provenance["training_seconds"] == round(before["training_seconds"], 3)
+    assert provenance["wall_seconds"] > before["measuring_seconds"]
 
 
 @pytest.mark.slow
@@ -462,15 +462,6 @@ def test_the_measurement_store_keeps_rows_by_their_key(tmp_path):
 
 
 @pytest.mark.slow
-def test_measurements_of_a_newer_version_are_refused(whole, tmp_path):
-    rows = next((whole / "measurements" / "trained").glob("*.nc"))
-    newer = tmp_path / rows.name
-    evaluation.save(evaluation.load(rows).assign_attrs(format=7), newer)
-    with pytest.raises(ValueError, match="has format 7"):
-        MeasurementStore(tmp_path / "none").merge(newer)
-
-
-@pytest.mark.slow
 def test_better_recipes_orphan_nothing(monkeypatch):
     """A result is identified by the plan inside it, not by the defaults of the day."""
     from switchpoint.neural.registry import MODELS
@@ -498,8 +489,7 @@ def test_settings_that_came_later_orphan_nothing(whole, tmp_path):
     path.unlink()
     for rows in (tmp_path / "old" / "measurements" / "trained").glob("memoryless*.nc"):
         measured = evaluation.load(rows)
-        for key in measured.attrs["rows"]:
-            del key["plan"]["schedule"]
+        del measured.attrs["key"]["plan"]["schedule"]
         evaluation.save(measured, rows)
     log = run_studies(tmp_path / "old", ["memory"])
     assert (log.trained, log.notes) == (set(), [])
@@ -523,7 +513,7 @@ def test_the_best_network_is_one_that_did_not_diverge(tmp_path):
     }
     save_networks(path, both, card)
     networks = Networks()
-    networks.add("run", "two", path)
+    networks.add("run", path)
     assert networks.members(run, "ptw")[0] is None
     best = networks.best(run, "ptw")
     for ours, theirs in zip(jax.tree.leaves(best), jax.tree.leaves(both[1]), strict=True):

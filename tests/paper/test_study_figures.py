@@ -34,7 +34,7 @@ def recorded(name):
 @functools.cache
 def figures_of(name):
     """The figures of a study, drawn once for all tests."""
-    return STUDIES[name].plot(saved(name))
+    return STUDIES[name].figures(saved(name))
 
 
 def labels_of(coordinate):
@@ -148,7 +148,7 @@ def test_a_result_without_a_variable_that_is_drawn_is_named(tmp_path):
 def test_a_network_that_diverged_is_left_out():
     result = saved("on-distribution").isel(source=[0, 1]).copy(deep=True)
     result["regret"][0, 1, 0] = np.nan
-    figure = STUDIES["on-distribution"].plot(result)["on-distribution"]
+    figure = STUDIES["on-distribution"].figures(result)["on-distribution"]
     for axes, source in zip(figure.axes, labels_of(result["source"]), strict=True):
         assert axes.get_title(loc="left") == source_label(result, source)
         regret = result["regret"].sel(source=source).values
@@ -159,7 +159,7 @@ def test_a_network_that_diverged_is_left_out():
 @pytest.mark.parametrize("name", ["on-distribution", "longer-lengths"])
 def test_a_local_measurement_is_drawn_over_the_record(name):
     result = load_result(ZOO, name)
-    both, alone = (STUDIES[name].plot(result.shown, each) for each in (result.beside, None))
+    both, alone = (STUDIES[name].figures(result.shown, each) for each in (result.beside, None))
     for figure, caption in STUDIES[name].captions(result.shown).items():
         assert (marks(both[figure]) > marks(alone[figure])) == caption.local
     local = result.beside["excess"].mean("seed").values
@@ -190,7 +190,7 @@ def test_on_another_source_a_local_measurement_is_drawn_above_the_exact_predicto
     result = recorded("off-distribution")
     some = 0 * result["excess"].isel(seed=[0])
     local = result.isel(seed=[0]).assign(beyond_exact=0.1 + some, beyond_exact_error=0.02 + some)
-    axes = STUDIES["off-distribution"].plot(result, local)["off-distribution"].axes[0]
+    axes = STUDIES["off-distribution"].figures(result, local)["off-distribution"].axes[0]
     exact = float(result["exact_regret"].sel(test_source="uniform", exact="ptw"))
     assert contains(heights(axes), exact + 0.1)
 
@@ -203,7 +203,7 @@ def test_axes_of_lengths_are_logarithmic_for_a_wide_range(name, scale):
     if scale == "linear":
         means = {f"{kind}_mean": 5 + np.tanh(result[f"{kind}_mean"]) for kind in kinds}
         result = result.assign(means)
-    (axes,) = STUDIES[name].plot(result)[name].axes
+    (axes,) = STUDIES[name].figures(result)[name].axes
     assert axes.get_yscale() == scale
     low, high = axes.get_ylim()
     for kind in kinds:
@@ -218,7 +218,7 @@ def test_one_seed_is_enough():
         result = saved(name).isel(seed=[0])
         missing = {n: np.nan * result[n] for n in result if str(n).endswith("_deviation")}
         assert missing
-        assert list(STUDIES[name].plot(result.assign(missing))) == list(figures_of(name))
+        assert list(STUDIES[name].figures(result.assign(missing))) == list(figures_of(name))
 
 
 def test_ablations_show_a_part_where_there_is_something_to_compare():
@@ -236,7 +236,7 @@ def test_ablations_show_a_part_where_there_is_something_to_compare():
         (places["stack"], [], True),
     ):
         some = result.isel(configuration=[*places["core"], *chosen])
-        figures = STUDIES["ablations"].plot(some)
+        figures = STUDIES["ablations"].figures(some)
         captions = STUDIES["ablations"].captions(some)
         assert list(captions) == list(figures)
         assert ("ablations-stack" in figures) == stack
@@ -268,7 +268,7 @@ def test_networks_that_track_the_position_expect_switches_where_ptw_does():
     result = old.assign(
         after_zeros=(("architecture", "time"), own), exact_after_zeros=("time", exact)
     )
-    panels = STUDIES["length-512"].plot(result)["length-512-clock"].axes
+    panels = STUDIES["length-512"].figures(result)["length-512-clock"].axes
     assert len(panels) == len(networks)
     (table,) = STUDIES["length-512"].tables({"length-512": result})
     assert [row[0] for row in table.rows] == [display_name(name) for name in networks]
@@ -291,7 +291,7 @@ def test_training_curves():
         attrs=saved("on-distribution").attrs,
     )
     study = STUDIES["training-curves"]
-    (caption,), (figure,) = study.captions(result).values(), study.plot(result).values()
+    (caption,), (figure,) = study.captions(result).values(), study.figures(result).values()
     drawn = [[line.get_ydata() for line in axes.lines] for axes in figure.axes]
     wanted = result["excess"].transpose("architecture", "source", "seed", "record").values.copy()
     wanted[wanted < 0] = 1e-3  # has no logarithm

@@ -22,10 +22,6 @@ from switchpoint.executors import (
     open_executor,
     run_tasks,
 )
-from switchpoint.paper import SCALES
-from switchpoint.paper.base import main_run
-from switchpoint.paper.networks import divide
-from switchpoint.zoo.manifest import SOURCES
 
 
 class Log(Progress):
@@ -189,7 +185,6 @@ def test_an_unreachable_cluster_is_named():
 COMMANDS = {
     "reproduce": ["reproduce", "--scale", "quick", "--only", "memory"],
     "sweep": ["sweep", "sweep.toml"],
-    "shard": ["shard", "lstm", "--scale", "quick"],
 }
 
 
@@ -217,23 +212,8 @@ def test_a_refused_command_leaves_nothing_behind(
 ):
     monkeypatch.setitem(sys.modules, "ray", None)
     Path("file").touch()
-    paper = {"application": "switchpoint.paper.commands"} if command == "shard" else {}
-    assert main([*COMMANDS[command], *options.split()], **paper) == 2
+    assert main([*COMMANDS[command], *options.split()]) == 2
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
     assert sorted(path.name for path in folder.iterdir()) == ["file", "sweep.toml"]
-
-
-def test_the_division_of_a_run_depends_on_the_number_of_members_alone():
-    run = main_run(SCALES["quick"], "lstm")
-
-    def cut(members):
-        return [(part.config.prior, [*part.seeds]) for part in divide(run, members)]
-
-    assert divide(run) == divide(run, 8) == [run]
-    assert cut(4) == [(SOURCES[:2], [0, 1]), (SOURCES[2:], [0, 1])]
-    assert cut(3) == cut(2) == [((source,), [0, 1]) for source in SOURCES]
-    assert cut(1) == [((source,), [seed]) for source in SOURCES for seed in (0, 1)]
-    names = [part.name for part in divide(run, 1)]
-    assert len(set(names)) == len(names)

@@ -12,6 +12,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from switchpoint.evaluation.metrics import standard_error
+from switchpoint.figures.style import styled
 from switchpoint.paper.scale import Scale, TestSet
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.training import TrainConfig
@@ -179,8 +180,6 @@ class Study:
     """Claims of the paper, each with what judges it and gives the evidence."""
     needs_logs: bool = False
     """Whether it reads the training logs, which pretrained networks do not have."""
-    allow_partial: bool = False
-    """Whether it has an answer without some of its runs."""
     recorded: bool = True
     """Whether its result is small enough to be shipped with the package."""
     seconds: Mapping[str, float]
@@ -203,12 +202,44 @@ class Study:
         names = [name for name in self.scale_fields if name.endswith("sequences") and name in scale]
         return int(scale[names[-1]]) if names else None  # the last is the most specific
 
+    def figures(self, result: xr.Dataset, beside: xr.Dataset | None = None) -> Mapping[str, Figure]:
+        """The figures of a result in the shared look, with the local measurements beside it."""
+        with styled():
+            return self.plot(result, beside)
+
     def judge(self, result: xr.Dataset | None) -> list[Finding]:
         """The claims, judged on a result."""
         if result is None:
             missing = f"the study {self.name} has not been run"
             return [Finding(claim, None, missing) for claim in self.claims]
         return [Finding(claim, *judge(result)) for claim, judge in self.claims.items()]
+
+
+def divide(run: Run, members: int | None = None) -> list[Run]:
+    """The shards of a run with at most that many members each; the run itself where it has no more.
+
+    The members of a shard are trained in one program, and how many it has decides how their
+    numbers are rounded. So the division depends on nothing else, least of all on who trains.
+    """
+    priors, seeds, rates = run.config.prior, run.seeds, len(run.config.learning_rate)
+    if members is None or members >= len(run.config.members()):
+        return [run]
+    together = max(1, members // (len(seeds) * rates))  # priors with all their seeds
+    at_once = len(seeds) if together > 1 else max(1, min(len(seeds), members // rates))
+    return [
+        _shard(run, priors[first : first + together], seeds[start : start + at_once])
+        for first in range(0, len(priors), together)
+        for start in range(0, len(seeds), at_once)
+    ]
+
+
+def _shard(run: Run, sources: Sequence[str], seeds: range) -> Run:
+    """The part of a run with these of its training sources and seeds."""
+    others = {name for name, owner in PARAMETER_OWNERS.items() if owner not in sources}
+    own = {"prior": list(sources), "first_seed": seeds.start, "seeds": len(seeds)}
+    whole = {name: value for name, value in run.config.to_dict().items() if name not in others}
+    name = f"{run.name}.{'_'.join(sources)}.{seeds.start}-{seeds[-1]}"
+    return Run(name, TrainConfig.from_dict({**whole, **own}))
 
 
 def main_run(scale: Scale, architecture: str, trained_on: str = "ptw") -> Run:
@@ -281,11 +312,6 @@ def regret_and_excess(regret: xr.DataArray, optimum: xr.DataArray) -> dict[str, 
 def exact_regrets(regret: xr.DataArray, optimum: xr.DataArray) -> dict[str, xr.DataArray]:
     """Regret and excess of exact predictors (..., exact, sequence)."""
     return {**with_error(regret, "exact_regret"), **with_error(regret - optimum, "exact_excess")}
-
-
-def names(coordinate: xr.DataArray) -> list[str]:
-    """The labels of a coordinate as strings."""
-    return [str(name) for name in coordinate.values]
 
 
 def exceeds(gap: xr.DataArray, error: xr.DataArray, other: xr.DataArray | float = 0.0) -> bool:

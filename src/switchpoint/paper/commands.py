@@ -1,6 +1,5 @@
 """The commands of the studies: `switchpoint reproduce`, and `python -m switchpoint.paper`."""
 
-import fnmatch
 import os
 import shlex
 import sys
@@ -13,7 +12,6 @@ import typer
 from rich.text import Text
 
 from switchpoint._display import show_progress
-from switchpoint._files import make_directory
 from switchpoint._numbers import duration
 from switchpoint.cli import output
 from switchpoint.cli.app import Group
@@ -25,16 +23,16 @@ from switchpoint.cli.executor_options import (
     executor_arguments,
 )
 from switchpoint.cli.process import SIGNALS
-from switchpoint.executors import LocalExecutor, Task, open_executor, run_tasks
-from switchpoint.paper.base import Run
-from switchpoint.paper.networks import ShardNetworks, shard
+from switchpoint.executors import open_executor
+from switchpoint.neural.storage import MODEL_FILE
+from switchpoint.paper.base import main_runs
+from switchpoint.paper.cost import training_cost
 from switchpoint.paper.pipeline import Outcome, StudyRunner, draw, select_studies
-from switchpoint.paper.recording import record, recorded_result, unrecorded_runs
 from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.report import write_markdown, write_report
-from switchpoint.paper.results import load_result, result_path
-from switchpoint.paper.scale import RECORDED, SCALES, SETTINGS, Scale
-from switchpoint.paper.shards import all_runs, train_shard
+from switchpoint.paper.results import has_plan, load_result, result_path
+from switchpoint.paper.results import record as record_result
+from switchpoint.paper.scale import RECORDED, SCALES, SETTINGS
 from switchpoint.training import use_all_cores
 from switchpoint.zoo import Zoo, build
 from switchpoint.zoo.building import TEST_SEQUENCES
@@ -49,12 +47,11 @@ app = typer.Typer(
 )
 
 _OUT = Path("report")
-_SCALE = Annotated[str, typer.Option(help=f"One of {', '.join(SCALES)}.")]
 
 
 @app.callback()
 def paper() -> None:
-    """Train, merge and show the paper's studies piecewise; switchpoint reproduce runs them."""
+    """Show and record the results of the paper's studies, which switchpoint reproduce runs."""
     SIGNALS.unwinds = True
 
 
@@ -107,7 +104,9 @@ def reproduce(
         switchpoint reproduce --scale quick --set period=30 --first-seed 100 --out other
         switchpoint reproduce --scale full --executor ray --ray-address 10.0.0.1:6379 --out full
     """
-    size = _scale(scale)
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+    size = SCALES[scale]
     given = dict(map(_setting, settings or []))
     if first_seed is not None:
         given["first_seed"] = first_seed
@@ -122,7 +121,7 @@ def reproduce(
     options += [] if shard_members is None else ["--shard-members", str(shard_members)]
     words = ["switchpoint", "reproduce", "--scale", scale, "--out", str(out), *options]
     with show_progress(sys.stderr) as progress:
-        runner = StudyRunner(size, out, only or None, None, shard_members, progress)
+        runner = StudyRunner(size, out, only or None, shard_members, progress)
         if show:
             _print_studies(runner)
             return
@@ -185,208 +184,71 @@ def report(
     _print(str(write_report(directory, results)))
 
 
-@app.command("shard")
-def train(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN]...",
-            help="Training runs, or patterns such as 'ablation-*'; if none is given, they are "
-            "listed.",
-        ),
-    ] = None,
-    missing: Annotated[
-        bool,
-        typer.Option(
-            "--missing",
-            help="Only runs that the recorded results lack: all of these, if no RUN is given.",
-        ),
-    ] = False,
-    prior: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this training source of the runs; may be repeated."),
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="FIRST-LAST", help="Only these seeds, such as 0-4.")
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of finished shards.")
-    ] = Path("shards"),
-    work: Annotated[
-        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of checkpoints.")
-    ] = Path("runs/shards"),
-    best_only: Annotated[
-        bool,
-        typer.Option(
-            "--best-only",
-            help="Write only the weights of the best network of each source on validation.",
-        ),
-    ] = False,
-    executor: Executor = None,
-    jobs: Jobs = None,
-    ray_address: RayAddress = None,
-    scale: _SCALE = "full",
-) -> None:
-    """Train some seeds of the studies' runs, and take all their measurements.
-
-    Writes a few files of at most 16 MiB, from which `merge` computes the results of the studies,
-    and `build-zoo` builds the zoo. The same command resumes from its checkpoints. Set
-    SWITCHPOINT_COMMIT if the source tree has no git history.
-
-    For example:
-
-        python -m switchpoint.paper shard lstm --prior ptw --seeds 0-9 --out shards
-        python -m switchpoint.paper shard --missing --out shards
-    """
-    size = _scale(scale)
-    chosen = executor_arguments(executor, jobs, ray_address)
-    names = all_runs(size)
-    wanted = _matching(runs or list(names), names)
-    unrecorded = unrecorded_runs(size, RECORDED) if missing or not runs else {}
-    if missing:
-        wanted = [run for run in wanted if run.name in unrecorded]
-    listing = not (runs or missing)
-    parts: list[tuple[Run, Run]] = []
-    errors: list[ValueError] = []
-    for run in wanted:
-        try:
-            parts.append((run, shard(run, prior or run.config.prior, _seeds(seeds, run))))
-        except ValueError as error:  # a list leaves out runs without these sources and seeds
-            errors.append(error)
-    if errors and not (listing and parts):
-        raise errors[0]
-    if listing:
-        users = {study.name: set(study.runs(size)) for study in STUDIES.values()}
-        for run, part in parts:
-            used = [study for study, needed in users.items() if run.name in needed]
-            count = len(part.config.members())
-            _print(
-                f"{run.name}: {count} member{'s' * (count != 1)} x {part.config.steps} steps on "
-                f"{', '.join(part.config.prior)}; for {', '.join(used)}"
-                f"{'; not recorded' * (run.name in unrecorded)}"
-            )
-        return
-    if not wanted:
-        _print("Recorded results have all of these runs.")
-    work, out = work.absolute(), out.absolute()  # workers may have another working directory
-    tasks = [
-        Task(part.name, train_shard, (size, run, part, work, out, best_only)) for run, part in parts
-    ]
-    with show_progress(sys.stderr) as progress, open_executor(**chosen) as opened:
-        make_directory(out)
-        results = run_tasks(opened, tasks, work / "locks", progress)
-    for paths in results.done.values():
-        for path in paths:
-            _print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
-    results.check()
-
-
 @app.command()
-def merge(
-    shards: Annotated[
-        Path, typer.Argument(metavar="DIR", file_okay=False, help="Directory of finished shards.")
+def record(
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", file_okay=False, help="The directory of a report."),
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of the results.")
-    ],
-    recorded: Annotated[
-        Path | None,
-        typer.Option(
-            "--record",
-            metavar="DIR",
-            file_okay=False,
-            help="Also record the results there, with their SHA-256 in manifest.json. Runs that "
-            "the shards lack are taken from the results recorded before with the same settings.",
-        ),
-    ] = None,
-    scale: _SCALE = "full",
+    into: Annotated[
+        Path,
+        typer.Option(metavar="DIR", file_okay=False, help="The directory of recorded results."),
+    ] = RECORDED,
 ) -> None:
-    """Compute the results of the studies from shards.
-
-    Missing networks are named in the results, and the studies that need them are listed here.
-    Studies of the best networks are computed now, from the networks in the shards.
+    """Record the results of a directory for scale zoo, with their SHA-256 in manifest.json.
 
     For example:
 
-        python -m switchpoint.paper merge shards --out runs/full
+        switchpoint reproduce --scale full --only memory --out full
+
+        python -m switchpoint.paper record full
     """
-    size = _scale(scale)
-    if not any(shards.glob("*.nc")):
-        raise ValueError(f"there are no shards in {shards}; the command shard makes them")
-    networks = ShardNetworks(shards, all_runs(size), recorded)
-    command = "shard for each shard, then merge"
-    with show_progress(sys.stderr) as progress:
-        runner = StudyRunner(size, out, None, networks, None, progress)
-        runner.run(LocalExecutor(), command)
-    for name, study in STUDIES.items():
-        state = "skipped, its networks are missing"
-        if name in runner.results:
-            if recorded is not None and study.recorded:
-                record(result_path(out, name), recorded)
-            missing = len(runner.results[name].shown.attrs.get("missing_runs", {}))
-            state = f"done, without {missing} of its runs" if missing else "done"
-        elif recorded_result(recorded, name) is not None:
-            state = "as recorded before, since its networks are not among these"
-        _print(f"{name}: {state}")
+    studies = [study for study in STUDIES.values() if study.recorded]
+    results = {study.name: result_path(directory, study.name) for study in studies}
+    if not any(path.exists() for path in results.values()):
+        raise ValueError(f"there are no results in {directory}; switchpoint reproduce makes them")
+    for study in studies:
+        if results[study.name].exists():
+            result = load_result(directory, study.name).local
+            if result is None or not has_plan(result, study.plan(SCALES["full"])):
+                raise ValueError(f"{results[study.name]} is not a result of scale full")
+            record_result(results[study.name], into)
+            _print(str(into / results[study.name].name))
 
 
 @app.command()
 def build_zoo(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Directories of runs, or their files.")
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", file_okay=False, help="The directory of a report."),
     ],
     out: Annotated[
-        Path, typer.Option(metavar="DIR", file_okay=False, help="Directory of the zoo.")
+        Path, typer.Option(metavar="DIR", file_okay=False, help="The directory of the zoo.")
     ],
     sequences: Annotated[
         int, typer.Option(help="The number of test sequences for the score on each card.")
     ] = TEST_SEQUENCES,
 ) -> None:
-    """Build a zoo from finished runs: the best seed of each architecture and source.
+    """Build a zoo from the networks of scale full: the best seed of each architecture and source.
 
     The best seed has the lowest excess on the validation sequences of its run; it is then
     measured on test sequences. Networks that are already in the zoo are not measured again.
 
     For example:
 
-        python -m switchpoint.paper build-zoo shards/*.safetensors --out zoo
+        python -m switchpoint.paper build-zoo full --out zoo
     """
     zoo = Zoo(out)
+    patterns = [each for run in main_runs(SCALES["full"]) for each in (run.name, f"{run.name}.*")]
+    files = [f for each in patterns for f in (directory / "runs").glob(f"{each}/{MODEL_FILE}")]
     with show_progress(sys.stderr) as progress:
-        names = build(runs, zoo, sequences, progress)
+        paths = [file.parent for file in sorted(files)]
+        names = build(paths, zoo, sequences, progress, training_cost)
     for name in names:
         test = zoo.card(name)["test"]
         _print(f"{name}: {test['excess']:.3f} ± {test['excess_error']:.3f} bits")
     size = sum(entry.size for entry in zoo.entries.values()) / 2**20
     _print(f"{out}: {len(zoo.entries)} networks, {size:.1f} MiB")
-
-
-def _scale(name: str) -> Scale:
-    if name not in SCALES:
-        raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {name!r}")
-    return SCALES[name]
-
-
-def _matching(patterns: list[str], known: Mapping[str, Run]) -> list[Run]:
-    """The runs of these names or patterns, each once, in the order they are asked for."""
-    matching: dict[str, Run] = {}
-    for pattern in patterns:
-        names = fnmatch.filter(known, pattern)
-        if not names:
-            raise ValueError(f"run must be one of {', '.join(known)}, got {pattern!r}")
-        matching |= {name: known[name] for name in names}
-    return list(matching.values())
-
-
-def _seeds(text: str | None, run: Run) -> range:
-    """The seeds that were asked for, or all of a run."""
-    if text is None:
-        return run.seeds
-    first, dash, last = text.partition("-")
-    last = last if dash else first
-    if not (first.isdecimal() and last.isdecimal()):
-        raise ValueError(f"seeds must be a number or two, as 0-4, got {text!r}")
-    return range(int(first), int(last) + 1)
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -34,15 +34,13 @@ class StudyContext:
         self.progress = progress
         self.regret: dict[str, xr.DataArray] = {}
         """The regret (labels..., seed, sequence) of each grid of the study."""
-        self.missing_runs: dict[str, dict[str, list[int]]] = {}
-        """The seeds that have no network, by run and training source."""
 
     def measure(self, study: Study) -> None:
         """Take every measurement that a study declares, and put them together."""
         for name, grid in study.grids(self.scale).items():
             for measurement in grid.cells.values():
                 self.take(measurement)
-            self.regret[name] = self.store.array(grid, self.scale.seed, study.allow_partial)
+            self.regret[name] = self.store.array(grid, self.scale.seed)
 
     def take(self, measurement: Measurement) -> None:
         """Measure the networks whose regret the store does not have yet."""
@@ -58,9 +56,6 @@ class StudyContext:
         else:
             members = self.networks.members(run, measurement.trained_on)
         ready = {seed: members[seed] for seed in wanted if seed in members}
-        if run is not None and len(ready) < len(wanted):
-            missing = [seed for seed in wanted if seed not in ready]
-            self.missing_runs.setdefault(run.name, {})[measurement.trained_on] = missing
         if ready:
             text = f"{measurement.run_name} ({measurement.trained_on}) on {test.source}"
             bits = regrets(

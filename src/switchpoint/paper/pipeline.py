@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,9 @@ from switchpoint._text import did_you_mean
 from switchpoint.executors import Executor, Task, TaskResults, open_executor, run_tasks
 from switchpoint.figures.style import write_figure
 from switchpoint.neural.storage import MODEL_FILE
-from switchpoint.paper.base import EXACT, Study, main_runs
+from switchpoint.paper.base import Study
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.networks import Networks, PretrainedNetworks, TrainedNetworks
-from switchpoint.paper.recording import complete, recorded_by_plan, recorded_result
+from switchpoint.paper.networks import PretrainedNetworks, TrainedNetworks
 from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.results import (
     Result,
@@ -27,11 +26,12 @@ from switchpoint.paper.results import (
     finished,
     read_result,
     recorded_path,
+    recorded_result,
     result_path,
     save_result,
 )
 from switchpoint.paper.scale import Scale
-from switchpoint.paper.shards import Shard, measurements_by_run, shard_times, train_and_measure
+from switchpoint.paper.shards import Shard, measurements_by_run, train_and_measure
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.zoo import Zoo
 
@@ -56,7 +56,6 @@ def reproduce(
     progress: Progress | None = None,
     command: str = "",
     then: Callable[[Outcome], None] | None = None,
-    networks: Networks | None = None,
     *,
     executor: str | Executor = "local",
     jobs: int | None = None,
@@ -67,8 +66,8 @@ def reproduce(
 
     Finished studies are not computed again, and a call that was stopped, even by `kill -9`, is
     resumed; the results are the same. `then` is called after each study. Networks are trained
-    below `out`, or come from the zoo where the scale says so, unless others are given. Studies
-    without networks and without recorded results are skipped.
+    below `out`, or come from the zoo where the scale says so. Studies without networks and
+    without recorded results are skipped.
 
     `executor` trains and measures the networks: `local`, `processes`, `ray`, or any object with
     `submit(function, *arguments)` that returns a `concurrent.futures.Future`; see
@@ -80,7 +79,7 @@ def reproduce(
     A shard is a whole run, or a part of one with at most `shard_members` members. Networks that
     are trained in parts of another size differ by rounding.
     """
-    runner = StudyRunner(scale, out, only, networks, shard_members, progress)
+    runner = StudyRunner(scale, out, only, shard_members, progress)
     with open_executor(executor, jobs=jobs, ray_address=ray_address) as opened:
         return runner.run(opened, command, then)
 
@@ -93,57 +92,59 @@ class StudyRunner:
         scale: Scale,
         out: Path,
         only: Iterable[str] | None = None,
-        networks: Networks | None = None,
         shard_members: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.scale, self.out = scale, out.absolute()  # workers may have another directory
         self.studies = select_studies(only)
-        self.networks = networks or networks_for(scale, self.out, shard_members)
         self.progress = progress or Progress()
+        self.networks: TrainedNetworks | PretrainedNetworks = (
+            TrainedNetworks(self.out / "runs", shard_members)
+            if scale.zoo is None
+            else PretrainedNetworks(Zoo(scale.zoo), scale)
+        )
+        self.measurements = self.out / "measurements" / self.networks.identity
         self.results: dict[str, Result] = {}
         self.states: dict[str, str] = {}
         """Of each study: done, partly done, to do, recorded, or skipped without networks."""
         self._plans = {study.name: plan_for(study, scale) for study in self.studies}
         self._shards: dict[str, list[Shard]] = {}
-        self._recorded: dict[str, Path] = {}
         for study in self.studies:
             self._find(study)
 
     def _find(self, study: Study) -> None:
         """Read the results of a study that are there, and find out its state."""
-        name, local = study.name, None
-        path = recorded_result(self.scale.recorded, name)
-        recorded = None
-        if path is not None:
-            self._recorded[name], recorded = path, read_result(path, name)
-        if not can_compute(study, self.scale, self.networks):
-            self.states[name] = "skipped" if recorded is None else "recorded"
+        path = recorded_result(self.scale.recorded, study.name)
+        recorded = None if path is None else read_result(path, study.name)
+        local = None
+        if not self._can_compute(study):
+            state = "recorded" if recorded is not None else "skipped"
         else:
-            local = finished(self.out, study, self._plans[name], self.progress.note)
+            local = finished(self.out, study, self._plans[study.name], self.progress.note)
             begun = any(map(self._is_begun, study.runs(self.scale)))
-            self.states[name] = "done" if local is not None else "partly" if begun else "to do"
+            state = "done" if local is not None else "partly" if begun else "to do"
+        self.states[study.name] = state
         if local is not None or recorded is not None:
-            self.results[name] = Result(local, recorded)
+            self.results[study.name] = Result(local, recorded)
+
+    def _can_compute(self, study: Study) -> bool:
+        if study.needs_logs and self.scale.zoo is not None:
+            return False
+        return all(map(self.networks.can_have, study.runs(self.scale).values()))
 
     def _is_begun(self, run: str) -> bool:
         """Whether a run has checkpoints, networks or measurements."""
-        runs, measurements = self.out / "runs", self.out / "measurements" / self.networks.identity
+        runs = self.out / "runs"
         names = [run, *(path.name for path in runs.glob(f"{run}.*"))]
         files = [runs / name / file for name in names for file in ("checkpoints", MODEL_FILE)]
-        return any(path.exists() for path in files) or any(measurements.glob(f"{run}-*.nc"))
+        return any(path.exists() for path in files) or any(self.measurements.glob(f"{run}[-.]*.nc"))
 
     def run(
         self, executor: Executor, command: str = "", then: Callable[[Outcome], None] | None = None
     ) -> list[Outcome]:
         """Compute the studies that are to do, and return the outcomes of all."""
         ahead = [s for s in self.studies if self.states[s.name] in ("partly", "to do")]
-        # The measurements of shards are loaded when these are done.
-        name = EXACT if isinstance(self.networks, TrainedNetworks) else None
-        directory = self.out / "measurements" / self.networks.identity
-        self._store = MeasurementStore(directory, self.progress.note, name)
-        for measured in self.networks.measurements if ahead else ():
-            self._store.merge(measured)
+        self._store = MeasurementStore(self.measurements, self.progress.note)
         trained = self._train(ahead, executor)
         start = _TRAINING if trained.done else 0.0
         costs = {study.name: study.seconds.get(self.scale.name, 1.0) or 1.0 for study in ahead}
@@ -155,14 +156,7 @@ class StudyRunner:
                 progress = Part(self.progress, start, share, f"{study.name}: ")
                 computed = self._compute(study, trained, progress, command)
                 start += share
-                grids = study.grids(self.scale).values()
-                lengths = {cell.test.length for grid in grids for cell in grid.cells.values()}
-                if lengths - {self.scale.length}:
-                    jax.clear_caches()  # compiled for lengths that no other study has
-            path, copy = self._recorded.get(study.name), recorded_path(self.out, study.name)
-            if path is not None and not (copy.exists() and digest_of(copy) == digest_of(path)):
-                copy.parent.mkdir(exist_ok=True)
-                copy_result(path, copy)
+            self._copy_record(study)
             if study.name in self.results:
                 outcomes.append(Outcome(study, self.results[study.name], computed))
                 if then is not None:
@@ -171,23 +165,29 @@ class StudyRunner:
         return outcomes
 
     def _train(self, ahead: Iterable[Study], executor: Executor) -> TaskResults:
-        """Train and measure the networks of the studies ahead."""
+        """Train and measure the networks of the studies ahead.
+
+        A shard whose measurements are all there is trained only for a study that uses its networks.
+        """
         make_directory(self.out / _LOCKS, "directory")
         if not isinstance(self.networks, TrainedNetworks):
             return TaskResults()
         wanted = measurements_by_run(self.scale, ahead)
-        directories = self.out / "runs", self._store.directory
+        used = {run.name for study in ahead for run in study.networks(self.scale)}
+        directories = self.networks.directory, self.measurements
         tasks = []
         for run in {n: r for study in ahead for n, r in study.runs(self.scale).items()}.values():
             parts = self.networks.parts(run)
             self._shards[run.name] = [Shard.of(self.scale, run, part, wanted) for part in parts]
             for shard in self._shards[run.name]:
-                self._store.load(shard.part.name, self.progress.note)
-                if not shard.is_done(directories[0], self._store):
+                trained = run.name not in used or shard.is_trained(self.networks.directory)
+                if not (trained and shard.is_measured(self._store)):
                     arguments = (shard, *directories)
                     tasks.append(Task(shard.part.name, train_and_measure, arguments, shard.cost))
         progress = Part(self.progress, 0.0, _TRAINING)
-        return run_tasks(executor, tasks, self.out / _LOCKS, progress)
+        results = run_tasks(executor, tasks, self.out / _LOCKS, progress)
+        self._store.load()
+        return results
 
     def _compute(
         self, study: Study, trained: TaskResults, progress: Progress, command: str
@@ -198,8 +198,6 @@ class StudyRunner:
         if failed := [name for name in shards if name in trained.failed]:
             progress.note(f"skipped, since these shards failed: {', '.join(failed)}")
             return False
-        for name in shards:
-            self._store.load(name)
         lock = FileLock(self.out / _LOCKS / f"study-{study.name}.lock")
         try:
             held = lock.acquire(blocking=False)
@@ -207,49 +205,51 @@ class StudyRunner:
             progress.update("waiting for another process, which computes this study", 0.0)
             held = lock.acquire()
         with held:
-            begun, computed = time.monotonic(), False
             local = finished(self.out, study, plan, lambda _: None)
+            computed = local is None
             if local is None:
-                computed = True
+                begun = time.monotonic()
                 context = StudyContext(self.scale, self.networks, self._store, progress)
                 context.measure(study)
                 local = study.analyse(context)
-                networks = self._trained_elsewhere(runs)
-                if context.missing_runs and self.scale.zoo is None:
-                    local = local.assign_attrs(missing_runs=context.missing_runs)
-                    record = recorded_by_plan(self.networks.recorded, study, plan)
-                    if record is not None:
-                        local = complete(study, self.scale, local, record)
-                        networks = {**record.attrs["provenance"].get("networks", {}), **networks}
                 seconds = time.monotonic() - begun
-                cost: dict[str, Any] = {**self._cost(study, seconds), "command": command}
-                cost |= {"networks": networks} if networks else {}
+                cost = {**self._cost(study, seconds), "command": command}
                 local = save_result(self.out, study, self.scale, plan, local, cost)
                 progress.note(f"done in {duration(seconds)}")
-        recorded = self.results.get(study.name, Result(None)).recorded
-        self.results[study.name] = Result(local, recorded)
+        grids = study.grids(self.scale).values()
+        if {cell.test.length for grid in grids for cell in grid.cells.values()} - {
+            self.scale.length
+        }:
+            jax.clear_caches()  # compiled for lengths that no other study has
+        self.results[study.name] = replace(self.results.get(study.name, Result(None)), local=local)
         return computed
 
-    def _trained_elsewhere(self, runs: Iterable[str]) -> dict[str, Any]:
-        """The provenance of networks that were not trained by this process."""
-        networks, rows = self.networks.provenance(runs), self._store.provenance
-        return networks | {name: rows[name] for name in networks if name in rows}
+    def _cost(self, study: Study, seconds: float) -> dict[str, Any]:
+        """Seconds spent on a study, with those of the networks that no earlier study needed."""
+        runs = study.runs(self.scale)
+        cost: dict[str, Any] = {"wall_seconds": seconds, "training_seconds": 0.0}
+        if self.scale.zoo is None:
+            earlier = {
+                name
+                for other in STUDIES.values()
+                if other.name != study.name and result_path(self.out, other.name).exists()
+                for name in other.runs(self.scale)
+            }
+            new = [run for name, run in runs.items() if name not in earlier]
+            for each in self.networks.provenance(new).values():
+                cost["wall_seconds"] += each["measuring_seconds"]
+                cost["training_seconds"] += each["training_seconds"]
+        cost = {name: round(value, 3) for name, value in cost.items()}
+        networks = self.networks.provenance(runs.values())
+        return cost | ({"networks": networks} if networks else {})
 
-    def _cost(self, study: Study, seconds: float) -> dict[str, float]:
-        """Seconds spent on a study, with those of the shards that no earlier study needed."""
-        earlier = {
-            name
-            for other in STUDIES.values()
-            if other.name != study.name and result_path(self.out, other.name).exists()
-            for name in other.runs(self.scale)
-        }
-        runs = [name for name in study.runs(self.scale) if name not in earlier]
-        parts = [shard.part for name in runs for shard in self._shards.get(name, ())]
-        times = [shard_times(self.out / "runs", part) for part in parts]
-        return {
-            "wall_seconds": round(seconds + sum(each.measuring for each in times), 3),
-            "training_seconds": round(sum(each.training for each in times), 3),
-        }
+    def _copy_record(self, study: Study) -> None:
+        """Copy the recorded result of a study into the directory, unless it is there."""
+        path = recorded_result(self.scale.recorded, study.name)
+        copy = recorded_path(self.out, study.name)
+        if path is not None and not (copy.exists() and digest_of(copy) == digest_of(path)):
+            copy.parent.mkdir(exist_ok=True)
+            copy_result(path, copy)
 
 
 def select_studies(only: Iterable[str] | None) -> list[Study]:
@@ -263,15 +263,6 @@ def select_studies(only: Iterable[str] | None) -> list[Study]:
     return [study for name, study in STUDIES.items() if name in wanted]
 
 
-def networks_for(scale: Scale, out: Path, shard_members: int | None = None) -> Networks:
-    """The networks of a scale: of its zoo, or trained below `out`."""
-    if scale.zoo is None:
-        return TrainedNetworks(out.absolute() / "runs", shard_members)
-    pretrained = PretrainedNetworks(Zoo(scale.zoo), scale)
-    pretrained.check(scale)
-    return pretrained
-
-
 def plan_for(study: Study, scale: Scale) -> dict[str, Any]:
     """The plan of a study, with the digests of pretrained networks."""
     plan = study.plan(scale)
@@ -279,18 +270,6 @@ def plan_for(study: Study, scale: Scale) -> dict[str, Any]:
         entries = Zoo(scale.zoo).entries
         plan["pretrained"] = {name: entry.sha256 for name, entry in entries.items()}
     return plan
-
-
-def can_compute(study: Study, scale: Scale, networks: Networks) -> bool:
-    """Whether there are networks for a study: for one that allows it, of some runs of its own."""
-    if study.needs_logs and scale.zoo is not None:
-        return False
-    runs = study.runs(scale)
-    ready = [name for name, run in runs.items() if networks.can_have(run)]
-    if study.allow_partial and scale.zoo is None:
-        shared = {run.name for run in main_runs(scale)}
-        return bool(set(ready) - shared) or not set(runs) - set(ready)
-    return len(ready) == len(runs)
 
 
 def draw(study: Study, result: Result, out: Path, again: bool = False) -> list[Path]:
@@ -305,7 +284,7 @@ def draw(study: Study, result: Result, out: Path, again: bool = False) -> list[P
         names = study.captions(result.shown)
         paths = [out / "figures" / f"{name}.{kind}" for name in names for kind in ("pdf", "png")]
         if again or any(not p.exists() or p.stat().st_mtime_ns < newest for p in paths):
-            for name, figure in study.plot(result.shown, result.beside).items():
+            for name, figure in study.figures(result.shown, result.beside).items():
                 write_figure(figure, out / "figures", name)
     except (LookupError, TypeError, ArithmeticError, AttributeError) as error:
         raise ValueError(

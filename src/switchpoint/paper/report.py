@@ -145,7 +145,7 @@ def _source(result: Result) -> dict[str, Any]:
     return {
         "recorded": result.recorded is not None and shown is result.recorded,
         "local": result.beside is not None,
-        "pretrained": "networks" in provenance,
+        "pretrained": shown.attrs["scale"] == "zoo",
         "scale": shown.attrs["scale"],
         "made": _machine(provenance),
         "networks": sorted(

@@ -1,6 +1,6 @@
 """A zoo from finished runs: of each architecture and source the network that did best."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -39,8 +39,6 @@ class Candidate:
     """On the validation sequences of its run."""
     validated_on: tuple[Any, ...]
     """The settings that determine these sequences."""
-    among: int
-    """The number of networks that it is the best of, itself included."""
 
 
 def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]]:
@@ -53,8 +51,7 @@ def candidates(runs: Iterable[str | PathLike[str]]) -> dict[str, list[Candidate]
             if name in NAMES and not member["diverged"] and member["excess"] is not None:
                 source, length = card["sources"][member["prior"]], card["length"]
                 validated_on = (source, length, card["config"]["validation"])
-                among = card.get("candidates", {}).get(member["prior"], 1)
-                each = Candidate(name, Path(run), index, member["excess"], validated_on, among)
+                each = Candidate(name, Path(run), index, member["excess"], validated_on)
                 by_name.setdefault(name, []).append(each)
     return {name: by_name[name] for name in NAMES if name in by_name}
 
@@ -75,12 +72,14 @@ def build(
     zoo: Zoo,
     sequences: int = TEST_SEQUENCES,
     progress: Progress | None = None,
+    provenance: Callable[[Path], Mapping[str, Any] | None] = lambda _: None,
 ) -> list[str]:
     """Write the best network of each architecture and source into the zoo; their names.
 
     The choice is made on validation sequences alone. Then the chosen one is measured on the
-    test sequences, and its card says both. What is in the zoo already is not measured again,
-    so that a build that was stopped can be repeated.
+    test sequences, and its card says both, and what `provenance` returns for the path of its run.
+    What is in the zoo already is not measured again, so that a build that was stopped can be
+    repeated.
     """
     by_name = candidates(runs)
     if not by_name:
@@ -91,14 +90,14 @@ def build(
         run, networks = load_with_card(best.path)
         network, member = networks[best.member], run["members"][best.member]
         card = {  # as if the run had trained this network alone
-            **{key: value for key, value in run.items() if key != "candidates"},
+            **run,
             "sources": {member["prior"]: run["sources"][member["prior"]]},
             "members": [member],
             "chosen": {
                 "by": "the lowest excess on validation sequences",
                 "sequences": run["config"]["validation"],
                 "excess": best.excess,
-                "candidates": sum(each.among for each in rivals),
+                "candidates": len(rivals),
             },
         }
         known = _known(zoo, name, network, sequences)
@@ -108,7 +107,10 @@ def build(
             card |= {
                 "name": name,
                 "test": {**test, "tolerance": _TOLERANCE},
-                "provenance": {"training": run.get("provenance"), "measuring": environment_info()},
+                "provenance": {
+                    "training": provenance(best.path),
+                    "measuring": environment_info(),
+                },
             }
         else:
             card = {**known, "chosen": card["chosen"]}  # of more rivals, or fewer, than before

@@ -1,1 +1,70 @@
-"""Elements that the figures of several studies share."""
+"""Elements of the studies' figures: their look, panels, labels, lines and marks."""
+
+from switchpoint.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    SKY,
+    WIDTH,
+    darker,
+    hue,
+    legend_above,
+    line_style,
+    marker_style,
+    new_figure,
+)
+from switchpoint.paper.figures.annotations import (
+    Label,
+    band,
+    draw_symbols,
+    error_bars,
+    labels_right,
+    name_panel,
+    panels,
+    plain_numbers,
+    position_axis,
+    powers_axis,
+)
+from switchpoint.paper.figures.heatmap import log_norm, squares
+from switchpoint.paper.figures.seeds import (
+    above_record,
+    draw_local,
+    excess_panels,
+    local_key,
+    regret_panels,
+)
+
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "INK",
+    "ORANGE",
+    "SKY",
+    "WIDTH",
+    "Label",
+    "above_record",
+    "band",
+    "darker",
+    "draw_local",
+    "draw_symbols",
+    "error_bars",
+    "excess_panels",
+    "hue",
+    "labels_right",
+    "legend_above",
+    "line_style",
+    "local_key",
+    "log_norm",
+    "marker_style",
+    "name_panel",
+    "new_figure",
+    "panels",
+    "plain_numbers",
+    "position_axis",
+    "powers_axis",
+    "regret_panels",
+    "squares",
+]

@@ -26,6 +26,11 @@ _DEPTH = re.compile(r"(?<=PTW)_\d+")
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉", "_")
 
 
+def names(coordinate: xr.DataArray) -> list[str]:
+    """The labels of a coordinate as strings."""
+    return [str(name) for name in coordinate.values]
+
+
 def display_name(predictor: str) -> str:
     """The name of a predictor."""
     return NAMES.get(predictor, predictor)

@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator
 from numpy.typing import ArrayLike
 
 from switchpoint._numbers import percent
-from switchpoint.figures.style import GREY, INK, darker, hue, line_style, marker_style, styled
+from switchpoint.figures.style import GREY, INK, darker, hue, line_style, marker_style
 from switchpoint.paper.figures.annotations import Label, labels_right, panels, plain_numbers
 from switchpoint.paper.figures.labels import display_name
 
@@ -30,53 +30,51 @@ def regret_panels(shown: Sequence[Panel], close: bool = False) -> Figure:
 
     With `close`, a panel shows the seeds and the optimum alone, and says how little it spans.
     """
-    with styled():
-        figure, used = panels(len(shown), 2, 3.1, 0.4)
-        _key(figure, shown)
-        labels = []
-        for axes, (one, local, title) in zip(used, shown, strict=True):
-            _columns(axes, one, local, "regret")
-            axes.set_title(title)
-            axes.set_ylabel("regret (bits)")
-            values = {
-                name: float(one["exact_regret"].sel(exact=name))
-                for name in _EXACT
-                if name in one["exact"]
-            }
-            labels.append(_exact_lines(axes, values, _highest(one, local, "regret"), close))
-        figure.draw_without_rendering()
-        for axes, beside in zip(used, labels, strict=True):
-            labels_right(axes, beside)
+    figure, used = panels(len(shown), 2, 3.1, 0.4)
+    _key(figure, shown)
+    labels = []
+    for axes, (one, local, title) in zip(used, shown, strict=True):
+        _columns(axes, one, local, "regret")
+        axes.set_title(title)
+        axes.set_ylabel("regret (bits)")
+        values = {
+            name: float(one["exact_regret"].sel(exact=name))
+            for name in _EXACT
+            if name in one["exact"]
+        }
+        labels.append(_exact_lines(axes, values, _highest(one, local, "regret"), close))
+    figure.draw_without_rendering()
+    for axes, beside in zip(used, labels, strict=True):
+        labels_right(axes, beside)
     return figure
 
 
 def excess_panels(shown: Sequence[Panel]) -> Figure:
     """The regret above the exact optimum on a logarithmic scale, which shows how close it is."""
-    with styled():
-        figure, used = panels(len(shown), 2, 3.1, 0.4)
-        _key(figure, shown)
-        for axes, (one, local, title) in zip(used, shown, strict=True):
-            axes.set_yscale("log", nonpositive="mask")
-            _columns(axes, one, local, "excess")
-            axes.set_title(title)
-            axes.set_ylabel("excess regret (bits)")
-            plain_numbers(axes.yaxis)
-            above = one["exact_excess"].values
-            low, high = float(np.nanmin(one["excess"].values)), _highest(one, local, "excess")
-            floor = max(low, 1e-3 * high, 1e-6)
-            ceiling = max(high, *above[np.isfinite(above)])
-            axes.set_ylim(floor / 1.5, 1.5 * ceiling)
-            if ceiling < 100 * floor:  # one number to a decade would be too few
-                axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
-        figure.draw_without_rendering()
-        for axes, (one, _, _) in zip(used, shown, strict=True):
-            labels = []
-            for name in _EXACT:
-                value = float(one["exact_excess"].sel(exact=name)) if name in one["exact"] else 0.0
-                if value > axes.get_ylim()[0]:
-                    axes.axhline(value, linewidth=1.3, zorder=1.5, **line_style(name))
-                    labels.append((value, f"{display_name(name)} {value:.2f}", hue(name)))
-            labels_right(axes, labels)
+    figure, used = panels(len(shown), 2, 3.1, 0.4)
+    _key(figure, shown)
+    for axes, (one, local, title) in zip(used, shown, strict=True):
+        axes.set_yscale("log", nonpositive="mask")
+        _columns(axes, one, local, "excess")
+        axes.set_title(title)
+        axes.set_ylabel("excess regret (bits)")
+        plain_numbers(axes.yaxis)
+        above = one["exact_excess"].values
+        low, high = float(np.nanmin(one["excess"].values)), _highest(one, local, "excess")
+        floor = max(low, 1e-3 * high, 1e-6)
+        ceiling = max(high, *above[np.isfinite(above)])
+        axes.set_ylim(floor / 1.5, 1.5 * ceiling)
+        if ceiling < 100 * floor:  # one number to a decade would be too few
+            axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
+    figure.draw_without_rendering()
+    for axes, (one, _, _) in zip(used, shown, strict=True):
+        labels = []
+        for name in _EXACT:
+            value = float(one["exact_excess"].sel(exact=name)) if name in one["exact"] else 0.0
+            if value > axes.get_ylim()[0]:
+                axes.axhline(value, linewidth=1.3, zorder=1.5, **line_style(name))
+                labels.append((value, f"{display_name(name)} {value:.2f}", hue(name)))
+        labels_right(axes, labels)
     return figure
 
 

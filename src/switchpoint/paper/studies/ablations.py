@@ -11,70 +11,42 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from switchpoint._numbers import bits, join_and
-from switchpoint.figures.style import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    WIDTH,
-    hue,
-    line_style,
-    marker_style,
-    new_figure,
-    styled,
-)
-from switchpoint.paper.base import (
-    Caption,
-    Grid,
-    Measurement,
-    Run,
-    Study,
-    Table,
-    config,
-    grid,
-    main_run,
-    names,
-    regret_and_excess,
-    with_error,
-)
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import (
-    Label,
-    error_bars,
-    labels_right,
-    plain_numbers,
-    powers_axis,
-)
-from switchpoint.paper.figures.heatmap import log_norm, squares
-from switchpoint.paper.figures.labels import display_name
+from switchpoint.paper.figures.labels import display_name, names
 from switchpoint.paper.scale import Ablation, Scale
 
 _NUMBERS = ("hidden", "readout", "stack_depth", "stack_width", "layers", "context")
 _NONE = -1  # where a model has no such option
-_POSITIONS = {"sincos": (ORANGE, "o"), "alibi": (BLUE, "s"), "relative": (GREEN, "P")}
+_POSITIONS = {
+    "sincos": (figures.ORANGE, "o"),
+    "alibi": (figures.BLUE, "s"),
+    "relative": (figures.GREEN, "P"),
+}
 
 
-def _run(scale: Scale, ablation: Ablation) -> Run:
+def _run(scale: Scale, ablation: Ablation) -> base.Run:
     """One configuration, trained on PTW; the main run, where its networks are the same."""
-    own = config(scale, ablation.settings, seeds=scale.ablation_seeds, prior="ptw")
-    run = Run("ablation-" + ablation.name.replace(" ", "-"), own)
+    own = base.config(scale, ablation.settings, seeds=scale.ablation_seeds, prior="ptw")
+    run = base.Run("ablation-" + ablation.name.replace(" ", "-"), own)
     if own.model in scale.architectures and scale.ablation_seeds <= scale.seeds:
-        main = main_run(scale, own.model)
+        main = base.main_run(scale, own.model)
         if main.plan("ptw") == run.plan("ptw"):
             return main
     return run
 
 
-def _grids(scale: Scale) -> dict[str, Grid]:
+def _grids(scale: Scale) -> dict[str, base.Grid]:
     ablations = {each.name: each for each in scale.ablations}
     test = scale.test_set("ptw")
     return {
-        "networks": grid(
-            lambda configuration: Measurement(
+        "networks": base.grid(
+            lambda configuration: base.Measurement(
                 _run(scale, ablations[configuration]), "ptw", test, scale.ablation_seeds
             ),
             configuration=ablations,
         ),
-        "optimum": grid(lambda: Measurement(None, "optimum", test)),
+        "optimum": base.grid(lambda: base.Measurement(None, "optimum", test)),
     }
 
 
@@ -98,8 +70,8 @@ def _analyse(context: StudyContext) -> xr.Dataset:
     return xr.Dataset(
         {
             **{name: ("configuration", values) for name, values in columns.items()},
-            **regret_and_excess(regret, optimum),
-            **with_error(optimum, "optimum_regret"),
+            **base.regret_and_excess(regret, optimum),
+            **base.with_error(optimum, "optimum_regret"),
         }
     )
 
@@ -122,49 +94,54 @@ def _part(result: xr.Dataset, *parts: str) -> np.ndarray:
 def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
     del local
     compared = _compared(result)
-    figures = {"ablations-parameters": _parameters(result, "positions" in compared)}
+    drawn = {"ablations-parameters": _parameters(result, "positions" in compared)}
     if "stack" in compared:
-        figures["ablations-stack"] = _stacks(result)
+        drawn["ablations-stack"] = _stacks(result)
     shown = [panel for part, panel in _PANELS.items() if part in compared]
     if shown:
-        figures["ablations-transformer"] = _transformer(result, shown)
-    return figures
+        drawn["ablations-transformer"] = _transformer(result, shown)
+    return drawn
 
 
 def _parameters(result: xr.Dataset, attention: bool) -> Figure:
     """Regret against the number of parameters, of Transformers too if `attention`."""
-    with styled():
-        figure = new_figure(WIDTH, 4.0)
-        row = figure.subplots(1, 1 + attention, squeeze=False, sharey=True)[0]
-        row[0].set_title("recurrent networks")
-        recurrent = result.isel(configuration=_part(result, "core", "stack"))
-        for model in dict.fromkeys(names(recurrent["model"])):
-            one = recurrent.isel(configuration=recurrent["model"].values == model)
-            _dots(row[0], one, display_name(model), hue(model), marker_style(model))
-        if attention:
-            row[1].set_title("Transformers")
-            others = result.isel(configuration=_part(result, "positions"))
-            for positions in dict.fromkeys(names(others["positions"])):
-                one = others.isel(configuration=others["positions"].values == positions)
-                _dots(row[1], one, positions, *_POSITIONS.get(positions, (GREEN, "P")))
-        optimum = float(result["optimum_regret"])
-        for axes, side in zip(row, ("left", "right"), strict=False):
-            axes.axhline(optimum, label="exact optimum", linewidth=1.3, **line_style("optimum"))
-            axes.set_xscale("log")
-            low, high = axes.get_xlim()
-            # Numbers between whole decades would touch each other where there are many decades.
-            steps = [1, 2, 5] if high < 30 * low else [1]
-            axes.xaxis.set_major_locator(LogLocator(base=10, subs=steps))
-            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-            axes.xaxis.set_minor_formatter(NullFormatter())
-            axes.set_xlabel("number of parameters")
-            columns = 3 if attention else 5
-            handles, labels = axes.get_legend_handles_labels()
-            where: Any = {"loc": f"outside lower {side}", "columnspacing": 1.2}
-            figure.legend(handles, labels, ncols=columns, **where)
-        row[0].set_ylabel("regret (bits)")
-        low, high = optimum, float(np.nanmax(result["regret"].values))
-        row[0].set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+    figure = figures.new_figure(figures.WIDTH, 4.0)
+    row = figure.subplots(1, 1 + attention, squeeze=False, sharey=True)[0]
+    row[0].set_title("recurrent networks")
+    recurrent = result.isel(configuration=_part(result, "core", "stack"))
+    for model in dict.fromkeys(names(recurrent["model"])):
+        one = recurrent.isel(configuration=recurrent["model"].values == model)
+        _dots(
+            row[0],
+            one,
+            display_name(model),
+            figures.hue(model),
+            figures.marker_style(model),
+        )
+    if attention:
+        row[1].set_title("Transformers")
+        others = result.isel(configuration=_part(result, "positions"))
+        for positions in dict.fromkeys(names(others["positions"])):
+            one = others.isel(configuration=others["positions"].values == positions)
+            _dots(row[1], one, positions, *_POSITIONS.get(positions, (figures.GREEN, "P")))
+    optimum = float(result["optimum_regret"])
+    for axes, side in zip(row, ("left", "right"), strict=False):
+        axes.axhline(optimum, label="exact optimum", linewidth=1.3, **figures.line_style("optimum"))
+        axes.set_xscale("log")
+        low, high = axes.get_xlim()
+        # Numbers between whole decades would touch each other where there are many decades.
+        steps = [1, 2, 5] if high < 30 * low else [1]
+        axes.xaxis.set_major_locator(LogLocator(base=10, subs=steps))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("number of parameters")
+        columns = 3 if attention else 5
+        handles, labels = axes.get_legend_handles_labels()
+        where: Any = {"loc": f"outside lower {side}", "columnspacing": 1.2}
+        figure.legend(handles, labels, ncols=columns, **where)
+    row[0].set_ylabel("regret (bits)")
+    low, high = optimum, float(np.nanmax(result["regret"].values))
+    row[0].set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
     return figure
 
 
@@ -180,47 +157,45 @@ def _dots(axes: Axes, one: xr.Dataset, label: str, colour: str, marker: str) -> 
 def _stacks(result: xr.Dataset) -> Figure:
     stacks = result.isel(configuration=_part(result, "stack"))
     models = list(dict.fromkeys(names(stacks["model"])))
-    norm = log_norm(stacks["excess_mean"].values, least_ratio=4.0)
-    with styled():
-        figure = new_figure(WIDTH, 3.2)
-        row = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
-        for axes, model in zip(row, models, strict=True):
-            one = stacks.isel(configuration=stacks["model"].values == model)
-            depths, widths = np.unique(one["stack_depth"]), np.unique(one["stack_width"])
-            table = np.full((len(depths), len(widths)), np.nan)
-            rows = np.searchsorted(depths, one["stack_depth"].values)
-            columns = np.searchsorted(widths, one["stack_width"].values)
-            table[rows, columns] = one["excess_mean"].values
-            image = squares(axes, table, norm, display_name(model), depths, widths)
-            axes.set_xlabel("width of a stack cell")
-        row[0].set_ylabel("depth of the stack")
-        bar = figure.colorbar(image, ax=list(row), label="excess regret (bits)", pad=0.02)
-        bar.ax.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
-        plain_numbers(bar.ax.yaxis)
+    norm = figures.log_norm(stacks["excess_mean"].values, least_ratio=4.0)
+    figure = figures.new_figure(figures.WIDTH, 3.2)
+    row = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
+    for axes, model in zip(row, models, strict=True):
+        one = stacks.isel(configuration=stacks["model"].values == model)
+        depths, widths = np.unique(one["stack_depth"]), np.unique(one["stack_width"])
+        table = np.full((len(depths), len(widths)), np.nan)
+        rows = np.searchsorted(depths, one["stack_depth"].values)
+        columns = np.searchsorted(widths, one["stack_width"].values)
+        table[rows, columns] = one["excess_mean"].values
+        image = figures.squares(axes, table, norm, display_name(model), depths, widths)
+        axes.set_xlabel("width of a stack cell")
+    row[0].set_ylabel("depth of the stack")
+    bar = figure.colorbar(image, ax=list(row), label="excess regret (bits)", pad=0.02)
+    bar.ax.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
+    figures.plain_numbers(bar.ax.yaxis)
     return figure
 
 
-_Panel = Callable[[Axes, xr.Dataset], list[Label]]
+_Panel = Callable[[Axes, xr.Dataset], list[figures.Label]]
 
 
 def _transformer(result: xr.Dataset, shown: Sequence[_Panel]) -> Figure:
-    with styled():
-        figure = new_figure(WIDTH, 3.6)
-        row = figure.subplots(1, len(shown), squeeze=False)[0]
-        labels = [panel(axes, result) for panel, axes in zip(shown, row, strict=True)]
-        row[0].set_ylabel("excess regret (bits)")
-        for axes in row:
-            low, high = axes.get_ylim()
-            axes.set_ylim(min(0.0, low), 1.06 * high)
-            if axes.get_legend_handles_labels()[0]:
-                figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=3)
-        figure.draw_without_rendering()
-        for axes, beside in zip(row, labels, strict=True):
-            labels_right(axes, beside)
+    figure = figures.new_figure(figures.WIDTH, 3.6)
+    row = figure.subplots(1, len(shown), squeeze=False)[0]
+    labels = [panel(axes, result) for panel, axes in zip(shown, row, strict=True)]
+    row[0].set_ylabel("excess regret (bits)")
+    for axes in row:
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(0.0, low), 1.06 * high)
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=3)
+    figure.draw_without_rendering()
+    for axes, beside in zip(row, labels, strict=True):
+        figures.labels_right(axes, beside)
     return figure
 
 
-def _positions(axes: Axes, result: xr.Dataset) -> list[Label]:
+def _positions(axes: Axes, result: xr.Dataset) -> list[figures.Label]:
     """Excess against the number of layers, for each position encoding."""
     axes.set_title("positions and layers")
     axes.set_xlabel("layers")
@@ -229,12 +204,12 @@ def _positions(axes: Axes, result: xr.Dataset) -> list[Label]:
         one = attention.isel(configuration=attention["positions"].values == positions)
         # Moved a little, so that bars stand beside each other.
         at = one["layers"].values * 1.04 ** (place - 1)
-        _errors(axes, one, at, positions, *_POSITIONS.get(positions, (GREEN, "P")))
+        _errors(axes, one, at, positions, *_POSITIONS.get(positions, (figures.GREEN, "P")))
     _powers_with_margin(axes, np.unique(attention["layers"].values))
     return []
 
 
-def _contexts(axes: Axes, result: xr.Dataset) -> list[Label]:
+def _contexts(axes: Axes, result: xr.Dataset) -> list[figures.Label]:
     """Excess against the context window; returns the label of the full context."""
     axes.set_title("context window")
     axes.set_xlabel("symbols seen")
@@ -242,11 +217,11 @@ def _contexts(axes: Axes, result: xr.Dataset) -> list[Label]:
     bounded = context.isel(configuration=context["context"].values >= 0).sortby("context")
     whole = context.isel(configuration=context["context"].values < 0)
     _powers_with_margin(axes, bounded["context"].values)
-    _errors(axes, bounded, bounded["context"].values, "_window", GREEN, "P")
+    _errors(axes, bounded, bounded["context"].values, "_window", figures.GREEN, "P")
     values = [float(value) for value in whole["excess_mean"].values]
     for value in values:
-        axes.axhline(value, color=GREEN, linestyle=(0, (4, 2)), linewidth=1.2)
-    return [(value, "full context", GREEN) for value in values]
+        axes.axhline(value, color=figures.GREEN, linestyle=(0, (4, 2)), linewidth=1.2)
+    return [(value, "full context", figures.GREEN) for value in values]
 
 
 _PANELS: Mapping[str, _Panel] = {"positions": _positions, "context": _contexts}
@@ -254,7 +229,7 @@ _PANELS: Mapping[str, _Panel] = {"positions": _positions, "context": _contexts}
 
 def _powers_with_margin(axes: Axes, at: np.ndarray) -> None:
     """An axis in powers of two around points, of which there may be only one."""
-    powers_axis(axes, at)
+    figures.powers_axis(axes, at)
     axes.set_xlim(at[0] / 1.5, at[-1] * 1.5)
 
 
@@ -264,10 +239,10 @@ def _errors(
     order = np.argsort(at)
     style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "capsize": 2.5}
     one = one.isel(configuration=order)
-    error_bars(axes, at[order], one, "excess", linewidth=1.3, label=label, **style)
+    figures.error_bars(axes, at[order], one, "excess", linewidth=1.3, label=label, **style)
 
 
-def _captions(result: xr.Dataset) -> dict[str, Caption]:
+def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     """Captions of the figures; parts with nothing to compare have none."""
     optimum = bits(float(result["optimum_regret"]))
     compared = _compared(result)
@@ -276,7 +251,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
     shown = [title for part, title in titles.items() if part in compared]
     best = [f"best {titles[part]}: {_best(result, part)}" for part in titles if part in compared]
     captions = {
-        "ablations-parameters": Caption(
+        "ablations-parameters": base.Caption(
             alt="Regret against the number of parameters: recurrent networks"
             f"{' on the left, Transformers on the right' * ('positions' in compared)}.",
             observed="Small dots are seeds, large ones their means; the exact optimum pays "
@@ -285,13 +260,13 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
             paper="The more parameters, the lower the regret; the best recurrent networks have "
             "256 units and 2 readout layers, the best Transformer 16 layers.",
         ),
-        "ablations-stack": Caption(
+        "ablations-stack": base.Caption(
             alt="Excess regret for each depth of the stack (row) and width of its cells (column).",
             observed=f"Mean excess over seeds. Best: {_best(result, 'stack')}.",
             paper="A stack of depth 8 with cells of width 8 is best: larger than small, and "
             "smaller than the whole sequence.",
         ),
-        "ablations-transformer": Caption(
+        "ablations-transformer": base.Caption(
             alt=f"Excess regret of Transformers, one panel each: {join_and(shown)}.",
             observed=f"Mean and standard deviation over seeds; {'; '.join(best)}.",
             paper="All position encodings train well, relative ones with 16 layers best; the full "
@@ -315,7 +290,7 @@ def _best(result: xr.Dataset, *parts: str) -> str:
     return f"{names(result['configuration'])[best]} ({bits(float(means[best]))} bits of excess)"
 
 
-def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["ablations"]
     rows = []
     for index in _part(result, *_compared(result)):
@@ -325,10 +300,10 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
         name, count = str(one["configuration"].values), f"{int(one['parameters']):,}"
         rows.append([name, count, f"{float(one['excess_mean']):.3f}", spread])
     head = ["", "parameters", "mean", "lowest to highest"]
-    return [Table("Excess by configuration, bits", head, rows)]
+    return [base.Table("Excess by configuration, bits", head, rows)]
 
 
-STUDY = Study(
+STUDY = base.Study(
     name="ablations",
     title="Sizes and kinds of networks",
     paper="appendix A",
@@ -339,6 +314,5 @@ STUDY = Study(
     plot=_plot,
     captions=_captions,
     tables=_tables,
-    allow_partial=True,
     seconds={"quick": 120, "full": 20_000, "zoo": 0},
 )

@@ -10,59 +10,35 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from switchpoint._numbers import bits, join_and, plus_minus
-from switchpoint.figures.style import GREY, WIDTH, hue, marker_style, new_figure, styled
-from switchpoint.paper.base import (
-    Caption,
-    Grid,
-    Measurement,
-    Run,
-    Study,
-    Table,
-    Verdict,
-    config,
-    exceeds,
-    grid,
-    main_run,
-    means_with_errors,
-    names,
-    over_seeds,
-    with_error,
-)
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import (
-    Label,
-    band,
-    error_bars,
-    labels_right,
-    plain_numbers,
-    powers_axis,
-)
-from switchpoint.paper.figures.labels import display_name
-from switchpoint.paper.figures.seeds import draw_local, local_key
+from switchpoint.paper.figures.labels import display_name, names
 from switchpoint.paper.scale import Scale, TestSet
 
 _WIDE_RANGE = 30.0
 _DASHES: dict[str, Any] = {"own": "solid", "transferred": (0, (4, 2))}
 
 
-def _tests(lengths: Iterable[int], sequences: int) -> tuple[dict[int, TestSet], Grid]:
+def _tests(lengths: Iterable[int], sequences: int) -> tuple[dict[int, TestSet], base.Grid]:
     """The test set of each length, and the measurements of the optimum on them."""
     tests = {length: TestSet("ptw", length, sequences) for length in lengths}
-    return tests, grid(lambda length: Measurement(None, "optimum", tests[length]), length=tests)
+    return tests, base.grid(
+        lambda length: base.Measurement(None, "optimum", tests[length]), length=tests
+    )
 
 
 def _length_axes(result: xr.Dataset, title: str, means: np.ndarray) -> tuple[Figure, Axes]:
     """Axes of excess against length, logarithmic where a linear axis would hide small values."""
-    figure = new_figure(WIDTH, 4.4)
+    figure = figures.new_figure(figures.WIDTH, 4.4)
     axes: Axes = figure.subplots()
     figure.suptitle(title, x=0.01, ha="left")
-    powers_axis(axes, result["length"].values)
+    figures.powers_axis(axes, result["length"].values)
     axes.set_xlabel("length of the test sequences")
     axes.set_ylabel("regret above PTW of matching depth (bits)")
     positive = means[np.isfinite(means) & (means > 0)]
     if positive.size and positive.max() > _WIDE_RANGE * positive.min():
         axes.set_yscale("log", nonpositive="clip")
-        plain_numbers(axes.yaxis)
+        figures.plain_numbers(axes.yaxis)
         axes.set_ylim(positive.min() / 1.6, positive.max() * 1.6)
     return figure, axes
 
@@ -71,7 +47,7 @@ def _mark_length(axes: Axes, length: int) -> None:
     """Mark the training length, and include 0 in a linear axis."""
     if axes.get_yscale() == "linear":
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-    axes.axvline(length, color=GREY, linestyle=(0, (1, 2)), linewidth=1.2, zorder=1)
+    axes.axvline(length, color=figures.GREY, linestyle=(0, (1, 2)), linewidth=1.2, zorder=1)
     axes.annotate(
         f"trained on {length}",
         xy=(length, 1.0),
@@ -80,22 +56,22 @@ def _mark_length(axes: Axes, length: int) -> None:
         textcoords="offset points",
         va="top",
         fontsize=8.5,
-        color=GREY,
+        color=figures.GREY,
     )
 
 
-def _end_label(middle: np.ndarray, architecture: str) -> Label:
+def _end_label(middle: np.ndarray, architecture: str) -> figures.Label:
     """The label at the last length that has a result."""
     finite = middle[np.isfinite(middle)]
     end = float(finite[-1]) if finite.size else 0.0
-    return end, display_name(architecture), hue(architecture)
+    return end, display_name(architecture), figures.hue(architecture)
 
 
-def _longer_grids(scale: Scale) -> dict[str, Grid]:
+def _longer_grids(scale: Scale) -> dict[str, base.Grid]:
     tests, optimum = _tests(scale.longer_lengths, scale.longer_sequences)
-    networks = grid(
-        lambda length, architecture: Measurement(
-            main_run(scale, architecture), "ptw", tests[length]
+    networks = base.grid(
+        lambda length, architecture: base.Measurement(
+            base.main_run(scale, architecture), "ptw", tests[length]
         ),
         length=tests,
         architecture=scale.architectures,
@@ -105,36 +81,35 @@ def _longer_grids(scale: Scale) -> dict[str, Grid]:
 
 def _analyse_longer(context: StudyContext) -> xr.Dataset:
     optimum = context.regret["optimum"]
-    excess = over_seeds(context.regret["networks"] - optimum, "excess")
-    return xr.Dataset({**with_error(optimum, "optimum_regret"), **excess})
+    excess = base.over_seeds(context.regret["networks"] - optimum, "excess")
+    return xr.Dataset({**base.with_error(optimum, "optimum_regret"), **excess})
 
 
 def _plot_longer(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
     """Figure 5 of the paper."""
     title = "Trained on one length, tested on longer sequences"
     architectures = names(result["architecture"])
-    with styled():
-        figure, axes = _length_axes(result, title, result["excess_mean"].values)
-        labels = []
-        for index, architecture in enumerate(architectures):
-            one = result.sel(architecture=architecture)
-            style = {"marker": marker_style(architecture), "markersize": 4.5}
-            middle, seeds = one["excess_mean"].values, one["excess"]
-            ends = [middle - seeds.min("seed").values, seeds.max("seed").values - middle]
-            band(axes, one["length"].values, middle, np.stack(ends), architecture, **style)
-            labels.append(_end_label(middle, architecture))
-            if local is not None:
-                beside = 1.03 ** (index - (len(architectures) - 1) / 2)
-                draw_local(axes, local["length"].values * beside, local, architecture)
-        _mark_length(axes, int(result.attrs["length"]))
+    figure, axes = _length_axes(result, title, result["excess_mean"].values)
+    labels = []
+    for index, architecture in enumerate(architectures):
+        one = result.sel(architecture=architecture)
+        style = {"marker": figures.marker_style(architecture), "markersize": 4.5}
+        middle, seeds = one["excess_mean"].values, one["excess"]
+        ends = [middle - seeds.min("seed").values, seeds.max("seed").values - middle]
+        figures.band(axes, one["length"].values, middle, np.stack(ends), architecture, **style)
+        labels.append(_end_label(middle, architecture))
         if local is not None:
-            axes.legend(handles=[local_key()], loc="lower right")
-        figure.draw_without_rendering()
-        labels_right(axes, labels)
+            beside = 1.03 ** (index - (len(architectures) - 1) / 2)
+            figures.draw_local(axes, local["length"].values * beside, local, architecture)
+    _mark_length(axes, int(result.attrs["length"]))
+    if local is not None:
+        axes.legend(handles=[figures.local_key()], loc="lower right")
+    figure.draw_without_rendering()
+    figures.labels_right(axes, labels)
     return {"longer-lengths": figure}
 
 
-def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
+def _longer_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     lengths = result["length"].values
     means = result["excess_mean"].transpose("architecture", "length").values
     ends = [
@@ -142,7 +117,7 @@ def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
         for name, row in zip(names(result["architecture"]), means, strict=True)
     ]
     return {
-        "longer-lengths": Caption(
+        "longer-lengths": base.Caption(
             alt="Curves of excess regret against the length of the test sequences, one for each "
             "network, with a band.",
             observed="Mean over seeds, and a band from the lowest to the highest. Excess in bits "
@@ -153,17 +128,17 @@ def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
     }
 
 
-def _longer_tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+def _longer_tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["longer-lengths"]
     rows = [
-        [name, *means_with_errors(result.sel(architecture=name), "excess_mean")]
+        [name, *base.means_with_errors(result.sel(architecture=name), "excess_mean")]
         for name in names(result["architecture"])
     ]
     head = ["", *names(result["length"])]
-    return [Table("Mean excess over PTW of matching depth, bits", head, rows)]
+    return [base.Table("Mean excess over PTW of matching depth, bits", head, rows)]
 
 
-def _longer_is_worse(result: xr.Dataset) -> Verdict:
+def _longer_is_worse(result: xr.Dataset) -> base.Verdict:
     """The excess over PTW at the longest length, against that at the training length."""
     shortest, longest = int(result["length"].min()), int(result["length"].max())
     first, last = (result.sel(length=n) for n in (shortest, longest))
@@ -174,10 +149,10 @@ def _longer_is_worse(result: xr.Dataset) -> Verdict:
         for name in names(result["architecture"])
     ]
     text = f"bits of excess from length {shortest} to {longest}: {', '.join(lines)}"
-    return exceeds(gap, last["excess_mean_error"], first["excess_mean_error"]), text
+    return base.exceeds(gap, last["excess_mean_error"], first["excess_mean_error"]), text
 
 
-def _lstms_are_best(result: xr.Dataset) -> Verdict:
+def _lstms_are_best(result: xr.Dataset) -> base.Verdict:
     """Both LSTMs against every other network, at every longer length."""
     architectures, lstms = names(result["architecture"]), ["lstm", "stack-lstm"]
     longer = result.sel(length=result["length"] > result.attrs["length"])
@@ -196,10 +171,10 @@ def _lstms_are_best(result: xr.Dataset) -> Verdict:
             f"{length}: {', '.join(f'{display_name(n)} {plus_minus(*pair)}' for n, pair in rows)}"
         )
     text = f"bits above PTW by length, from the lowest: {'; '.join(lines)}"
-    return exceeds(gap, rivals["excess_mean_error"], best["excess_mean_error"]), text
+    return base.exceeds(gap, rivals["excess_mean_error"], best["excess_mean_error"]), text
 
 
-LONGER_LENGTHS = Study(
+LONGER_LENGTHS = base.Study(
     name="longer-lengths",
     title="Longer sequences than in training",
     paper="Figure 5",
@@ -218,21 +193,21 @@ LONGER_LENGTHS = Study(
 )
 
 
-def _run(scale: Scale, architecture: str, length: int) -> Run:
+def _run(scale: Scale, architecture: str, length: int) -> base.Run:
     """One architecture on PTW sequences of any length."""
     if length == scale.length:
-        return main_run(scale, architecture)
+        return base.main_run(scale, architecture)
     settings = {"model": architecture, **scale.architectures[architecture]}
-    own = config(scale, settings, length=length, prior="ptw")
-    return Run(f"{architecture}-length-{length}", own)
+    own = base.config(scale, settings, length=length, prior="ptw")
+    return base.Run(f"{architecture}-length-{length}", own)
 
 
-def _other_grids(scale: Scale) -> dict[str, Grid]:
+def _other_grids(scale: Scale) -> dict[str, base.Grid]:
     tests, optimum = _tests(scale.other_lengths, scale.other_sequences)
 
-    def trained(own: bool) -> Grid:
-        return grid(
-            lambda architecture, length: Measurement(
+    def trained(own: bool) -> base.Grid:
+        return base.grid(
+            lambda architecture, length: base.Measurement(
                 _run(scale, architecture, length if own else scale.base_length),
                 "ptw",
                 tests[length],
@@ -246,10 +221,10 @@ def _other_grids(scale: Scale) -> dict[str, Grid]:
 
 def _analyse_other(context: StudyContext) -> xr.Dataset:
     optimum = context.regret["optimum"]
-    variables = with_error(optimum, "optimum_regret")
+    variables = base.with_error(optimum, "optimum_regret")
     for name in _DASHES:
         excess = context.regret[name] - optimum
-        variables |= over_seeds(excess.transpose("length", "architecture", ...), name)
+        variables |= base.over_seeds(excess.transpose("length", "architecture", ...), name)
     result = xr.Dataset(variables)
     return result.assign_attrs(base_length=context.scale.base_length)
 
@@ -257,33 +232,34 @@ def _analyse_other(context: StudyContext) -> xr.Dataset:
 def _plot_other(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
     """Figure 6 of the paper."""
     del local
-    base = int(result.attrs["base_length"])
+    base_length = int(result.attrs["base_length"])
     means = np.concatenate([result[f"{kind}_mean"].values for kind in _DASHES])
-    with styled():
-        title = "Trained on the length of the test, or on another"
-        figure, axes = _length_axes(result, title, means)
-        labels = []
-        for architecture in names(result["architecture"]):
-            one = result.sel(architecture=architecture)
-            style = {"color": hue(architecture), "marker": marker_style(architecture)}
-            for kind, dashes in _DASHES.items():
-                bars: dict[str, Any] = {"markersize": 4.5, "elinewidth": 0.7, "capsize": 2}
-                error_bars(axes, one["length"].values, one, kind, linestyle=dashes, **style, **bars)
-            labels.append(_end_label(one["transferred_mean"].values, architecture))
-        _mark_length(axes, base)
-        texts = {"own": "trained on the length of the test", "transferred": f"trained on {base}"}
-        handles = [
-            Line2D([], [], color=GREY, linestyle=dashes, label=texts[kind])
-            for kind, dashes in _DASHES.items()
-        ]
-        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-        figure.draw_without_rendering()
-        labels_right(axes, labels)
+    title = "Trained on the length of the test, or on another"
+    figure, axes = _length_axes(result, title, means)
+    labels = []
+    for architecture in names(result["architecture"]):
+        one = result.sel(architecture=architecture)
+        style = {"color": figures.hue(architecture), "marker": figures.marker_style(architecture)}
+        for kind, dashes in _DASHES.items():
+            bars: dict[str, Any] = {"markersize": 4.5, "elinewidth": 0.7, "capsize": 2}
+            figures.error_bars(
+                axes, one["length"].values, one, kind, linestyle=dashes, **style, **bars
+            )
+        labels.append(_end_label(one["transferred_mean"].values, architecture))
+    _mark_length(axes, base_length)
+    texts = {"own": "trained on the length of the test", "transferred": f"trained on {base_length}"}
+    handles = [
+        Line2D([], [], color=figures.GREY, linestyle=dashes, label=texts[kind])
+        for kind, dashes in _DASHES.items()
+    ]
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    figure.draw_without_rendering()
+    figures.labels_right(axes, labels)
     return {"other-lengths": figure}
 
 
-def _other_captions(result: xr.Dataset) -> dict[str, Caption]:
-    base, lengths = result.attrs["base_length"], result["length"].values
+def _other_captions(result: xr.Dataset) -> dict[str, base.Caption]:
+    base_length, lengths = result.attrs["base_length"], result["length"].values
     last = result.isel(length=-1)
     ends = [
         f"{display_name(name)} {bits(float(last['own_mean'].sel(architecture=name)))} against "
@@ -291,11 +267,11 @@ def _other_captions(result: xr.Dataset) -> dict[str, Caption]:
         for name in names(last["architecture"])
     ]
     return {
-        "other-lengths": Caption(
+        "other-lengths": base.Caption(
             alt="Curves of excess regret against length: solid for networks trained on that "
-            f"length, dashed for networks trained on {base}.",
+            f"length, dashed for networks trained on {base_length}.",
             observed="Mean over seeds, with bars of their standard deviation. At length "
-            f"{lengths[-1]}, excess in bits when trained on it against trained on {base}: "
+            f"{lengths[-1]}, excess in bits when trained on it against trained on {base_length}: "
             f"{join_and(ends)}.",
             paper="Networks trained on 32 are worse on every other length (a U-shaped curve), "
             "since the prior changes with the depth of PTW.",
@@ -303,7 +279,7 @@ def _other_captions(result: xr.Dataset) -> dict[str, Caption]:
     }
 
 
-def _other_tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+def _other_tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["other-lengths"]
     rows = []
     for kind, trained in (
@@ -311,13 +287,13 @@ def _other_tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
         ("transferred", f"{result.attrs['base_length']} alone"),
     ):
         for name in names(result["architecture"]):
-            cells = means_with_errors(result.sel(architecture=name), f"{kind}_mean", 4)
+            cells = base.means_with_errors(result.sel(architecture=name), f"{kind}_mean", 4)
             rows.append([trained, name, *cells])
     head = ["trained on", "", *names(result["length"])]
-    return [Table("Mean excess by training length, bits", head, rows)]
+    return [base.Table("Mean excess by training length, bits", head, rows)]
 
 
-OTHER_LENGTHS = Study(
+OTHER_LENGTHS = base.Study(
     name="other-lengths",
     title="Trained on each length, or on one",
     paper="Figure 6",
@@ -328,6 +304,5 @@ OTHER_LENGTHS = Study(
     plot=_plot_other,
     captions=_other_captions,
     tables=_other_tables,
-    allow_partial=True,
     seconds={"quick": 28, "full": 3000, "zoo": 0},
 )

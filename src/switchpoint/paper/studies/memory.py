@@ -9,51 +9,35 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from switchpoint._numbers import bits
-from switchpoint.figures.style import BLUE, ORANGE, line_style, styled
-from switchpoint.paper.base import (
-    ERRORS,
-    Caption,
-    Grid,
-    Measurement,
-    Run,
-    Study,
-    Table,
-    Verdict,
-    config,
-    exceeds,
-    grid,
-    means_with_errors,
-    names,
-    regret_and_excess,
-    with_error,
-)
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import panels, plain_numbers
-from switchpoint.paper.figures.labels import source_label
+from switchpoint.paper.figures.labels import names, source_label
 from switchpoint.paper.markov_bound import markov_bound
 from switchpoint.paper.scale import Scale
 from switchpoint.zoo.manifest import SOURCES
 
 
-def _run(scale: Scale, order: int) -> Run:
+def _run(scale: Scale, order: int) -> base.Run:
     """Networks that see the last `order` symbols, on all sources."""
     model: dict[str, Any] = (
         {"model": "markov", "order": order} if order else {"model": "memoryless"}
     )
     settings = {**model, **scale.memoryless_settings}
-    own = config(scale, settings, prior=SOURCES, period=scale.period)
-    return Run(f"markov-{order}" if order else "memoryless", own)
+    own = base.config(scale, settings, prior=SOURCES, period=scale.period)
+    return base.Run(f"markov-{order}" if order else "memoryless", own)
 
 
-def _grids(scale: Scale) -> dict[str, Grid]:
+def _grids(scale: Scale) -> dict[str, base.Grid]:
     tests = {source: scale.test_set(source) for source in SOURCES}
     return {
-        "networks": grid(
-            lambda source, order: Measurement(_run(scale, order), source, tests[source]),
+        "networks": base.grid(
+            lambda source, order: base.Measurement(_run(scale, order), source, tests[source]),
             source=SOURCES,
             order=scale.orders,
         ),
-        "optimum": grid(lambda source: Measurement(None, "optimum", tests[source]), source=SOURCES),
+        "optimum": base.grid(
+            lambda source: base.Measurement(None, "optimum", tests[source]), source=SOURCES
+        ),
     }
 
 
@@ -66,8 +50,8 @@ def _analyse(context: StudyContext) -> xr.Dataset:
     ]
     return xr.Dataset(
         {
-            **regret_and_excess(context.regret["networks"], optimum),
-            **with_error(optimum, "optimum_regret"),
+            **base.regret_and_excess(context.regret["networks"], optimum),
+            **base.with_error(optimum, "optimum_regret"),
             "bound": (("source", "bound_order"), np.array(bounds), {"units": "bits"}),
         },
         coords={"bound_order": list(orders)},
@@ -78,13 +62,12 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
     """Theorem 4.2 in numbers, a panel for each source."""
     del local
     sources = names(result["source"])
-    with styled():
-        figure, used = panels(len(sources), 2, 2.9, 0.4)
-        for axes, source in zip(used, sources, strict=True):
-            _panel(axes, result.sel(source=source))
-            axes.set_title(source_label(result, source))
-        handles, labels = used[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=3)
+    figure, used = figures.panels(len(sources), 2, 2.9, 0.4)
+    for axes, source in zip(used, sources, strict=True):
+        _panel(axes, result.sel(source=source))
+        axes.set_title(source_label(result, source))
+    handles, labels = used[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=3)
     return {"memory": figure}
 
 
@@ -93,25 +76,25 @@ def _panel(axes: Axes, one: xr.Dataset) -> None:
     seeds, errors = (one[name].transpose("seed", "order") for name in ("regret", "regret_error"))
     for column, error in zip(seeds.values, errors.values, strict=True):
         bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "alpha": 0.6}
-        axes.errorbar(orders, column, 2 * error, fmt=".", color=BLUE, **bars)
-    axes.plot(orders, one["regret_mean"], "s-", color=BLUE, markersize=4.5, label="trained")
+        axes.errorbar(orders, column, 2 * error, fmt=".", color=figures.BLUE, **bars)
+    axes.plot(orders, one["regret_mean"], "s-", color=figures.BLUE, markersize=4.5, label="trained")
     dashes: dict[str, Any] = {"marker": "_", "markersize": 8, "linestyle": (0, (2, 1.5))}
-    axes.plot(bounds, one["bound"], color=ORANGE, label="exact lower bound", **dashes)
+    axes.plot(bounds, one["bound"], color=figures.ORANGE, label="exact lower bound", **dashes)
     optimum, label = float(one["optimum_regret"]), "exact optimum, full memory"
-    axes.axhline(optimum, linewidth=1.3, label=label, **line_style("optimum"))
+    axes.axhline(optimum, linewidth=1.3, label=label, **figures.line_style("optimum"))
     # Even steps for 0, 1, 2, 4, 8: logarithmic, and linear below 1.
     axes.set_xscale("symlog", base=2, linthresh=1)
     shown = np.unique(np.concatenate([orders, bounds[bounds <= 1]]))
     axes.xaxis.set_major_locator(FixedLocator([float(order) for order in shown]))
     axes.xaxis.set_minor_locator(NullLocator())
-    plain_numbers(axes.xaxis)
+    figures.plain_numbers(axes.xaxis)
     axes.set_xlim(-0.3, 1.3 * max(int(orders[-1]), int(bounds[-1]), 1))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("symbols seen, k")
     axes.set_ylabel("regret (bits)")
 
 
-def _captions(result: xr.Dataset) -> dict[str, Caption]:
+def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     order = int(result["order"].values[-1])
     parts = []
     for source in names(result["source"]):
@@ -122,7 +105,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
             f"→ {bits(last)}, optimum {bits(float(one['optimum_regret']))}"
         )
     return {
-        "memory": Caption(
+        "memory": base.Caption(
             alt="A panel for each source: regret against the number of last symbols that a "
             "predictor sees, trained and exact lower bound, with the optimum of full memory.",
             observed="Small dots are seeds with two standard errors of the sample, squares their "
@@ -135,31 +118,34 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
     }
 
 
-def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["memory"]
     rows = []
     for order in map(int, result["order"].values):
         one = result.sel(order=order)
-        cells = means_with_errors(one, "regret_mean")
+        cells = base.means_with_errors(one, "regret_mean")
         if order in result["bound_order"].values:
             bounds = result["bound"].sel(bound_order=order).values
             pairs = zip(cells, bounds, strict=True)
             cells = [f"{cell} (bound {bound:.2f})" for cell, bound in pairs]
         rows.append([str(order), *cells])
     rows.append(["all", *(f"{float(value):.2f}" for value in result["optimum_regret"].values)])
-    head = ["last symbols", *(result.attrs["labels"][name] for name in names(result["source"]))]
-    return [Table("Mean regret by memory, bits", head, rows)]
+    head = [
+        "last symbols",
+        *(result.attrs["labels"][name] for name in names(result["source"])),
+    ]
+    return [base.Table("Mean regret by memory, bits", head, rows)]
 
 
-def _memory_is_needed(result: xr.Dataset) -> Verdict:
+def _memory_is_needed(result: xr.Dataset) -> base.Verdict:
     """Memoryless prediction is far from the optimum, and no network beats its exact bound."""
     orders = [n for n in result["order"].values if n in result["bound_order"].values]
     bound = result["bound"].sel(bound_order=orders).rename(bound_order="order")
     measured = result.sel(order=orders)
     # The bound is an expectation, from which sampled regrets deviate by their errors.
-    above = measured["regret"] + ERRORS * measured["regret_error"] > bound
+    above = measured["regret"] + base.ERRORS * measured["regret_error"] > bound
     none = result.sel(order=0)
-    far = exceeds(none["excess_mean"], none["excess_mean_error"])
+    far = base.exceeds(none["excess_mean"], none["excess_mean_error"])
     lines = [
         f"{result.attrs['labels'][name]} {float(none['excess_mean'].sel(source=name)):.1f}"
         for name in names(result["source"])
@@ -168,7 +154,7 @@ def _memory_is_needed(result: xr.Dataset) -> Verdict:
     return bool(above.all()) and far, text
 
 
-STUDY = Study(
+STUDY = base.Study(
     name="memory",
     title="Too little memory",
     paper="Theorem 4.2",

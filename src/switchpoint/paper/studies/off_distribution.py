@@ -8,28 +8,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from switchpoint._numbers import bits
-from switchpoint.figures.style import styled
-from switchpoint.paper.base import (
-    ERRORS,
-    Caption,
-    Grid,
-    Measurement,
-    Study,
-    Table,
-    Verdict,
-    exact_regrets,
-    exceeds,
-    grid,
-    main_run,
-    names,
-    regret_and_excess,
-    with_error,
-)
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import panels, plain_numbers
-from switchpoint.paper.figures.heatmap import log_norm, squares
-from switchpoint.paper.figures.labels import display_name, listed, source_label
-from switchpoint.paper.figures.seeds import above_record, regret_panels
+from switchpoint.paper.figures.labels import display_name, listed, names, source_label
 from switchpoint.paper.scale import Scale
 from switchpoint.paper.studies.on_distribution import value_range
 from switchpoint.zoo.manifest import SOURCES
@@ -45,19 +26,19 @@ _PAPER_PAIRS = (
 )
 
 
-def _grids(scale: Scale) -> dict[str, Grid]:
+def _grids(scale: Scale) -> dict[str, base.Grid]:
     tests = {source: scale.transfer_test(source) for source in SOURCES}
     return {
-        "networks": grid(
-            lambda train_source, test_source, architecture: Measurement(
-                main_run(scale, architecture, train_source), train_source, tests[test_source]
+        "networks": base.grid(
+            lambda train_source, test_source, architecture: base.Measurement(
+                base.main_run(scale, architecture, train_source), train_source, tests[test_source]
             ),
             train_source=SOURCES,
             test_source=SOURCES,
             architecture=scale.architectures,
         ),
-        "exact": grid(
-            lambda test_source, exact: Measurement(None, exact, tests[test_source]),
+        "exact": base.grid(
+            lambda test_source, exact: base.Measurement(None, exact, tests[test_source]),
             test_source=SOURCES,
             exact=_EXACT,
         ),
@@ -73,9 +54,9 @@ def _analyse(context: StudyContext) -> xr.Dataset:
     )
     trained = exact.sel(exact=list(SOURCES)).rename(exact="train_source")
     penalty = regret.mean("seed") - own.mean("seed")
-    networks = {**regret_and_excess(regret, optimum), **with_error(penalty, "penalty")}
-    networks |= with_error(regret - trained, "beyond_exact")
-    return xr.Dataset({**networks, **exact_regrets(exact, optimum)})
+    networks = {**base.regret_and_excess(regret, optimum), **base.with_error(penalty, "penalty")}
+    networks |= base.with_error(regret - trained, "beyond_exact")
+    return xr.Dataset({**networks, **base.exact_regrets(exact, optimum)})
 
 
 def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
@@ -84,9 +65,18 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
         if train in result["train_source"] and test in result["test_source"]:
             pair = {"train_source": train, "test_source": test}
             one, own = result.sel(pair), None if local is None else local.sel(pair)
-            own = above_record(one, own, "beyond_exact", train)
-            shown.append((one, own, f"{source_label(one, train)} → {source_label(one, test)}"))
-    return {"off-distribution": regret_panels(shown), "off-distribution-matrix": _matrix(result)}
+            own = figures.above_record(one, own, "beyond_exact", train)
+            shown.append(
+                (
+                    one,
+                    own,
+                    f"{source_label(one, train)} → {source_label(one, test)}",
+                )
+            )
+    return {
+        "off-distribution": figures.regret_panels(shown),
+        "off-distribution-matrix": _matrix(result),
+    }
 
 
 def _matrix(result: xr.Dataset) -> Figure:
@@ -101,24 +91,23 @@ def _matrix(result: xr.Dataset) -> Figure:
     }
     exact = result["exact_excess"].sel(exact=trains).transpose("exact", "test_source")
     tables["exact optimum"] = exact.values
-    norm = log_norm(np.concatenate([table.ravel() for table in tables.values()]))
+    norm = figures.log_norm(np.concatenate([table.ravel() for table in tables.values()]))
     rows, columns = (
         [source_label(result, name).replace(" ", "\n", 1) for name in each]
         for each in (trains, tests)
     )
-    with styled():
-        figure, used = panels(len(tables), 3, 2.75, 0.9, sharex=True, sharey=True)
-        for axes, (title, table) in zip(used, tables.items(), strict=True):
-            slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-            image = squares(axes, table, norm, title, rows, columns, **slanted)
-        figure.supylabel("trained on", fontsize=10)
-        figure.supxlabel("tested on", fontsize=10)
-        bar = figure.colorbar(image, ax=used, label="excess regret (bits)", shrink=0.7, pad=0.02)
-        plain_numbers(bar.ax.yaxis)
+    figure, used = figures.panels(len(tables), 3, 2.75, 0.9, sharex=True, sharey=True)
+    for axes, (title, table) in zip(used, tables.items(), strict=True):
+        slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+        image = figures.squares(axes, table, norm, title, rows, columns, **slanted)
+    figure.supylabel("trained on", fontsize=10)
+    figure.supxlabel("tested on", fontsize=10)
+    bar = figure.colorbar(image, ax=used, label="excess regret (bits)", shrink=0.7, pad=0.02)
+    figures.plain_numbers(bar.ax.yaxis)
     return figure
 
 
-def _captions(result: xr.Dataset) -> dict[str, Caption]:
+def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     medians = [
         _transfer(result.sel(test_source=test), train, test)
         for train, test in (("ptw", "uniform"), ("lin", "uniform"))
@@ -126,7 +115,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
     same = result["train_source"].values[:, None] == result["test_source"].values[None, :]
     excess = result["excess_mean"].transpose("train_source", "test_source", "architecture").values
     return {
-        "off-distribution": Caption(
+        "off-distribution": base.Caption(
             alt="A panel for each pair of sources: the regret of every seed trained on one, tested "
             "on the other, with dashed lines for the exact predictors.",
             observed="Trained on the source before the arrow, tested on the one after it. Median "
@@ -135,7 +124,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
             "the less so the better they had learned it; networks trained on LIN are all close "
             "to LIN.",
         ),
-        "off-distribution-matrix": Caption(
+        "off-distribution-matrix": base.Caption(
             alt="A matrix for each network: excess regret for each training source (row) and test "
             "source (column).",
             observed="Mean excess over the optimum of the test source. On their training source "
@@ -163,7 +152,7 @@ def _ends(values: np.ndarray) -> str:
     return f"{bits(float(np.nanmin(values)))} to {bits(float(np.nanmax(values)))}"
 
 
-def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["off-distribution"]
     labels, architectures = result.attrs["labels"], names(result["architecture"])
     rows = []
@@ -175,7 +164,7 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
                 cells = [f"{float(beyond.sel(architecture=name)):+.3f}" for name in architectures]
                 rows.append([f"{labels[train]}, {labels[test]}", *cells])
     title = "Mean regret beyond the exact predictor of the training source, bits"
-    bias = Table(title, ["trained on, tested on", *architectures], rows)
+    bias = base.Table(title, ["trained on, tested on", *architectures], rows)
     correlations = _fit_and_robustness(result, "seed")
     rows = []
     for name in architectures:
@@ -183,7 +172,7 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
         spread = f"{float(regret.min()):.2f} to {float(regret.max()):.2f}"
         rows.append([name, spread, f"{float(correlations.sel(architecture=name)):.2f}"])
     head = ["", "regret on Random Uniform", "correlation with the excess on PTW"]
-    return [bias, Table("Robustness and fit of networks trained on PTW", head, rows)]
+    return [bias, base.Table("Robustness and fit of networks trained on PTW", head, rows)]
 
 
 def _fit_and_robustness(result: xr.Dataset, over: str | None = None) -> xr.DataArray:
@@ -193,7 +182,7 @@ def _fit_and_robustness(result: xr.Dataset, over: str | None = None) -> xr.DataA
     return xr.corr(fit, regret.sel(test_source="uniform"), over)
 
 
-def _better_fit_is_less_robust(result: xr.Dataset) -> Verdict:
+def _better_fit_is_less_robust(result: xr.Dataset) -> base.Verdict:
     """Fisher's z of the correlations, of which the mean over networks has a known error."""
     fit = result["excess"].sel(train_source="ptw", test_source="ptw")
     seeds = int(fit.count("seed").min())
@@ -208,17 +197,17 @@ def _better_fit_is_less_robust(result: xr.Dataset) -> Verdict:
         f"{', '.join(lines)}, and over all networks {float(_fit_and_robustness(result)):+.2f}; "
         f"Fisher's z is {z:+.2f} ± {error:.2f} on average"
     )
-    return z < -ERRORS * error, text
+    return z < -base.ERRORS * error, text
 
 
-def _elsewhere_is_worse(result: xr.Dataset) -> Verdict:
+def _elsewhere_is_worse(result: xr.Dataset) -> base.Verdict:
     """On each source, networks trained on it beat those trained on any other."""
     holds, lines = True, []
     sources = names(result["test_source"])
     for tested in sources:
         others = [name for name in sources if name != tested]
         away = result.sel(test_source=tested, train_source=others)
-        holds &= exceeds(away["penalty"], away["penalty_error"])
+        holds &= base.exceeds(away["penalty"], away["penalty_error"])
         least = int(away["penalty"].values.argmin())
         gap, error = (away[name].values.flat[least] for name in ("penalty", "penalty_error"))
         label = result.attrs["labels"][tested]
@@ -226,7 +215,7 @@ def _elsewhere_is_worse(result: xr.Dataset) -> Verdict:
     return holds, "; ".join(lines)
 
 
-STUDY = Study(
+STUDY = base.Study(
     name="off-distribution",
     title="Tested on other sources",
     paper="Figure 4 and appendix C",

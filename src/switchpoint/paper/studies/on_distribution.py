@@ -7,43 +7,27 @@ import numpy as np
 import xarray as xr
 
 from switchpoint._numbers import bits, join_and, percent, plus_minus
-from switchpoint.paper.base import (
-    ERRORS,
-    Caption,
-    Grid,
-    Measurement,
-    Study,
-    Table,
-    Verdict,
-    exact_regrets,
-    exceeds,
-    grid,
-    main_run,
-    means_with_errors,
-    names,
-    regret_and_excess,
-)
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, listed, source_label
-from switchpoint.paper.figures.seeds import above_record, excess_panels, regret_panels
+from switchpoint.paper.figures.labels import display_name, listed, names, source_label
 from switchpoint.paper.scale import Scale
 from switchpoint.zoo.manifest import SOURCES
 
 _EXACT = ("kt", "oracle", "ptw", "lin", "optimum")
 
 
-def _grids(scale: Scale) -> dict[str, Grid]:
+def _grids(scale: Scale) -> dict[str, base.Grid]:
     tests = {source: scale.test_set(source) for source in SOURCES}
     return {
-        "networks": grid(
-            lambda source, architecture: Measurement(
-                main_run(scale, architecture, source), source, tests[source]
+        "networks": base.grid(
+            lambda source, architecture: base.Measurement(
+                base.main_run(scale, architecture, source), source, tests[source]
             ),
             source=SOURCES,
             architecture=scale.architectures,
         ),
-        "exact": grid(
-            lambda source, exact: Measurement(None, exact, tests[source]),
+        "exact": base.grid(
+            lambda source, exact: base.Measurement(None, exact, tests[source]),
             source=SOURCES,
             exact=_EXACT,
         ),
@@ -53,29 +37,29 @@ def _grids(scale: Scale) -> dict[str, Grid]:
 def _analyse(context: StudyContext) -> xr.Dataset:
     exact = context.regret["exact"]
     optimum = exact.sel(exact="optimum", drop=True)
-    networks = regret_and_excess(context.regret["networks"], optimum)
-    return xr.Dataset({**networks, **exact_regrets(exact, optimum)})
+    networks = base.regret_and_excess(context.regret["networks"], optimum)
+    return xr.Dataset({**networks, **base.exact_regrets(exact, optimum)})
 
 
 def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
     shown = []
     for source in names(result["source"]):
         one, own = result.sel(source=source), None if local is None else local.sel(source=source)
-        own = above_record(one, own, "excess", "optimum")
+        own = figures.above_record(one, own, "excess", "optimum")
         shown.append((one, own, source_label(result, source)))
     return {
-        "on-distribution": regret_panels(shown, close=True),
-        "on-distribution-excess": excess_panels(shown),
+        "on-distribution": figures.regret_panels(shown, close=True),
+        "on-distribution-excess": figures.excess_panels(shown),
     }
 
 
-def _captions(result: xr.Dataset) -> dict[str, Caption]:
+def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     medians = [
         f"{source_label(result, source)} {value_range(result['excess_median'].sel(source=source))}"
         for source in names(result["source"])
     ]
     return {
-        "on-distribution": Caption(
+        "on-distribution": base.Caption(
             alt="A panel for each source: the regret of every seed of every network trained on "
             "it, with dashed lines for the exact predictors.",
             observed="Every network on its training source. An arrow marks exact predictors "
@@ -84,7 +68,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
             "on PTW; on LIN every seed matches LIN; on Regular all reach the KT Oracle. For Random "
             "Uniform, where the paper has no optimum, networks beat LIN.",
         ),
-        "on-distribution-excess": Caption(
+        "on-distribution-excess": base.Caption(
             alt="A panel for each source: regret above the exact optimum, on a logarithmic scale.",
             observed=f"The same above the optimum. Median over seeds in bits: {join_and(medians)}.",
             paper="Not shown in the paper, which lacks the optimum of Random Uniform.",
@@ -101,16 +85,16 @@ def value_range(values: xr.DataArray) -> str:
     return " to ".join(f"{bits(float(values[i]))} ({display_name(labels[i])})" for i in ends)
 
 
-def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["on-distribution"]
     sources = names(result["source"])
-    optimum = means_with_errors(result.sel(exact="optimum"), "exact_regret")
+    optimum = base.means_with_errors(result.sel(exact="optimum"), "exact_regret")
     rows = [["the optimum's regret", *optimum]]
     for architecture in names(result["architecture"]):
         one = result.sel(architecture=architecture)
         rows.append([architecture, *(_cell(one.sel(source=source)) for source in sources)])
     labels = [result.attrs["labels"][source] for source in sources]
-    tables = [Table("Excess over the exact optimum, bits", ["", *labels], rows)]
+    tables = [base.Table("Excess over the exact optimum, bits", ["", *labels], rows)]
     shards: Mapping[str, Any] = result.attrs["provenance"].get("networks", {})
     if all("measuring_seconds" in each for each in shards.values()) and shards:
         tables.append(_cost_table(shards))
@@ -127,16 +111,16 @@ def _cell(one: xr.Dataset) -> str:
     return text if count == seeds.size else f"{text}, {count} seed{'s' if count > 1 else ''}"
 
 
-def _cost_table(shards: Mapping[str, Any]) -> Table:
+def _cost_table(shards: Mapping[str, Any]) -> base.Table:
     rows = [
         [name, str(each["members"]), str(each["device"]), *_minutes([each])]
         for name, each in shards.items()
     ]
     head = ["shard", "members", "on", "training, min", "measuring, min"]
-    return Table("Wall time of the shards of the main study", head, rows)
+    return base.Table("Wall time of the shards of the main study", head, rows)
 
 
-def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[Table]:
+def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[base.Table]:
     """Members and minutes on each device of what other studies than the main ones trained."""
     rows = []
     for study in ("other-lengths", "memory", "ablations"):
@@ -149,7 +133,7 @@ def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[Ta
             rows.append([study, str(sum(each["members"] for each in own)), device, *_minutes(own)])
     head = ["study", "members", "on", "training, min", "measuring, min"]
     title = "Wall time of the shards of studies that train further networks, added up"
-    return [Table(title, head, rows)] if rows else []
+    return [base.Table(title, head, rows)] if rows else []
 
 
 def _minutes(shards: Any) -> list[str]:
@@ -160,15 +144,15 @@ def _minutes(shards: Any) -> list[str]:
     ]
 
 
-def _optimum_is_lowest(result: xr.Dataset) -> Verdict:
+def _optimum_is_lowest(result: xr.Dataset) -> base.Verdict:
     """No exact predictor without the switching points, and no network, does better."""
     holds, lines = True, []
     for source in names(result["source"]):
         exact = result.sel(source=source)
         rivals = [n for n in names(exact["exact"]) if n not in ("oracle", "optimum", source)]
         gaps = exact["exact_excess"].sel(exact=rivals)
-        holds &= exceeds(gaps, exact["exact_excess_error"].sel(exact=rivals))
-        networks = exact["excess"] + ERRORS * exact["excess_error"]
+        holds &= base.exceeds(gaps, exact["exact_excess_error"].sel(exact=rivals))
+        networks = exact["excess"] + base.ERRORS * exact["excess_error"]
         holds &= bool((networks.min(skipna=True) > 0).item())
         nearest = rivals[int(np.argmin(gaps.values))]
         lines.append(
@@ -178,28 +162,28 @@ def _optimum_is_lowest(result: xr.Dataset) -> Verdict:
     return holds, "; ".join(lines)
 
 
-def _lstm_is_near(result: xr.Dataset) -> Verdict:
+def _lstm_is_near(result: xr.Dataset) -> base.Verdict:
     holds, lines = True, []
     for source in ("ptw", "lin"):
         one = result.sel(source=source, architecture="lstm")
         optimum = float(one["exact_regret"].sel(exact="optimum"))
         share, error = (float(one[name]) / optimum for name in ("excess_mean", "excess_mean_error"))
-        holds &= share + ERRORS * error < 0.1
+        holds &= share + base.ERRORS * error < 0.1
         label = result.attrs["labels"][source]
         lines.append(f"{label}: {share:.3%} ± {error:.3%} above the optimum")
     return holds, "; ".join(lines)
 
 
-def _regular_is_learned(result: xr.Dataset) -> Verdict:
+def _regular_is_learned(result: xr.Dataset) -> base.Verdict:
     """All networks are within a tenth of the oracle's regret, where KT needs much more."""
     one = result.sel(source="regular")
     oracle = float(one["exact_regret"].sel(exact="oracle"))
-    shares = (one["excess_mean"] + ERRORS * one["excess_mean_error"]) / oracle
+    shares = (one["excess_mean"] + base.ERRORS * one["excess_mean_error"]) / oracle
     lines = listed(one["excess_mean"] / oracle, percent)
     return bool((shares < 0.1).all()), "above KT Oracle: " + ", ".join(lines)
 
 
-def _rnn_is_behind(result: xr.Dataset) -> Verdict:
+def _rnn_is_behind(result: xr.Dataset) -> base.Verdict:
     """The RNN's mean excess on PTW against that of every other network."""
     architectures = names(result["architecture"])
     if "rnn" not in architectures or len(architectures) == 1:
@@ -214,10 +198,10 @@ def _rnn_is_behind(result: xr.Dataset) -> Verdict:
         mean, deviation, least = (float(one[kind].sel(architecture=name)) for kind in kinds)
         lines.append(f"{display_name(name)} {plus_minus(mean, deviation)} ({bits(least)})")
     text = "bits above the optimum, the mean over seeds and the best seed in brackets: "
-    return exceeds(gap, *errors), text + ", ".join(lines)
+    return base.exceeds(gap, *errors), text + ", ".join(lines)
 
 
-STUDY = Study(
+STUDY = base.Study(
     name="on-distribution",
     title="Tested on the training source",
     paper="Figure 3, and Random Uniform in appendix C",

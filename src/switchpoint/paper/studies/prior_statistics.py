@@ -12,11 +12,9 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from switchpoint._numbers import join_and, plus_minus
 from switchpoint._random import key_for
-from switchpoint.figures.style import BLUE, INK, ORANGE, SKY, WIDTH, new_figure, styled
-from switchpoint.paper.base import Caption, Study, names
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import plain_numbers
-from switchpoint.paper.figures.labels import source_label
+from switchpoint.paper.figures.labels import names, source_label
 from switchpoint.paper.scale import Scale
 from switchpoint.priors import PTW, Prior, statistics
 from switchpoint.zoo.manifest import SOURCES
@@ -103,14 +101,13 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
 
 
 def _positions(result: xr.Dataset) -> Figure:
-    with styled():
-        figure = new_figure(WIDTH, 3.2)
-        axes = figure.subplots()
-        figure.suptitle(f"Switches of {source_label(result, 'ptw')}", x=0.01, ha="left")
-        _columns(axes, result.sel(source="ptw"), "switch_frequency", "switch_probability")
-        axes.set_xlabel("position t")
-        axes.set_ylabel("P(switch at t)")
-        axes.legend(loc="upper right")
+    figure = figures.new_figure(figures.WIDTH, 3.2)
+    axes = figure.subplots()
+    figure.suptitle(f"Switches of {source_label(result, 'ptw')}", x=0.01, ha="left")
+    _columns(axes, result.sel(source="ptw"), "switch_frequency", "switch_probability")
+    axes.set_xlabel("position t")
+    axes.set_ylabel("P(switch at t)")
+    axes.legend(loc="upper right")
     return figure
 
 
@@ -119,60 +116,56 @@ def _counts_by_depth(result: xr.Dataset) -> Figure:
     depths = result["depth"].values
     shades = colormaps["viridis"](np.linspace(0.0, 0.92, len(depths)))
     at = result["switches"].values + 1  # from 1, since a logarithmic axis has no 0
-    with styled():
-        figure = new_figure(WIDTH, 4.4)
-        left, right = figure.subplots(1, 2, sharex=True, sharey=True)
-        left.set_title("exact law")
-        right.set_title("sampled, with deviation between batches")
-        for depth, shade in zip(depths, shades, strict=True):
-            one = result.sel(depth=depth)
-            style = {"color": shade, "linewidth": 1.2, "markersize": 3.2}
-            law = _visible(one["ptw_count_law"].values)
-            left.plot(at, law, "o-", label=f"{depth}", **style)
-            sampled = _visible(one["ptw_count_sampled"].values)
-            width = one["ptw_count_sampled_deviation"].values
-            # Down to the edge of the picture at most, where a bar would reach below 0.
-            down = np.minimum(width, sampled - _SMALLEST)
-            down = np.where(np.isfinite(down), np.maximum(down, 0), 0)
-            right.errorbar(at, sampled, yerr=[down, width], fmt="o-", elinewidth=0.6, **style)
-        for axes in (left, right):
-            limit = result["ptw_count_limit"].values
-            axes.plot(at, limit, color=INK, linestyle=(0, (4, 2)), linewidth=1.4, label="∞")
-            axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
-            plain_numbers(axes.yaxis)
-            axes.set_xlabel("number of switches + 1")
-        ticks = [2**power for power in range(int(np.log2(at[-1])) + 1)]
-        left.set_xticks(ticks, [str(tick) for tick in ticks])
-        left.set_xlim(0.9, at[-1] * 1.1)
-        left.set_ylim(_SMALLEST, 1.5)
-        left.set_ylabel("probability")
-        figure.legend(
-            *left.get_legend_handles_labels(), title="depth d", loc="outside right center"
-        )
+    figure = figures.new_figure(figures.WIDTH, 4.4)
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    left.set_title("exact law")
+    right.set_title("sampled, with deviation between batches")
+    for depth, shade in zip(depths, shades, strict=True):
+        one = result.sel(depth=depth)
+        style = {"color": shade, "linewidth": 1.2, "markersize": 3.2}
+        law = _visible(one["ptw_count_law"].values)
+        left.plot(at, law, "o-", label=f"{depth}", **style)
+        sampled = _visible(one["ptw_count_sampled"].values)
+        width = one["ptw_count_sampled_deviation"].values
+        # Down to the edge of the picture at most, where a bar would reach below 0.
+        down = np.minimum(width, sampled - _SMALLEST)
+        down = np.where(np.isfinite(down), np.maximum(down, 0), 0)
+        right.errorbar(at, sampled, yerr=[down, width], fmt="o-", elinewidth=0.6, **style)
+    for axes in (left, right):
+        limit = result["ptw_count_limit"].values
+        axes.plot(at, limit, color=figures.INK, linestyle=(0, (4, 2)), linewidth=1.4, label="∞")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        figures.plain_numbers(axes.yaxis)
+        axes.set_xlabel("number of switches + 1")
+    ticks = [2**power for power in range(int(np.log2(at[-1])) + 1)]
+    left.set_xticks(ticks, [str(tick) for tick in ticks])
+    left.set_xlim(0.9, at[-1] * 1.1)
+    left.set_ylim(_SMALLEST, 1.5)
+    left.set_ylabel("probability")
+    figure.legend(*left.get_legend_handles_labels(), title="depth d", loc="outside right center")
     return figure
 
 
 def _all_sources(result: xr.Dataset) -> Figure:
     sources = names(result["source"])
-    with styled():
-        figure = new_figure(WIDTH, 2.1 * len(sources) + 0.5)
-        grid = figure.subplots(len(sources), 2, squeeze=False)
-        for (numbers, places), source in zip(grid, sources, strict=True):
-            one = result.sel(source=source)
-            likely = np.flatnonzero(
-                np.maximum(one["count_law"].values, one["count_frequency"].values) > _NEGLIGIBLE
-            )
-            shown = one.isel(count=slice(0, int(likely[-1]) + 2 if likely.size else 2))
-            _columns(numbers, shown, "count_frequency", "count_law")
-            _columns(places, one, "switch_frequency", "switch_probability")
-            numbers.set_title(source_label(result, source))
-            numbers.set_ylabel("probability")
-            places.set_ylabel("P(switch at t)")
-        grid[-1, 0].set_xlabel("number of switches")
-        grid[-1, 1].set_xlabel("position t")
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=2)
+    figure = figures.new_figure(figures.WIDTH, 2.1 * len(sources) + 0.5)
+    grid = figure.subplots(len(sources), 2, squeeze=False)
+    for (numbers, places), source in zip(grid, sources, strict=True):
+        one = result.sel(source=source)
+        likely = np.flatnonzero(
+            np.maximum(one["count_law"].values, one["count_frequency"].values) > _NEGLIGIBLE
+        )
+        shown = one.isel(count=slice(0, int(likely[-1]) + 2 if likely.size else 2))
+        _columns(numbers, shown, "count_frequency", "count_law")
+        _columns(places, one, "switch_frequency", "switch_probability")
+        numbers.set_title(source_label(result, source))
+        numbers.set_ylabel("probability")
+        places.set_ylabel("P(switch at t)")
+    grid[-1, 0].set_xlabel("number of switches")
+    grid[-1, 1].set_xlabel("position t")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=2)
     return figure
 
 
@@ -184,17 +177,24 @@ def _columns(axes: Axes, one: xr.Dataset, sampled: str, exact: str) -> None:
         at,
         one[sampled].values,
         width=0.8 if few else 1.0,
-        color=SKY,
+        color=figures.SKY,
         linewidth=0,
         label="sampled",
         yerr=one[f"{sampled}_error"].values if few else None,
-        error_kw={"ecolor": BLUE, "elinewidth": 0.9, "capsize": 1.5},
+        error_kw={"ecolor": figures.BLUE, "elinewidth": 0.9, "capsize": 1.5},
     )
     if few:
-        axes.plot(at, one[exact].values, "o", color=ORANGE, markersize=3.5, label="exact law")
+        axes.plot(
+            at, one[exact].values, "o", color=figures.ORANGE, markersize=3.5, label="exact law"
+        )
     else:
         axes.step(
-            at, one[exact].values, where="mid", color=ORANGE, linewidth=0.8, label="exact law"
+            at,
+            one[exact].values,
+            where="mid",
+            color=figures.ORANGE,
+            linewidth=0.8,
+            label="exact law",
         )
     axes.set_xlim(at[0] - 0.8, at[-1] + 0.8)
     axes.set_ylim(bottom=0)
@@ -209,7 +209,7 @@ def _visible(values: np.ndarray) -> np.ndarray:
     return np.where(values > 0, values, np.nan)
 
 
-def _captions(result: xr.Dataset) -> dict[str, Caption]:
+def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     """Captions of where and how often the sources switch."""
     ptw = source_label(result, "ptw")
     places = result.sel(source="ptw")
@@ -222,7 +222,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
         for source in names(result["source"])
     ]
     return {
-        "priors-ptw-positions": Caption(
+        "priors-ptw-positions": base.Caption(
             alt=f"Probability of a switch of {ptw} at every position, exact and sampled.",
             observed=f"Most likely is a switch at {top}: exact "
             f"{float(middle['switch_probability']):.3f}, sampled "
@@ -230,7 +230,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
             paper="Half of all sequences switch in the middle, a quarter at each quarter, and so "
             "on, halving.",
         ),
-        "priors-ptw-counts": Caption(
+        "priors-ptw-counts": base.Caption(
             alt="Probability of each number of switches under PTW, one curve for each depth: exact "
             "on the left, sampled on the right; a dashed line is the limit of infinite depth.",
             observed=f"At depth {int(deepest['depth'])}: no switch, exact "
@@ -241,7 +241,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
             paper="Theory and samples agree; for fewer switches than the depth the law is that of "
             "infinite depth, and the kink where they are equal is real.",
         ),
-        "priors-switches": Caption(
+        "priors-switches": base.Caption(
             alt="For each source the number of switches and their positions: columns are sampled, "
             "marks are the exact law.",
             observed=f"Most likely number of switches, exact against sampled: {join_and(numbers)}.",
@@ -261,7 +261,7 @@ def _pair(one: xr.Dataset, name: str) -> str:
     return plus_minus(float(one[name]), float(one[f"{name}_error"]))
 
 
-STUDY = Study(
+STUDY = base.Study(
     name="priors",
     title="Switching points of the sources",
     paper="switching-point statistics of appendix B",

@@ -9,18 +9,9 @@ from matplotlib.ticker import LogLocator
 
 from switchpoint._numbers import bits, join_and, plus_minus
 from switchpoint.evaluation.measure import Member
-from switchpoint.figures.style import GREY, WIDTH, hue, line_style, new_figure, styled
-from switchpoint.paper.base import Caption, Study, main_run, main_runs, names, with_error
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import (
-    band,
-    labels_right,
-    name_panel,
-    plain_numbers,
-    position_axis,
-)
-from switchpoint.paper.figures.labels import display_name, source_label
-from switchpoint.paper.figures.seeds import draw_local, local_key
+from switchpoint.paper.figures.labels import display_name, names, source_label
 
 _EXACT = ("ptw", "lin", "oracle")
 
@@ -40,43 +31,46 @@ def _cumulative(context: StudyContext) -> xr.Dataset:
     bits = _by_symbol(context, predictors).cumsum("time")
     networks = bits.sel(predictor=["lstm"]).rename(predictor="architecture")
     excess = networks - bits.sel(predictor="ptw", drop=True)
-    return xr.Dataset({**with_error(bits, "cumulative_regret"), **with_error(excess, "excess")})
+    return xr.Dataset(
+        {**base.with_error(bits, "cumulative_regret"), **base.with_error(excess, "excess")}
+    )
 
 
 def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
     """Figure 2 of the paper."""
-    with styled():
-        figure = new_figure(WIDTH, 4.2)
-        axes = figure.subplots()
-        figure.suptitle(
-            f"Mean over {result.attrs['sequences']:,} sequences from "
-            f"{source_label(result, 'ptw')}, with two standard errors",
-            x=0.01,
-            ha="left",
+    figure = figures.new_figure(figures.WIDTH, 4.2)
+    axes = figure.subplots()
+    figure.suptitle(
+        f"Mean over {result.attrs['sequences']:,} sequences from "
+        f"{source_label(result, 'ptw')}, with two standard errors",
+        x=0.01,
+        ha="left",
+    )
+    labels = []
+    for predictor in names(result["predictor"]):
+        one = result.sel(predictor=predictor)
+        middle, error = one["cumulative_regret"].values, one["cumulative_regret_error"].values
+        # A dashed line over a solid one: where two agree, both are seen.
+        order = 2.5 if predictor == "lstm" else 3
+        figures.band(
+            axes, one["time"].values, middle, 2 * error, predictor, zorder=order, linewidth=2
         )
-        labels = []
-        for predictor in names(result["predictor"]):
-            one = result.sel(predictor=predictor)
-            middle, error = one["cumulative_regret"].values, one["cumulative_regret_error"].values
-            # A dashed line over a solid one: where two agree, both are seen.
-            order = 2.5 if predictor == "lstm" else 3
-            band(axes, one["time"].values, middle, 2 * error, predictor, zorder=order, linewidth=2)
-            text = f"{display_name(predictor)} {middle[-1]:.2f}"
-            labels.append((float(middle[-1]), text, hue(predictor)))
-        if local is not None:
-            exact = result["cumulative_regret"].sel(predictor="ptw", drop=True)
-            some = _eighths(local.assign(excess=exact + local["excess"]))
-            draw_local(axes, some["time"].values, some, "lstm")
-            axes.legend(handles=[local_key()], loc="upper left")
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel("cumulative regret (bits)")
-        position_axis(axes, result.sizes["time"])
-        figure.draw_without_rendering()
-        labels_right(axes, labels)
+        text = f"{display_name(predictor)} {middle[-1]:.2f}"
+        labels.append((float(middle[-1]), text, figures.hue(predictor)))
+    if local is not None:
+        exact = result["cumulative_regret"].sel(predictor="ptw", drop=True)
+        some = _eighths(local.assign(excess=exact + local["excess"]))
+        figures.draw_local(axes, some["time"].values, some, "lstm")
+        axes.legend(handles=[figures.local_key()], loc="upper left")
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("cumulative regret (bits)")
+    figures.position_axis(axes, result.sizes["time"])
+    figure.draw_without_rendering()
+    figures.labels_right(axes, labels)
     return {"mean-regret": figure}
 
 
-def _cumulative_captions(result: xr.Dataset) -> dict[str, Caption]:
+def _cumulative_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     last = result.isel(time=-1)
     ends = []
     for name in names(last["predictor"]):
@@ -85,7 +79,7 @@ def _cumulative_captions(result: xr.Dataset) -> dict[str, Caption]:
         ends.append(f"{display_name(name)} {value}")
     source = source_label(result, "ptw")
     return {
-        "mean-regret": Caption(
+        "mean-regret": base.Caption(
             alt=f"Curves of mean cumulative regret over time on {source}, one for each predictor.",
             observed="Mean with a band of two standard errors. At the end, in bits: "
             f"{join_and(ends)}.",
@@ -101,13 +95,13 @@ def _eighths(local: xr.Dataset) -> xr.Dataset:
     return local.isel(time=slice(step, None, step))
 
 
-MEAN_REGRET = Study(
+MEAN_REGRET = base.Study(
     name="mean-regret",
     title="Mean cumulative regret",
     paper="Figure 2",
     question="How does an LSTM's regret grow over a PTW sequence, beside exact predictors?",
     scale_fields=("sequences",),
-    networks=lambda scale: [main_run(scale, "lstm")],
+    networks=lambda scale: [base.main_run(scale, "lstm")],
     analyse=_cumulative,
     plot=_plot_cumulative,
     captions=_cumulative_captions,
@@ -124,9 +118,9 @@ def _by_position(context: StudyContext) -> xr.Dataset:
     least = bits.sel(predictor="optimum", drop=True)
     return xr.Dataset(
         {
-            **with_error(own, "regret"),
-            **with_error(least, "optimum_regret"),
-            **with_error(own - least, "difference"),
+            **base.with_error(own, "regret"),
+            **base.with_error(least, "optimum_regret"),
+            **base.with_error(own - least, "difference"),
         }
     )
 
@@ -139,25 +133,24 @@ def _plot_by_position(result: xr.Dataset, local: xr.Dataset | None = None) -> di
 
 
 def _regret(result: xr.Dataset) -> Figure:
-    with styled():
-        figure = new_figure(WIDTH, 4.0)
-        axes = figure.subplots()
-        times = result["time"].values
-        for architecture in names(result["architecture"]):
-            one = result.sel(architecture=architecture)
-            regret, error = one["regret"].values, one["regret_error"].values
-            label = display_name(architecture)
-            band(axes, times, regret, error, architecture, label=label, linewidth=1.0)
-        label = display_name("optimum")
-        axes.plot(
-            times, result["optimum_regret"], linewidth=1.3, label=label, **line_style("optimum")
-        )
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
-        plain_numbers(axes.yaxis)
-        axes.set_ylabel("regret (bits per symbol)")
-        position_axis(axes, len(times))
-        figure.legend(loc="outside upper right", ncols=6, columnspacing=1.2, handlelength=1.6)
+    figure = figures.new_figure(figures.WIDTH, 4.0)
+    axes = figure.subplots()
+    times = result["time"].values
+    for architecture in names(result["architecture"]):
+        one = result.sel(architecture=architecture)
+        regret, error = one["regret"].values, one["regret_error"].values
+        label = display_name(architecture)
+        figures.band(axes, times, regret, error, architecture, label=label, linewidth=1.0)
+    label = display_name("optimum")
+    axes.plot(
+        times, result["optimum_regret"], linewidth=1.3, label=label, **figures.line_style("optimum")
+    )
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
+    figures.plain_numbers(axes.yaxis)
+    axes.set_ylabel("regret (bits per symbol)")
+    figures.position_axis(axes, len(times))
+    figure.legend(loc="outside upper right", ncols=6, columnspacing=1.2, handlelength=1.6)
     return figure
 
 
@@ -166,28 +159,27 @@ def _difference(result: xr.Dataset, local: xr.Dataset | None) -> Figure:
     architectures = names(result["architecture"])
     times = result["time"].values
     middle, error = result["difference"], result["difference_error"]
-    with styled():
-        figure = new_figure(WIDTH, 1.25 * len(architectures) + 0.7)
-        column = figure.subplots(len(architectures), 1, squeeze=False, sharex=True, sharey=True)
-        for axes, architecture in zip(column[:, 0], architectures, strict=True):
-            own, width = (each.sel(architecture=architecture).values for each in (middle, error))
-            band(axes, times, own, 2 * width, architecture, linewidth=1.1)
-            if local is not None:
-                some = _eighths(local)
-                draw_local(axes, some["time"].values, some, architecture, "difference")
-            axes.axhline(0, color=GREY, linewidth=0.8)
-            name_panel(axes, architecture)
-        low = min(float((middle - 2 * error).min()), 0.0)
-        high = float((middle + 2 * error).max())
-        column[0, 0].set_ylim(low, high + 0.25 * (high - low))  # space for the names
-        figure.supylabel("regret above optimum (bits)", fontsize=10)
-        position_axis(column[-1, 0], len(times))
+    figure = figures.new_figure(figures.WIDTH, 1.25 * len(architectures) + 0.7)
+    column = figure.subplots(len(architectures), 1, squeeze=False, sharex=True, sharey=True)
+    for axes, architecture in zip(column[:, 0], architectures, strict=True):
+        own, width = (each.sel(architecture=architecture).values for each in (middle, error))
+        figures.band(axes, times, own, 2 * width, architecture, linewidth=1.1)
         if local is not None:
-            figure.legend(handles=[local_key()], loc="outside upper right")
+            some = _eighths(local)
+            figures.draw_local(axes, some["time"].values, some, architecture, "difference")
+        axes.axhline(0, color=figures.GREY, linewidth=0.8)
+        figures.name_panel(axes, architecture)
+    low = min(float((middle - 2 * error).min()), 0.0)
+    high = float((middle + 2 * error).max())
+    column[0, 0].set_ylim(low, high + 0.25 * (high - low))  # space for the names
+    figure.supylabel("regret above optimum (bits)", fontsize=10)
+    figures.position_axis(column[-1, 0], len(times))
+    if local is not None:
+        figure.legend(handles=[figures.local_key()], loc="outside upper right")
     return figure
 
 
-def _position_captions(result: xr.Dataset) -> dict[str, Caption]:
+def _position_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     source = source_label(result, "ptw")
     optimum = result["optimum_regret"].values
     difference = result["difference"]
@@ -202,7 +194,7 @@ def _position_captions(result: xr.Dataset) -> dict[str, Caption]:
     verb = "is" if len(below) == 1 else "are"
     under = f"At some positions {join_and(below)} {verb} below it." if below else ""
     return {
-        "regret-by-index": Caption(
+        "regret-by-index": base.Caption(
             alt=f"Mean regret at every position of sequences from {source}, one curve for each "
             "network.",
             observed=f"The exact optimum pays {bits(float(optimum[0]))} bits for the first symbol, "
@@ -210,7 +202,7 @@ def _position_captions(result: xr.Dataset) -> dict[str, Caption]:
             paper="The networks match PTW almost perfectly at every position.",
             local=False,
         ),
-        "regret-by-index-difference": Caption(
+        "regret-by-index-difference": base.Caption(
             alt="A panel for each network: its mean regret minus the optimum's at every position.",
             observed="Network minus exact optimum on the same sequences, with two standard errors. "
             f"Largest, in bits, with its position: {join_and(largest)}. {under}",
@@ -219,13 +211,13 @@ def _position_captions(result: xr.Dataset) -> dict[str, Caption]:
     }
 
 
-REGRET_BY_INDEX = Study(
+REGRET_BY_INDEX = base.Study(
     name="regret-by-index",
     title="Regret by position",
     paper="regret along the sequences of appendix B",
     question="At which positions of a PTW sequence do networks lose to the optimum?",
     scale_fields=("sequences",),
-    networks=main_runs,
+    networks=base.main_runs,
     analyse=_by_position,
     plot=_plot_by_position,
     captions=_position_captions,

@@ -9,11 +9,9 @@ import xarray as xr
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from switchpoint._numbers import bits, join_and
-from switchpoint.figures.style import hue, styled
-from switchpoint.paper.base import Caption, Study, Table, main_runs, names
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import panels, plain_numbers
-from switchpoint.paper.figures.labels import display_name, source_label
+from switchpoint.paper.figures.labels import display_name, names, source_label
 from switchpoint.paper.networks import TrainingLog
 from switchpoint.zoo.manifest import SOURCES
 
@@ -24,7 +22,7 @@ _FLOOR = 1e-3  # the least excess that is drawn, in bits
 def _analyse(context: StudyContext) -> xr.Dataset:
     scale = context.scale
     logs = {
-        name: [log for run in main_runs(scale, name) for log in context.networks.logs(run)]
+        name: [log for run in base.main_runs(scale, name) for log in context.networks.logs(run)]
         for name in scale.architectures
     }
     return training_curves(logs, range(scale.first_seed, scale.first_seed + scale.seeds))
@@ -55,28 +53,27 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
     """A row of panels for each architecture, one for each source, with a line for each seed."""
     del local
     architectures, sources = names(result["architecture"]), names(result["source"])
-    with styled():
-        count = len(architectures) * len(sources)
-        figure, used = panels(count, len(sources), 1.5, 0.5, sharey="col")
-        for axes, (architecture, source) in zip(
-            used, itertools.product(architectures, sources), strict=True
-        ):
-            one = result.sel(architecture=architecture, source=source)
-            # Some estimates near the optimum are negative, and have no place on this axis.
-            excess = one["excess"].clip(min=_FLOOR).transpose("record", "seed")
-            style = {"color": hue(architecture), "linewidth": 0.8, "alpha": 0.8}
-            axes.plot(one["step"], excess, **style)
-            axes.set_yscale("log")
-            plain_numbers(axes.yaxis)
-            axes.set_xlim(left=0)
-            axes.xaxis.set_major_locator(MaxNLocator(3))
-            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-            if source == sources[0]:
-                axes.set_ylabel(display_name(architecture))
-            if architecture == architectures[0]:
-                axes.set_title(source_label(result, source), fontsize="small")
-        figure.supxlabel("step", fontsize="medium")
-        figure.supylabel("excess regret (bits)", fontsize="medium")
+    count = len(architectures) * len(sources)
+    figure, used = figures.panels(count, len(sources), 1.5, 0.5, sharey="col")
+    for axes, (architecture, source) in zip(
+        used, itertools.product(architectures, sources), strict=True
+    ):
+        one = result.sel(architecture=architecture, source=source)
+        # Some estimates near the optimum are negative, and have no place on this axis.
+        excess = one["excess"].clip(min=_FLOOR).transpose("record", "seed")
+        style = {"color": figures.hue(architecture), "linewidth": 0.8, "alpha": 0.8}
+        axes.plot(one["step"], excess, **style)
+        axes.set_yscale("log")
+        figures.plain_numbers(axes.yaxis)
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if source == sources[0]:
+            axes.set_ylabel(display_name(architecture))
+        if architecture == architectures[0]:
+            axes.set_title(source_label(result, source), fontsize="small")
+    figure.supxlabel("step", fontsize="medium")
+    figure.supylabel("excess regret (bits)", fontsize="medium")
     return {"training-curves": figure}
 
 
@@ -92,7 +89,7 @@ def _validation(result: xr.Dataset) -> str:
     return " or ".join(str(count) for count in sorted(counts))
 
 
-def _captions(result: xr.Dataset) -> dict[str, Caption]:
+def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     rises = _rises(result["excess"].sel(source="ptw"))
     parts = []
     for name in names(result["architecture"]):
@@ -101,7 +98,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
         median = float(curves.isel(record=-1).median())
         parts.append(f"{display_name(name)} {int((own > _SPIKE).sum())} (median {bits(median)})")
     return {
-        "training-curves": Caption(
+        "training-curves": base.Caption(
             alt="A panel for each architecture and source: excess regret against the training "
             "step, one line for each seed, on a logarithmic scale.",
             observed="Excess on validation sequences; estimates below "
@@ -113,7 +110,7 @@ def _captions(result: xr.Dataset) -> dict[str, Caption]:
     }
 
 
-def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     """The loss spikes of each architecture and source."""
     result = results["training-curves"]
     rows = []
@@ -136,15 +133,15 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
                     ]
                 )
     head = ["", "seeds with spikes", "largest rise", "median at the end", "highest at the end"]
-    return [Table(f"Loss spikes: rises of more than {_SPIKE} bits, validation", head, rows)]
+    return [base.Table(f"Loss spikes: rises of more than {_SPIKE} bits, validation", head, rows)]
 
 
-STUDY = Study(
+STUDY = base.Study(
     name="training-curves",
     title="Excess while training",
     paper="nothing like it",
     question="How do networks approach the optimum while they are trained?",
-    networks=main_runs,
+    networks=base.main_runs,
     needs_logs=True,
     analyse=_analyse,
     plot=_plot,

@@ -12,11 +12,9 @@ from switchpoint._numbers import join_and
 from switchpoint._random import key_for
 from switchpoint.evaluation import regret
 from switchpoint.exact import KTOracle, bayes_optimal
-from switchpoint.figures.style import WIDTH, legend_above, line_style, new_figure, styled
-from switchpoint.paper.base import Caption, Study, main_runs, names
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import draw_symbols, position_axis
-from switchpoint.paper.figures.labels import display_name, listed, source_label
+from switchpoint.paper.figures.labels import display_name, listed, names, source_label
 from switchpoint.predictor import Predictor
 from switchpoint.sources import Draw, Source
 from switchpoint.zoo.manifest import SOURCES
@@ -83,35 +81,34 @@ def _plot_trajectories(result: xr.Dataset, local: xr.Dataset | None = None) -> d
 
 
 def _trajectory(one: xr.Dataset, source: str) -> Figure:
-    with styled():
-        figure = new_figure(WIDTH, 5.6)
-        top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[2.2, 1.2, 1.4])
-        label = source_label(one, source)
-        figure.suptitle(f"One sequence from {label}", x=0.01, ha="left")
-        draw_symbols(top, one["symbols"].values, one["probability"].values)
-        for predictor in names(one["predictor"]):
-            drawn = one.sel(predictor=predictor)
-            # Networks carry their training source in brackets, as in the paper.
-            trained = "" if predictor in ("optimum", "oracle") else f" [{label}]"
-            style = {
-                **line_style(predictor),
-                "linewidth": _STROKES.get(predictor, 1.8),
-                "zorder": 3 if predictor in _STROKES else 2.5,  # dashes over solid lines
-                "label": display_name(predictor) + trained,
-            }
-            top.step(one["time"], drawn["prediction"], where="mid", **style)
-            middle.step(one["time"], drawn["regret"], where="mid", **style)
-            bottom.step(one["time"], drawn["cumulative_regret"], where="post", **style)
-        for axes in (top, middle, bottom):
-            for switch in np.flatnonzero(one["switches"].values):
-                axes.axvline(switch - 0.5, color="#C8C8C8", linewidth=0.9, zorder=0.9)
-        top.set_ylabel("P(symbol is 1)")
-        middle.set_ylabel("regret (bits)")
-        middle.set_ylim(bottom=0)
-        bottom.set_ylabel("cumulative\nregret (bits)")
-        bottom.set_ylim(bottom=0)
-        legend_above(top, columns=4)
-        position_axis(bottom, one.sizes["time"])
+    figure = figures.new_figure(figures.WIDTH, 5.6)
+    top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[2.2, 1.2, 1.4])
+    label = source_label(one, source)
+    figure.suptitle(f"One sequence from {label}", x=0.01, ha="left")
+    figures.draw_symbols(top, one["symbols"].values, one["probability"].values)
+    for predictor in names(one["predictor"]):
+        drawn = one.sel(predictor=predictor)
+        # Networks carry their training source in brackets, as in the paper.
+        trained = "" if predictor in ("optimum", "oracle") else f" [{label}]"
+        style = {
+            **figures.line_style(predictor),
+            "linewidth": _STROKES.get(predictor, 1.8),
+            "zorder": 3 if predictor in _STROKES else 2.5,  # dashes over solid lines
+            "label": display_name(predictor) + trained,
+        }
+        top.step(one["time"], drawn["prediction"], where="mid", **style)
+        middle.step(one["time"], drawn["regret"], where="mid", **style)
+        bottom.step(one["time"], drawn["cumulative_regret"], where="post", **style)
+    for axes in (top, middle, bottom):
+        for switch in np.flatnonzero(one["switches"].values):
+            axes.axvline(switch - 0.5, color="#C8C8C8", linewidth=0.9, zorder=0.9)
+    top.set_ylabel("P(symbol is 1)")
+    middle.set_ylabel("regret (bits)")
+    middle.set_ylim(bottom=0)
+    bottom.set_ylabel("cumulative\nregret (bits)")
+    bottom.set_ylim(bottom=0)
+    figures.legend_above(top, columns=4)
+    figures.position_axis(bottom, one.sizes["time"])
     return figure
 
 
@@ -128,7 +125,7 @@ _PAPER = {
 }
 
 
-def _trajectory_captions(result: xr.Dataset) -> dict[str, Caption]:
+def _trajectory_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     captions = {}
     for source in names(result["source"]):
         one = result.sel(source=source)
@@ -136,7 +133,7 @@ def _trajectory_captions(result: xr.Dataset) -> dict[str, Caption]:
         many = len(switches) > _MAX_SWITCHES
         where = f" (the first at {switches[0]})" if many else f" (at {join_and(switches)})"
         count = f"{len(switches) or 'no'} switch{'' if len(switches) == 1 else 'es'}"
-        captions[f"trajectory-{source}"] = Caption(
+        captions[f"trajectory-{source}"] = base.Caption(
             alt=f"A sequence from {source_label(one, source)}: symbols, true bias and predictions; "
             "regret of every symbol; cumulative regret.",
             observed=f"{one.sizes['time']} symbols with {count}{where if switches else ''}. "
@@ -146,12 +143,12 @@ def _trajectory_captions(result: xr.Dataset) -> dict[str, Caption]:
     return captions
 
 
-STUDY = Study(
+STUDY = base.Study(
     name="trajectory",
     title="One sequence of each source",
     paper="Figure 1, and single trajectories of appendix B",
     question="What do exact predictors and a network predict on one sequence, symbol by symbol?",
-    networks=lambda scale: main_runs(scale, "lstm"),
+    networks=lambda scale: base.main_runs(scale, "lstm"),
     analyse=_trajectories,
     plot=_plot_trajectories,
     captions=_trajectory_captions,

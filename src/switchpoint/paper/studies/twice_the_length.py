@@ -13,33 +13,16 @@ from matplotlib.ticker import LogLocator
 
 from switchpoint._random import key_for
 from switchpoint.exact import bayes_optimal
-from switchpoint.figures.style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    WIDTH,
-    darker,
-    hue,
-    line_style,
-    new_figure,
-    styled,
-)
-from switchpoint.paper.base import Caption, Study, Table, main_runs, names
+from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.annotations import (
-    draw_symbols,
-    name_panel,
-    panels,
-    plain_numbers,
-    position_axis,
-)
-from switchpoint.paper.figures.labels import display_name
+from switchpoint.paper.figures.labels import display_name, names
 from switchpoint.paper.studies.trajectories import CANDIDATES, ends, follow
 from switchpoint.predictor import Predictor
 from switchpoint.sources import Draw
 
-_BETTER_WORSE = LinearSegmentedColormap.from_list("better worse", [BLUE, "#FFFFFF", ORANGE])
+_BETTER_WORSE = LinearSegmentedColormap.from_list(
+    "better worse", [figures.BLUE, "#FFFFFF", figures.ORANGE]
+)
 _PERCENT_INSIDE = 99.5  # of the values that the colour scale of the heat map covers
 
 
@@ -114,61 +97,57 @@ def _plot_longer(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[st
 def _sequence(result: xr.Dataset) -> Figure:
     networks = [name for name in names(result["predictor"]) if name != "optimum"]
     times = result["time"].values
-    with styled():
-        figure = new_figure(WIDTH, 1.3 * len(networks) + 2.6)
-        heights = [1.3] * len(networks) + [2.2]
-        *rows, last = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
-        for axes, network in zip(rows, networks, strict=True):
-            draw_symbols(axes, result["symbols"].values, result["probability"].values)
-            for predictor, width in (("optimum", 1.5), (network, 1.0)):
-                style = {**line_style(predictor), "linewidth": width}
-                axes.step(
-                    times, result["prediction"].sel(predictor=predictor), where="mid", **style
-                )
-            title = display_name(network)
-            axes.set_title(title, color=darker(hue(network)), fontsize=10, pad=2)
-        for predictor in (*networks, "optimum"):
-            losses = result["cumulative_regret"].sel(predictor=predictor)
-            last.plot(times, losses, label=display_name(predictor), **line_style(predictor))
-        for axes in (*rows, last):
-            _mark_end(axes, result)
-        rows[len(rows) // 2].set_ylabel("P(symbol is 1)")
-        last.set_ylabel("cumulative\nregret (bits)")
-        last.set_ylim(bottom=0)
-        position_axis(last, len(times))
-        handles, labels = last.get_legend_handles_labels()
-        style = {"ncols": 6, "columnspacing": 1.2, "handlelength": 1.6}
-        figure.legend(handles, labels, loc="outside upper right", **style)
+    figure = figures.new_figure(figures.WIDTH, 1.3 * len(networks) + 2.6)
+    heights = [1.3] * len(networks) + [2.2]
+    *rows, last = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    for axes, network in zip(rows, networks, strict=True):
+        figures.draw_symbols(axes, result["symbols"].values, result["probability"].values)
+        for predictor, width in (("optimum", 1.5), (network, 1.0)):
+            style = {**figures.line_style(predictor), "linewidth": width}
+            axes.step(times, result["prediction"].sel(predictor=predictor), where="mid", **style)
+        title = display_name(network)
+        axes.set_title(title, color=figures.darker(figures.hue(network)), fontsize=10, pad=2)
+    for predictor in (*networks, "optimum"):
+        losses = result["cumulative_regret"].sel(predictor=predictor)
+        last.plot(times, losses, label=display_name(predictor), **figures.line_style(predictor))
+    for axes in (*rows, last):
+        _mark_end(axes, result)
+    rows[len(rows) // 2].set_ylabel("P(symbol is 1)")
+    last.set_ylabel("cumulative\nregret (bits)")
+    last.set_ylim(bottom=0)
+    figures.position_axis(last, len(times))
+    handles, labels = last.get_legend_handles_labels()
+    style = {"ncols": 6, "columnspacing": 1.2, "handlelength": 1.6}
+    figure.legend(handles, labels, loc="outside upper right", **style)
     return figure
 
 
 def _mark_end(axes: Axes, result: xr.Dataset) -> None:
     """A dotted line where the training sequences ended."""
     end = result.attrs["length"] - 0.5
-    axes.axvline(end, color=GREY, linestyle=(0, (1, 1.5)), linewidth=1.2)
+    axes.axvline(end, color=figures.GREY, linestyle=(0, (1, 1.5)), linewidth=1.2)
 
 
 def _clock(result: xr.Dataset) -> Figure:
     """A panel for each network, with the exact predictor behind it."""
     networks = names(result["architecture"])
     times = result["time"]
-    exact: Any = {**line_style("ptw"), "linewidth": 1.1, "label": "PTW"}
-    with styled():
-        figure = new_figure(WIDTH, 1.25 * len(networks) + 1.0)
-        column = figure.subplots(len(networks), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
-        for axes, network in zip(column, networks, strict=True):
-            axes.step(times, result["exact_after_zeros"], where="mid", **exact)
-            drawn = result["after_zeros"].sel(architecture=network)
-            axes.step(times, drawn, where="mid", **{**line_style(network), "linewidth": 1.3})
-            _mark_end(axes, result)
-            name_panel(axes, network)
-        column[0].set_yscale("log")
-        column[0].yaxis.set_major_locator(LogLocator(base=10))
-        plain_numbers(column[0].yaxis)
-        figure.supylabel("P(symbol is 1) after zeros alone", fontsize=10)
-        position_axis(column[-1], len(times))
-        handles, labels = column[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", handlelength=2.4)
+    exact: Any = {**figures.line_style("ptw"), "linewidth": 1.1, "label": "PTW"}
+    figure = figures.new_figure(figures.WIDTH, 1.25 * len(networks) + 1.0)
+    column = figure.subplots(len(networks), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    for axes, network in zip(column, networks, strict=True):
+        axes.step(times, result["exact_after_zeros"], where="mid", **exact)
+        drawn = result["after_zeros"].sel(architecture=network)
+        axes.step(times, drawn, where="mid", **{**figures.line_style(network), "linewidth": 1.3})
+        _mark_end(axes, result)
+        figures.name_panel(axes, network)
+    column[0].set_yscale("log")
+    column[0].yaxis.set_major_locator(LogLocator(base=10))
+    figures.plain_numbers(column[0].yaxis)
+    figure.supylabel("P(symbol is 1) after zeros alone", fontsize=10)
+    figures.position_axis(column[-1], len(times))
+    handles, labels = column[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", handlelength=2.4)
     return figure
 
 
@@ -189,26 +168,27 @@ def _map(result: xr.Dataset) -> Figure:
     architectures = names(result["architecture"])
     limit = float(np.nanpercentile(np.abs(result["difference"].values), _PERCENT_INSIDE)) or 1.0
     counts, length = result["switch_count"].values, result.sizes["time"]
-    with styled():
-        figure, used = panels(len(architectures), 2, 2.9, 0.3, sharex=True, sharey=True)
-        for axes, architecture in zip(used, architectures, strict=True):
-            image = axes.imshow(
-                result["difference"].sel(architecture=architecture).values,
-                cmap=_BETTER_WORSE,
-                norm=Normalize(-limit, limit),
-                aspect="auto",
-                extent=(-0.5, length - 0.5, len(counts), 0),
-            )
-            axes.set_title(display_name(architecture))
-            _count_ticks(axes, counts)
-            # Above the map: a line in it would hide what happens there.
-            axes.plot([result.attrs["length"]], [0], "v", color=INK, markersize=5, clip_on=False)
-            axes.grid(False)
-            position_axis(axes, length)
-            axes.xaxis.set_tick_params(labelbottom=True)
-        figure.supylabel("sequences, by number of switches", fontsize=10)
-        style = {"extend": "both", "shrink": 0.6, "aspect": 35, "pad": 0.02}
-        figure.colorbar(image, ax=used, label="regret above PTW (bits)", **style)
+    figure, used = figures.panels(len(architectures), 2, 2.9, 0.3, sharex=True, sharey=True)
+    for axes, architecture in zip(used, architectures, strict=True):
+        image = axes.imshow(
+            result["difference"].sel(architecture=architecture).values,
+            cmap=_BETTER_WORSE,
+            norm=Normalize(-limit, limit),
+            aspect="auto",
+            extent=(-0.5, length - 0.5, len(counts), 0),
+        )
+        axes.set_title(display_name(architecture))
+        _count_ticks(axes, counts)
+        # Above the map: a line in it would hide what happens there.
+        axes.plot(
+            [result.attrs["length"]], [0], "v", color=figures.INK, markersize=5, clip_on=False
+        )
+        axes.grid(False)
+        figures.position_axis(axes, length)
+        axes.xaxis.set_tick_params(labelbottom=True)
+    figure.supylabel("sequences, by number of switches", fontsize=10)
+    style = {"extend": "both", "shrink": 0.6, "aspect": 35, "pad": 0.02}
+    figure.colorbar(image, ax=used, label="regret above PTW (bits)", **style)
     return figure
 
 
@@ -219,15 +199,15 @@ def _count_ticks(axes: Axes, counts: np.ndarray) -> None:
     for number, start in zip(numbers, starts, strict=True):
         if not ticks or start - ticks[-1][0] > 0.07 * len(counts):
             ticks.append((int(start), str(number)))
-        axes.axhline(start, color=INK, linewidth=0.3, alpha=0.5)
+        axes.axhline(start, color=figures.INK, linewidth=0.3, alpha=0.5)
     axes.set_yticks([start for start, _ in ticks], [text for _, text in ticks])
 
 
-def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
+def _longer_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     trained, tested = result.attrs["length"], result.attrs["test_length"]
     counts = result["switch_count"].values
     return {
-        "length-512-sequence": Caption(
+        "length-512-sequence": base.Caption(
             alt=f"One sequence of {tested} symbols without switches: predictions of every network "
             "against the exact optimum, and cumulative regret below.",
             observed=f"Networks trained on {trained} symbols predict {tested}; the dotted line is "
@@ -236,7 +216,7 @@ def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
             "128 and 384 of 512); the Transformer has trouble from 256 on.",
             size="one sequence",
         ),
-        "length-512-map": Caption(
+        "length-512-map": base.Caption(
             alt=f"Heat maps, one for each network: {len(counts)} sequences by {tested} positions, "
             "coloured by regret above PTW of matching depth.",
             observed="Each row is a sequence, ordered by number of switches; "
@@ -249,13 +229,13 @@ def _longer_captions(result: xr.Dataset) -> dict[str, Caption]:
     }
 
 
-def _clock_caption(result: xr.Dataset) -> Caption:
+def _clock_caption(result: xr.Dataset) -> base.Caption:
     end = result.attrs["length"]
     after = {name: _timekeeping(result, name)[1] for name in names(result["architecture"])}
     order = [f"the {display_name(name)}" for name in sorted(after, key=lambda name: -after[name])]
     agreement = f" Beyond {end - 1}, {order[0]} agrees with it best, {order[-1]} least."
     exact = float(result["exact_after_zeros"].sel(time=end))
-    return Caption(
+    return base.Caption(
         alt="A panel for each network: the probability that it gives to a one after zeros alone, "
         f"against the position, up to {result.attrs['test_length']}; behind it that of PTW.",
         observed="Where a one is probable after zeros alone, a switch is expected: for PTW, at "
@@ -267,7 +247,7 @@ def _clock_caption(result: xr.Dataset) -> Caption:
     )
 
 
-def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     """Switches that networks expect beyond the training length, and their cost."""
     result = results["length-512"]
     end = result.attrs["length"]
@@ -288,16 +268,18 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
         "mean regret above PTW, bits",
         f"of it at {soon.start} to {soon.stop - 1}",
     ]
-    return [Table("Expected switches beyond the training length, and what they cost", head, rows)]
+    return [
+        base.Table("Expected switches beyond the training length, and what they cost", head, rows)
+    ]
 
 
-STUDY = Study(
+STUDY = base.Study(
     name="length-512",
     title="Sequences of twice the length",
     paper="sequences of length 512 in appendix C",
     question="What do networks expect at the position where their training sequences ended?",
     scale_fields=("heatmap_sequences",),
-    networks=main_runs,
+    networks=base.main_runs,
     analyse=_twice_the_length,
     plot=_plot_longer,
     captions=_longer_captions,
