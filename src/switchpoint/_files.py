@@ -29,7 +29,7 @@ def make_directory(path: Path, name: str = "out") -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"{name} cannot be made: {path} ({error.strerror or error})") from error
+        raise ValueError(f"{name} cannot be created: {path} ({error.strerror or error})") from error
 
 
 @contextmanager

@@ -565,7 +565,9 @@ def test_an_unknown_name_gets_the_nearest(capsys, arguments, near):
 def test_the_help_of_a_command_begins_with_its_summary_and_shows_its_use():
     for panel in PANELS.values():
         for name, summary in panel.items():
-            text = " ".join(load_command(name).help.split())
+            command = load_command(name)
+            assert not [each.name for each in command.params if "Undefined" in str(each.help)]
+            text = " ".join(command.help.split())
             assert text.startswith(f"{summary} "), name
             example = text.partition("For example:")[2]
             assert f" {name} " in f"{example} " or not example, name

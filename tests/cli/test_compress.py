@@ -171,7 +171,7 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, capsys):
 
     for command, problem in {
         # A code with other symbols, as if this machine had predicted something else.
-        "decompress other.spz": "other.spz is whole, but",
+        "decompress other.spz": "other.spz is intact, but",
         "decompress cut.spz": "cut.spz is truncated",
         "decompress odd.spz": "odd.spz is truncated",
         "decompress foreign.spz": "foreign.spz is not an archive",

@@ -427,7 +427,7 @@ def test_steps_are_those_of_adam_on_clipped_gradients(clip_norm):
         ("run", {"minutes": 0}, "minutes must be a finite number above 0, got"),
         ("run", {"minutes": math.nan}, "minutes must be a finite number above 0, got"),
         (None, {"tensorboard": True}, "tensorboard needs a directory"),
-        ("file/run", {}, "out cannot be made"),
+        ("file/run", {}, "out cannot be created"),
         (".", {}, "another process is training"),
     ],
 )

@@ -17,11 +17,11 @@ from switchpoint.priors import PTW, Prior
 MAX_BITS = 20_000
 """The longest binary sequence for priors whose posterior takes O(n^2) work: all but PTW."""
 MAX_DRAWN = 10**10
-"""How many probabilities a command may draw. About an hour."""
+"""The maximum number of probabilities that a command draws, in about an hour."""
 PIECE = 2**26
-"""How many probabilities are drawn at a time."""
+"""The number of probabilities that are drawn at a time."""
 NETWORK_BLOCK = 512
-"""How many symbols of a long sequence a network predicts at a time."""
+"""The number of symbols of a long sequence that a network predicts at a time."""
 MAX_ALPHABET = 2**16
 
 _SYMBOLS_PER_BIT = 25  # that many more symbols in the alphabet double the work, as measured
@@ -37,19 +37,19 @@ def max_quadratic(alphabet: int) -> int:
 
 
 def piece_size(batch: int, length: int, alphabet: int) -> int:
-    """How many sequences are drawn at a time: all of them, if they fit in one piece."""
+    """The number of sequences drawn at a time: all of them, if they fit in one piece."""
     return min(batch, max(1, PIECE // (length * alphabet)))
 
 
 def check_sample(batch: int, length: int, alphabet: int, *, in_memory: bool) -> None:
-    """Raise a `ValueError` where drawing costs too much; `in_memory` if all of it is held."""
+    """Raise a `ValueError` where drawing costs too much; `in_memory` if all are kept there."""
     what = f"{batch} x {length} symbols of an alphabet of {alphabet}"
     if batch * length * alphabet > MAX_DRAWN:
         most = MAX_DRAWN // alphabet
         raise ValueError(f"{what} are too many to draw: at most {most} symbols of that alphabet")
     piece = piece_size(batch, length, alphabet) * length * alphabet
-    held = 2 * batch * length * (4 * alphabet + 5) if in_memory else 0
-    _check_memory(f"{what}{' in one .npz' if in_memory else ''}", piece * _PER_DRAWN + held)
+    kept = 2 * batch * length * (4 * alphabet + 5) if in_memory else 0
+    _check_memory(f"{what}{' in one .npz' if in_memory else ''}", piece * _PER_DRAWN + kept)
 
 
 def check_exact(prior: Prior, length: int, alphabet: int) -> None:
@@ -98,7 +98,7 @@ def check_evaluation(predictors: int, length: int, alphabet: int, sequences: int
 
 
 def memory_limit() -> int:
-    """How much memory a command may take: half of what the machine or its container has."""
+    """The memory that a command may take: half of that of the machine or its container."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not a Unix

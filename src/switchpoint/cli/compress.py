@@ -160,10 +160,12 @@ def decompress(
     try:
         content = to_content(symbols, archive.symbols)
     except (KeyError, TypeError, IndexError, ValueError, OSError) as error:
-        raise ValueError(f"{name} is damaged: its symbols make no file ({error!r})") from error
+        raise ValueError(
+            f"{name} is damaged: its symbols do not form a file ({error!r})"
+        ) from error
     if hashlib.sha256(content).hexdigest()[:_DIGEST] != archive.digest:
         raise ValueError(
-            f"{name} is whole, but its symbols do not have its checksum: this machine or version "
+            f"{name} is intact, but its symbols do not match its checksum: this machine or version "
             "predicts them differently; decompress it where it was compressed"
         )
     _write(target, content)

@@ -157,10 +157,12 @@ def _option_type(annotation: Any) -> Any:
 
 
 def _default(name: str) -> Any:
+    """The default that a help text shows; None where the description of the field has it."""
     if name in _BY_RECIPE:
         return "by model"
     defaults = {options[name] for options in MODEL_OPTIONS.values() if name in options}
     if defaults:
         return defaults.pop() if len(defaults) == 1 else "by model"
-    default = TrainConfig.model_fields[name].get_default()
+    field = TrainConfig.model_fields[name]
+    default = None if field.default_factory is not None else field.default
     return ", ".join(default) if isinstance(default, tuple) else default

@@ -125,7 +125,7 @@ def shrink_cache(directory: Path, limit: int = MAX_CACHE_BYTES) -> None:
 
 
 class _Unbreakable:
-    """Standard error that drops output when its reader has gone."""
+    """Standard error that drops output once its reader has closed it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What a predictor finds in one sequence: predictions, code length and switching points."""
+"""The predictions of one sequence, its code length and its switching points."""
 
 import json
 import math
@@ -48,7 +48,7 @@ class SequenceReport:
     posterior: Posterior | None
     """None for a network."""
     summary: Mapping[str, Any]
-    """What describes the whole sequence, ready for JSON."""
+    """Numbers and texts about the whole sequence, ready for JSON."""
 
     def text(self, form: str) -> str:
         """A row for each position as `csv`, or the summary and the rows as `json`."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from switchpoint._text import STDIN, name_of
 
-_CHUNK = 2**16  # bytes that are read at a time: nothing else is held, however slow the work is
+_CHUNK = 2**16  # bytes that are read at a time
 _LONGEST = 2**20  # bytes of a line
 _TAIL = 4096  # bytes that identify a file
 _POLL = 0.1  # seconds between looks at a file that has ended
@@ -156,16 +156,16 @@ class LineReader:
             self._unfinished = self._offset > 0 and self._file.read(1) != b"\n"
             return
         raise ValueError(
-            f"{self.name} is not the file that the state was saved for: {problem}; begin anew with "
-            "another --state"
+            f"{self.name} is not the file that the state was saved for: {problem}; start again "
+            "with another --state"
         )
 
     def _finish(self, text: bytes, ended: bool) -> None:
         """Take the end of a line that was counted without it."""
         if text not in (b"", b"\r"):
             raise ValueError(
-                f"{self.name}, line {self._line}: it was counted before it was complete; begin "
-                "anew with another --state, and use --follow for a file that is being written"
+                f"{self.name}, line {self._line}: it was counted before it was complete; start "
+                "again with another --state, and use --follow for a file that is being written"
             )
         self._offset += len(text) + ended
         self._unfinished = False

@@ -37,7 +37,7 @@ _SAMPLE = 200  # lines that show the separator
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a file as far as it is given; None is guessed."""
+    """The layout of a file; None where it is to be guessed."""
 
     separator: str | None = None
     decimal: str | None = None
