@@ -182,7 +182,7 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, capsys):
         "compress none.txt": "none.txt cannot be read",
         "compress .": ". cannot be read (Is a directory)",
         "compress trits.txt --alphabet 2": "symbol 2 at position 2 is outside the alphabet",
-        "compress bits.txt --out z.spz --as words": "--as must be text, bits or bytes",
+        "compress bits.txt --out z.spz --as words": "--as must be one of text, bits, bytes",
         "compress bits.txt --out z.spz --prior ppm": "got 'ppm'",
         "compress bits.txt --out z.spz --prior kt --hazard 0.1": "hazard is not a parameter of kt",
         "compress bits.txt --out z.spz --model lstm-ptw --prior lin": "prior cannot be given",

@@ -13,7 +13,7 @@ from switchpoint._files import atomic_write
 from switchpoint._text import STDIN, name_of, printable, read_bytes
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.loaded_predictor import refuse_with_model
+from switchpoint.cli.loaded_predictor import check_model_options
 from switchpoint.cli.reader.symbol_files import KINDS, guess_kind, to_content, to_symbols
 from switchpoint.exact.named import exact_predictor
 from switchpoint.predictor import Predictor
@@ -26,9 +26,7 @@ from switchpoint.streams.coding import GRIDS, decode, encode
 SUFFIX = ".spz"
 """The suffix of archives."""
 
-_HYPOTHESES = 100
 _DIGEST = 16  # hexadecimal digits
-_MODEL_HELP = "a name from `switchpoint zoo`, the directory of a run or a .safetensors file."
 
 
 @options.with_options(*options.PRIOR, *options.SEGMENT, alphabet="The number of symbols.")
@@ -47,23 +45,13 @@ def compress(
         "of the file, or its bytes. If not given, text for a file of the digits 0 and 1 or with "
         "--alphabet or --labels, bits for a --model with an alphabet of 2, and otherwise bytes.",
     ),
-    labels: str | None = typer.Option(
-        None, metavar="LABEL,LABEL,...", help="The labels of the symbols in a text."
-    ),
+    labels: str | None = options.LABELS,
     prior: str | None = typer.Option(
         None, help=f"{options.PRIOR_HELP}; or kt, for a single segment. If not given, ptw."
     ),
-    hypotheses: int = typer.Option(
-        _HYPOTHESES, help="How many starts of the current segment to keep; ptw needs no limit."
-    ),
-    model: str | None = typer.Option(
-        None,
-        metavar="NAME|PATH",
-        help=f"Predict with a trained network instead: {_MODEL_HELP}",
-    ),
-    member: int | None = typer.Option(
-        None, help="The index of the network in --model, from 0; the best if not given."
-    ),
+    hypotheses: int = options.HYPOTHESES,
+    model: str | None = options.MODEL,
+    member: int | None = options.MEMBER,
     **given: Any,
 ) -> None:
     """Compress a file losslessly with the predictions of the Bayes optimum or a network.
@@ -79,16 +67,14 @@ def compress(
         switchpoint compress bits.txt --model lstm-ptw
     """
     target = _target(out, file, Path(f"{file}{SUFFIX}"))
-    if kind is not None and kind not in KINDS:
-        raise ValueError(f"--as must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {kind!r}")
+    if kind not in (None, *KINDS):
+        raise ValueError(f"--as must be one of {', '.join(KINDS)}, got {kind!r}")
     content = read_bytes(file)
     about, alphabet = None, given["alphabet"]
+    check_model_options(model, member, {"prior": prior, **given})
     if model is not None:
-        refuse_with_model({"prior": prior, **given})
         about = describe_file(model, member)
         alphabet = _predictor(about, model).alphabet
-    elif member is not None:
-        raise ValueError(f"--member is for the networks of --model, got {member} without it")
     elif alphabet is not None:
         options.segment_model(given)  # refuses an invalid alphabet
     if kind is None:
@@ -136,7 +122,7 @@ def decompress(
     model: str | None = typer.Option(
         None,
         metavar="NAME|PATH",
-        help=f"The network that the archive was made with: {_MODEL_HELP}",
+        help=f"The network that the archive was made with: {options.MODEL_HELP}",
     ),
 ) -> None:
     """Restore a file compressed by `switchpoint compress`, byte for byte.

@@ -36,6 +36,22 @@ SEED: Any = typer.Option(0, help="The same seed gives the same sequences.")
 PLOT: Any = typer.Option(
     None, metavar="FILE", help="Write a plot to this file (.png, .pdf or .svg)."
 )
+LABELS: Any = typer.Option(
+    None,
+    metavar="LABEL,LABEL,...",
+    help="The labels of the symbols 0, 1 and so on. If not given, labels are numbered in order of "
+    "appearance, except that False is 0 and True is 1.",
+)
+HYPOTHESES: Any = typer.Option(
+    100, help="How many starts of the current segment to keep; ptw needs no limit."
+)
+MODEL_HELP = "a name from `switchpoint zoo`, the directory of a run or a .safetensors file."
+MODEL: Any = typer.Option(
+    None, metavar="NAME|PATH", help=f"Predict with a trained network instead: {MODEL_HELP}"
+)
+MEMBER: Any = typer.Option(
+    None, help="The index of the network in --model, from 0; the best if not given."
+)
 _READING: Any = {"rich_help_panel": "How the file is read (what is not given is guessed)"}
 SEPARATOR: Any = typer.Option(
     None, metavar="CHARACTER", help="The separator of columns, such as ; or tab.", **_READING

@@ -17,7 +17,6 @@ from switchpoint._numbers import chance, expected_count
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.reader import FileSeries, Layout, read_series
-from switchpoint.cli.sequence_report import FORMATS
 from switchpoint.detection import Segmentation
 from switchpoint.detection import detect as detect_changes
 from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY
@@ -90,11 +89,7 @@ def detect(
         switchpoint detect sales.csv --time month --column units --out segments.csv
         switchpoint detect accidents.csv --segment counts --sensitivity 20
     """
-    if form is not None and form not in FORMATS:
-        raise ValueError(f"format must be {' or '.join(FORMATS)}, got {form!r}")
-    suffixes = () if form is not None else tuple(f".{each}" for each in FORMATS)
-    output.check_output(out, "out", suffixes)
-    output.check_output(plot, "plot", output.PICTURE_SUFFIXES)
+    form = output.check_result(form, out, plot)
     layout = Layout(separator, decimal, header, sheet, tuple(where))
     series = read_series(file, column, time, dayfirst, layout)
     check_cost.check_detect(*series.frame.shape)
@@ -108,9 +103,8 @@ def detect(
             sensitivity=sensitivity,
             fit=fit,
         )
-    screen = output.console(sys.stderr if form is not None and out is None else sys.stdout)
-    if form is not None or out is not None:
-        form = form or str(out and out.suffix.lower()[1:])
+    screen = output.console(sys.stderr if form and out is None else sys.stdout)
+    if form:
         text = (
             result.to_csv() if form == "csv" else result.to_json(about={"read_as": series.read_as})
         )

@@ -50,10 +50,12 @@ def fitted_optimum(segment: Segment, symbols: Int[np.ndarray, " time"]) -> Loade
     return LoadedPredictor(loaded.predictor, about)
 
 
-def refuse_with_model(given: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` if an option of exact predictors is given together with --model."""
-    for name, value in given.items():
-        if value is not None:
+def check_model_options(model: str | None, member: int | None, exact: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` if --member lacks --model, or an exact predictor's option has it."""
+    if model is None and member is not None:
+        raise ValueError(f"--member is for the networks of --model, got {member} without it")
+    for name, value in exact.items():
+        if model is not None and value is not None:
             raise ValueError(
                 f"{name} cannot be given with --model: a trained network has its own alphabet and "
                 f"takes no prior, got {value}"

@@ -15,6 +15,9 @@ from rich.text import Text
 from switchpoint._files import atomic_write, check_writable
 from switchpoint._text import printable
 
+FORMATS = ("csv", "json")
+"""The formats that the rows of a result can be written in."""
+
 PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 """The formats that a picture can be written in."""
 
@@ -76,6 +79,18 @@ def check_output(path: Path | None, name: str, suffixes: tuple[str, ...]) -> Non
             allowed = " or ".join(suffixes)
             raise ValueError(f"{name} must end in {allowed}, got {printable(str(path))}")
         check_writable(path, name)
+
+
+def check_result(form: str | None, out: Path | None, plot: Path | None) -> str:
+    """The format of a result, by --format or else the suffix of --out; empty if neither is given.
+
+    Raises a `ValueError` if one of the files cannot be written.
+    """
+    if form not in (None, *FORMATS):
+        raise ValueError(f"format must be {' or '.join(FORMATS)}, got {form!r}")
+    check_output(out, "out", () if form is not None else tuple(f".{each}" for each in FORMATS))
+    check_output(plot, "plot", PICTURE_SUFFIXES)
+    return form or ("" if out is None else out.suffix.lower()[1:])
 
 
 def write_picture(path: Path, figure: Any) -> None:

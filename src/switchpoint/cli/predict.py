@@ -11,7 +11,7 @@ from switchpoint._files import atomic_write
 from switchpoint.cli import check_cost, loaded_predictor, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.reader import Layout, SymbolSequence, read_symbols
-from switchpoint.cli.sequence_report import FORMATS, analyse
+from switchpoint.cli.sequence_report import analyse
 from switchpoint.priors import Geometric
 
 _ALPHABET_HELP = "The number of symbols; if not given, the number of labels, or 2 for numbers."
@@ -29,15 +29,8 @@ def predict(
         None,
         help=f"{options.PRIOR_HELP}; if not given, geometric with the hazard of highest evidence.",
     ),
-    model: str | None = typer.Option(
-        None,
-        metavar="NAME|PATH",
-        help="Predict with a trained network instead: a name from `switchpoint zoo`, the "
-        "directory of a run or a .safetensors file.",
-    ),
-    member: int | None = typer.Option(
-        None, help="The index of the network in --model, from 0; the best if not given."
-    ),
+    model: str | None = options.MODEL,
+    member: int | None = options.MEMBER,
     form: str | None = typer.Option(
         None, "--format", help="csv or json; if not given, from the suffix of --out, or csv."
     ),
@@ -53,12 +46,7 @@ def predict(
     row: int | None = typer.Option(
         None, help="The index of the sequence, from 0, if there are several."
     ),
-    labels: str | None = typer.Option(
-        None,
-        metavar="LABEL,LABEL,...",
-        help="The labels of the symbols 0, 1 and so on. If not given, labels are numbered in "
-        "order of appearance, except that False is 0 and True is 1.",
-    ),
+    labels: str | None = options.LABELS,
     separator: str | None = options.SEPARATOR,
     header: bool | None = options.HEADER,
     sheet: str | None = options.SHEET,
@@ -80,24 +68,18 @@ def predict(
         switchpoint predict bits.txt --model lstm-ptw
         switchpoint predict moves.csv --column move --labels down,up
     """
-    if form is not None and form not in FORMATS:
-        raise ValueError(f"format must be {' or '.join(FORMATS)}, got {form!r}")
-    suffixes = () if form is not None else tuple(f".{each}" for each in FORMATS)
-    output.check_output(out, "out", suffixes)
-    output.check_output(plot, "plot", output.PICTURE_SUFFIXES)
+    form = output.check_result(form, out, plot) or "csv"
     layout = Layout(separator, None, header, sheet, tuple(where))
+    loaded_predictor.check_model_options(model, member, {"prior": prior, **given})
     if model is not None:
-        loaded_predictor.refuse_with_model({"prior": prior, **given})
         loaded = loaded_predictor.trained_network(model, member)
         sequence = read_symbols(file, loaded.predictor.alphabet, labels, column, row, layout)
         check_cost.check_network(loaded.predictor, len(sequence.symbols))
-    elif member is not None:
-        raise ValueError(f"--member is for the networks of --model, got {member} without it")
     else:
         sequence = read_symbols(file, given["alphabet"], labels, column, row, layout)
         loaded = _exact_optimum(prior, given, sequence)
     report = analyse(loaded, sequence)
-    text = report.text(form or ("csv" if out is None else out.suffix.lower()[1:]))
+    text = report.text(form)
     if out is not None:
         with atomic_write(out) as target:
             target.write(text.encode())

@@ -26,9 +26,6 @@ from switchpoint.neural import Network
 from switchpoint.priors import PTW
 from switchpoint.segments import make_segment
 
-FORMATS = ("csv", "json")
-"""The formats that the rows of a report can be written in."""
-
 _DYADIC = (
     "PTW switches only at midpoints of a binary tree, so these are no estimate of where the "
     "sequence changed; use --prior geometric for that"

@@ -77,15 +77,11 @@ def watch(
         help="The time column, or none. If not given, the only column of dates, or one that is "
         "called date, time, year or similar.",
     ),
-    labels: str | None = typer.Option(
-        None, metavar="LABEL,LABEL,...", help="The labels of the symbols 0, 1 and so on."
-    ),
+    labels: str | None = options.LABELS,
     warm_up: int = typer.Option(
         50, help="How many initial lines determine the kind and the scale of the values."
     ),
-    hypotheses: int = typer.Option(
-        100, help="How many starts of the current segment to keep; ptw needs no limit."
-    ),
+    hypotheses: int = options.HYPOTHESES,
     prior: str | None = typer.Option(
         None, help=f"{options.PRIOR_HELP}; if not given, geometric with hazard 0.005."
     ),
