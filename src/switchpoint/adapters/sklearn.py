@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from switchpoint import _checks
 from switchpoint.adapters import requires
+from switchpoint.detection.changes import change_points
 from switchpoint.detection.model import SeriesModel, segment_kinds, series_model
 from switchpoint.detection.series import check_observations
 
@@ -34,7 +35,7 @@ class SwitchpointTransformer(TransformerMixin, BaseEstimator):
     - "log_density": ln p(x_t | x_<t);
     - "run_length": E[the length of the current segment | x_<=t];
     - "switch_probability": P(a segment starts at t | all of x);
-    - "segment": the number of the segment in the most probable partition given all of x, from 0.
+    - "segment": the number of the segment given all of x, from 0.
 
     The first three use no later observation, and may be features of a forecast. The last two are
     hindsight. NaN is a missing observation.
@@ -139,6 +140,8 @@ class SwitchpointTransformer(TransformerMixin, BaseEstimator):
         if {"run_length", "switch_probability", "segment"} & set(outputs):
             posterior = model.posterior(values)
             found["run_length"] = posterior.run_length_mean
-            found["switch_probability"] = posterior.switch_smoothed
-            found["segment"] = np.cumsum(posterior.map_switches)
+            found["switch_probability"] = posterior.switch_probability
+            switches = np.zeros(length)
+            switches[change_points(posterior.switch_probability, ~np.isnan(values).all(1))] = 1
+            found["segment"] = np.cumsum(switches)
         return np.column_stack([np.asarray(found[each], float)[:length] for each in outputs])

@@ -25,8 +25,8 @@ class SwitchpointDetector(BaseDetector):
     """Change points by the exact posterior over all partitions, as in `switchpoint.detect`.
 
     `fit` learns the units of each column, and with `fit_source` the hyperparameters of highest
-    evidence. `predict` finds the most probable partition of a series, which need not be the one
-    that was fitted: `ilocs` are the first observations of its segments, the first one excluded.
+    evidence. `predict` finds the change points of a series, which need not be the one that was
+    fitted: `ilocs` are the first observations of its segments, the first one excluded.
     `transform_scores` is P(a switch at t | all values), `predict_scores` the same for each change
     point. Several columns have common switches; NaN is a missing observation.
 

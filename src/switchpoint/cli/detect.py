@@ -78,9 +78,9 @@ def detect(
 ) -> None:
     """Find the change points of a series of numbers.
 
-    Prints the segments of the most probable partition: where each begins, the probability of a
-    switch at exactly that observation, an interval that contains a switch with probability 90%,
-    and the level, slope and noise of its values. By default, segments are straight lines with
+    Prints the segments between the change points: where each begins, the probability of a switch
+    at exactly that observation, an interval that contains a switch with probability 90%, and the
+    level, slope and noise of its values. By default, segments are straight lines with
     noise of unknown size. A higher --sensitivity reports more switches. No setting is required.
 
     For example:

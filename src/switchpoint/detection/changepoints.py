@@ -7,7 +7,6 @@ from switchpoint import _checks
 from switchpoint.detection.model import series_model
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import parse_series
-from switchpoint.exact import bayes_optimal
 from switchpoint.sources import Source
 
 
@@ -21,8 +20,14 @@ def detect(
     source: Source | None = None,
     fit: bool = False,
     coverage: float = 0.9,
+    min_length: int = 1,
+    max_changes: int | None = None,
 ) -> Segmentation:
-    """The change points of a series: the most probable partition, and how certain it is.
+    """The change points of a series, and how certain they are.
+
+    Change points are those of least expected loss, where a reported change without a switch near
+    it costs as much as a switch without a reported change: there is one where a switch within a
+    window of at most 20 observations is more probable than not, at its likeliest position.
 
     `values` are (time,), or (time, columns) for several columns with common switches; NaN is
     missing. `times` are numbers or dates, or the name of a column of a DataFrame. They label the
@@ -43,10 +48,15 @@ def detect(
     With `fit`, the sensitivity and the scales of the default source, or all hyperparameters of your
     own, are those of highest evidence: for long series that switch many times. On short or
     irregular series the default source finds better change points as it is. `coverage` is the
-    probability with which the interval of a change point contains a switch.
+    probability with which the interval of a change point contains a switch. Of changes nearer to
+    each other, or to the ends, than `min_length` observations the more probable stay, and of more
+    than `max_changes` too.
     """
     series = parse_series(values, times)
     coverage = _checks.probability("coverage", coverage, below_one=True)
+    min_length = _checks.positive_int("min_length", min_length)
+    if max_changes is not None:
+        max_changes = _checks.whole_number("max_changes", max_changes)
     model = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
-    posterior = bayes_optimal(model.source).posterior(model.padded(series.values))
-    return model.segmentation(series, posterior, coverage)
+    posterior = model.posterior(series.values)
+    return model.segmentation(series, posterior, coverage, min_length, max_changes)

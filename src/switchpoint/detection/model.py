@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from switchpoint import _checks
+from switchpoint.detection.changes import change_points, with_intervals
 from switchpoint.detection.defaults import (
     SEGMENTS,
     SENSITIVITY,
@@ -18,9 +19,10 @@ from switchpoint.detection.defaults import (
     default_source,
     fitted_parameters,
 )
+from switchpoint.detection.posterior import SwitchPosterior
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
-from switchpoint.exact import ExactPredictor, Posterior, bayes_optimal
+from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.priors import Geometric
 from switchpoint.segments.values import centred
 from switchpoint.sources import Source
@@ -50,9 +52,9 @@ class SeriesModel:
         standard = (values - self.centres) / self.scales
         return standard if self.source.segment.event_shape else standard[:, 0]
 
-    def posterior(self, values: Float[np.ndarray, "time columns"]) -> Posterior:
-        """The posterior over switching points, which may have more positions at the end."""
-        return bayes_optimal(self.source).posterior(self.padded(values))
+    def posterior(self, values: Float[np.ndarray, "time columns"]) -> SwitchPosterior:
+        """The posterior over switching points."""
+        return SwitchPosterior(self.source, self.standardised(values))
 
     def padded(
         self, values: Float[np.ndarray, "time columns"]
@@ -92,19 +94,28 @@ class SeriesModel:
             logs[:length] - units,
         )
 
-    def segmentation(self, series: Series, posterior: Posterior, coverage: float) -> Segmentation:
-        """The most probable partition of a series with this posterior, and its uncertainty."""
-        length = len(series.values)
-        intervals, no_switch = posterior.intervals_and_no_switch(coverage, before=length)
-        logs_of_scale = np.log(self.scales) * (~np.isnan(series.values)).sum(0)
+    def segmentation(
+        self,
+        series: Series,
+        posterior: SwitchPosterior,
+        coverage: float,
+        min_length: int = 1,
+        max_changes: int | None = None,
+    ) -> Segmentation:
+        """The change points of a series with this posterior, and their uncertainty."""
+        observed = ~np.isnan(series.values)
+        positions = change_points(
+            posterior.switch_probability, observed.any(1), min_length, max_changes
+        )
+        changes, no_switch = with_intervals(posterior, positions, coverage)
         return Segmentation(
-            changepoints=np.array([each.position for each in intervals], int),
-            probability=np.array([each.probability for each in intervals], float),
-            intervals=np.array([(each.begin, each.end) for each in intervals], int).reshape(-1, 2),
-            interval_probability=np.array([each.interval_probability for each in intervals], float),
-            switch_probability=np.asarray(posterior.switch_smoothed, float)[:length],
+            changepoints=np.array(positions, int),
+            probability=np.array([each.probability for each in changes], float),
+            intervals=np.array([(each.begin, each.end) for each in changes], int).reshape(-1, 2),
+            interval_probability=np.array([each.interval_probability for each in changes], float),
+            switch_probability=posterior.switch_probability,
             no_switch_probability=no_switch,
-            log_evidence=float(posterior.log_marginal) - float(logs_of_scale.sum()),
+            log_evidence=posterior.log_evidence - float(np.log(self.scales) @ observed.sum(0)),
             coverage=coverage,
             source=self.source,
             series=series,

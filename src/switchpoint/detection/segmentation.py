@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Segmentation:
-    """The most probable partition of a series into segments, with its uncertainty."""
+    """The change points of a series and the segments between them, with their uncertainty."""
 
     changepoints: Int[np.ndarray, " switch"]
     """The position of the first observation of each new segment, from 0."""
@@ -41,7 +41,7 @@ class Segmentation:
     interval_probability: Float[np.ndarray, " switch"]
     """P(at least one switch in the interval | all values).
 
-    At least `coverage`, unless the interval reaches the neighbouring change points before."""
+    At least `coverage`; or that share of what all positions up to the neighbours reach, if less."""
     switch_probability: Float[np.ndarray, " time"]
     """P(a switch at t | all values), for each position t."""
     no_switch_probability: float

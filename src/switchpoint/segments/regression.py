@@ -215,6 +215,17 @@ class Regression(Segment):
             2 * statistics.shape, expected, inverse_spread=0.5 / (statistics.rate * square)
         )
 
+    def observe(self, statistics: RegressionRun, x: Numbers) -> tuple[Numbers, RegressionRun]:
+        xp = namespace(statistics.duration, x)
+        x = x + xp.zeros_like(statistics.duration)
+        last = statistics.last
+        after = self._with(xp, statistics, statistics.duration, last, x, statistics.duration >= 0)
+        return self.predictive(statistics).log_density(x), after._replace(
+            shape=statistics.shape + 0.5,
+            duration=statistics.duration + 1,
+            last=(*last, x)[len(last) + 1 - self.lags :],
+        )
+
     def run_log_density(
         self, before: RegressionRun, run: RegressionRun
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
