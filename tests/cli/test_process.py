@@ -346,7 +346,7 @@ def failing(monkeypatch, error):
         ("prior lin --length 4", "switchpoint.cli.prior.length_law", ["prior"]),
         (
             "detect bits.csv",
-            "switchpoint.exact.start_posterior.filter_starts",
+            "switchpoint.exact.start_posterior.filter_sequences_in_chunks",
             ["start_posterior", "posterior", "detect", "detect"],
         ),
     ],

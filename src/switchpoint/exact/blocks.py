@@ -49,6 +49,8 @@ _MANY = 64  # sequences
 # (time, start) pairs on, which take a tenth of a second.
 _PIECE_WORK = 2**25
 
+_NEGLIGIBLE = -80.0  # the logarithm of a probability
+
 
 class Blocks(NamedTuple):
     """Blocks of times, as the recursion over hypotheses needs them."""
@@ -154,22 +156,16 @@ def next_statistics(
     return jax.tree.map(lambda leaf, last: layout.put_block(leaf, last, index), merged, block.last)
 
 
-class BlockCarry(NamedTuple):
-    """The observations x_s..x_(b-1) of each start s before a block b: (*hypotheses)."""
-
-    statistics: Statistics
-    gains: Float[Array, "..."]
-    """ln P(x_s..x_(b-1)) / P(x_s..x_(b-1) | x_<s), if requested."""
-
-
 def filter_sequences(
     prior: Prior,
     segment: Segment,
     sequences: Sequences,
     with_probs: bool = False,
     piece_work: int | None = None,
+    *,
+    for_posterior: bool = False,
 ) -> Filtered:
-    """The recursion over whole sequences of any family.
+    """The recursion over whole sequences of any family; `for_posterior` requests all fields.
 
     From `piece_work` (time, start) pairs in all, it is compiled in pieces.
     """
@@ -179,7 +175,14 @@ def filter_sequences(
     if piece_work is None:  # many sequences come in chunks of the same shape
         piece_work = _PIECE_WORK // 8 if layout.batch_last else _PIECE_WORK
     return filter_blocks(
-        prior, segment, sequences, blocks, layout, with_probs=with_probs, piece_work=piece_work
+        prior,
+        segment,
+        sequences,
+        blocks,
+        layout,
+        with_probs=with_probs,
+        for_posterior=for_posterior,
+        piece_work=piece_work,
     ).filtered
 
 
@@ -217,7 +220,7 @@ def extend_blocks(
         prior, segment, sequences, blocks, layout, (history, starts), with_probs=segment.finite
     )
     statistics, (log_weights, log_start) = jax.tree.map(
-        lambda leaf: leaf[0], (result.carry.statistics, result.weights)
+        lambda leaf: leaf[0], (result.statistics, result.weights)
     )
     following = Hypotheses(next_starts[-1], jnp.zeros((), jnp.int32), log_start, fresh)
     return starts.hypotheses(log_weights, statistics, following, time), result.filtered
@@ -227,12 +230,10 @@ class FilteredBlocks(NamedTuple):
     """The recursion over blocks."""
 
     filtered: Filtered
-    carry: BlockCarry
-    """After the last block."""
+    statistics: Statistics
+    """Since each start, after the last block: (*hypotheses)."""
     weights: Weights
     """After the last block."""
-    carries: BlockCarry | None
-    """At the beginning of each block, if requested: (blocks, *hypotheses)."""
 
 
 def filter_blocks(
@@ -254,23 +255,21 @@ def filter_blocks(
     """
     flat, time = sequences.values.shape[:2]
     count, block = blocks.values.shape[:2]
-    # The gains are zeros, which cost nothing, unless they are requested.
-    fresh = BlockCarry(initial_statistics(segment, sequences.offset), jnp.zeros(flat))
+    fresh = initial_statistics(segment, sequences.offset)
     new = fresh, jnp.full(flat, -jnp.inf)
     if begin is None:
         starts = Starts.of_chunk(time, block)
-        carry, log_weights = layout.fresh_hypotheses(new, 0, block)
+        statistics, log_weights = layout.fresh_hypotheses(new, 0, block)
         weights = Weights(log_weights, jnp.zeros(flat))
     else:
         history, starts = begin
         log_weights, statistics = jax.tree.map(
             lambda leaf: leaf[None], (history.log_weights, history.statistics)
         )
-        carry = BlockCarry(statistics, jnp.zeros_like(log_weights))
         weights = Weights(log_weights, new[1])
     parts = max(1, min(4, count * block // 64)) if flat * time**2 >= piece_work else 1
     ranges = pieces(count, parts)
-    closed = has_closed_form(segment) and not for_posterior
+    closed = has_closed_form(segment)
     table = None
     if closed and sequences.complete and begin is None:
         longest = max(last - first for first, last in ranges)
@@ -278,21 +277,25 @@ def filter_blocks(
 
     @functools.partial(jax.checkpoint, prevent_cse=False)
     def body(
-        carry: tuple[BlockCarry, Weights], now: tuple[Int[Array, ""], Blocks]
-    ) -> tuple[tuple[BlockCarry, Weights], tuple[Filtered, BlockCarry | None]]:
+        carry: tuple[Statistics, Weights], now: tuple[Int[Array, ""], Blocks]
+    ) -> tuple[tuple[Statistics, Weights], tuple[Filtered, Array | None]]:
         index, here = now
-        block_carry, weights = carry
-        statistics, gains = block_carry
+        statistics, weights = carry
         row = starts.earlier + index
         rows = weights.log_weights.shape[layout.axes[0]]
+        used = Starts(starts.absolute[:rows], starts.relative[:rows], starts.earlier)
+        reach = None
+        if for_posterior:
+            age = layout.spread_starts((index + 1) * block - used.relative)
+            reach = layout.maximum(jnp.where(weights.log_weights > _NEGLIGIBLE, age, block))
         of_counts = None
         if table is not None:
             of_counts = lax.dynamic_slice_in_dim(table, count - index, rows, axis=1)
-        weights, filtered, logs = _filter_block(
+        weights, filtered = _filter_block(
             prior,
             segment,
             layout,
-            Starts(starts.absolute[:rows], starts.relative[:rows], starts.earlier),
+            used,
             weights,
             statistics,
             here,
@@ -304,19 +307,16 @@ def filter_blocks(
             with_runs=for_posterior,
         )
         after = next_statistics(segment, layout, statistics, here, row)
-        if logs is None or not for_posterior:
-            return (BlockCarry(after, gains), weights), (filtered, None)
-        gains = gains + gains_of(layout, logs, filtered.log_density, index).sum(0)
-        return (BlockCarry(after, gains), weights), (filtered, block_carry)
+        return (after, weights), (filtered, reach)
 
     filtered_parts = []
     for first, last in ranges:
         more = layout.fresh_hypotheses(new, last - first, block)
-        carry, log_weights = layout.append((carry, weights.log_weights), more)
+        statistics, log_weights = layout.append((statistics, weights.log_weights), more)
         indices = jnp.arange(first, last, dtype=jnp.int32)
         here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], blocks)
-        (carry, weights), (part, carries) = lax.scan(
-            body, (carry, Weights(log_weights, weights.log_start)), (indices, here)
+        (statistics, weights), part = lax.scan(
+            body, (statistics, Weights(log_weights, weights.log_start)), (indices, here)
         )
         filtered_parts.append(part)
 
@@ -324,7 +324,11 @@ def filter_blocks(
         whole = jnp.concatenate(leaves)
         return jnp.moveaxis(whole.reshape(-1, *whole.shape[2:])[:time], 0, 1)
 
-    return FilteredBlocks(jax.tree.map(joined, *filtered_parts), carry, weights, carries)
+    filtered, reaches = zip(*filtered_parts, strict=True)
+    filtered = jax.tree.map(joined, *filtered)
+    if for_posterior:
+        filtered = filtered._replace(reach=jnp.concatenate(reaches).T)
+    return FilteredBlocks(filtered, statistics, weights)
 
 
 def _filter_block(
@@ -342,13 +346,13 @@ def _filter_block(
     of_counts: Float[Array, "block rows lanes"] | None = None,
     with_probs: bool = False,
     with_runs: bool = False,
-) -> tuple[Weights, Filtered, Array | None]:
-    """The weights after a block, and the log density of each pair if there is no closed form."""
+) -> tuple[Weights, Filtered]:
+    """The weights after a block."""
     block = len(here.values)
     times = index * block + jnp.arange(block, dtype=jnp.int32)
     runs = jnp.maximum(times[:, None, None] - starts.relative, 0) + 1
     endings = Endings.of(prior, starts.absolute, runs, with_runs)
-    probs = in_block_probs = logs = None
+    probs = in_block_probs = None
     if with_probs:
         probs, in_block_probs = _pair_probs(segment, layout, statistics, here)
     if closed:
@@ -359,8 +363,7 @@ def _filter_block(
         earlier = earlier_by_steps(layout, weights.log_weights, endings, logs, probs)
     in_block_starts = lax.dynamic_index_in_dim(starts.absolute, row, keepdims=False)
     in_block = InBlockStarts(in_block_starts, here.in_block_logs, in_block_probs)
-    weights, filtered = filter_block(prior, layout, weights.log_start, earlier, in_block, row)
-    return weights, filtered, logs
+    return filter_block(prior, layout, weights.log_start, earlier, in_block, row)
 
 
 def has_closed_form(segment: Segment) -> bool:
@@ -407,20 +410,6 @@ def count_table(
     _, statistics = lax.scan(step, here.last, None, length=count, reverse=True)
     table, _ = layout.by_pair(segment.run_log_density)(statistics, here.through)
     return jnp.pad(table[..., 0], ((0, 0), (0, more), (0, 0)))
-
-
-def gains_of(
-    layout: HypothesisLayout,
-    logs: Float[Array, "block *hypotheses"],
-    evidence: Float[Array, "block flat"],
-    index: Int[Array, ""],
-) -> Float[Array, "block *hypotheses"]:
-    """ln p(x_t | the segment started at s) - ln p(x_t | x_<t); 0 before s."""
-    rows, lanes = (logs.shape[axis + 1] for axis in layout.axes)
-    times = index * lanes + jnp.arange(len(logs), dtype=jnp.int32)
-    starts = jnp.arange(rows * lanes, dtype=jnp.int32).reshape(rows, lanes)
-    begun = jax.vmap(lambda time: layout.spread_starts(starts <= time))(times)
-    return jnp.where(begun, logs - jax.vmap(layout.spread)(evidence), 0.0)
 
 
 def _pair_probs(

@@ -41,6 +41,9 @@ class Filtered(NamedTuple):
     """E[observations in the current segment, x_t included | x_<=t], if requested."""
     probs: Float[Array, "flat time alphabet"] | None
     """P(x_t = k | x_<t), for symbols if requested."""
+    reach: Int[Array, "flat blocks"] | None = None
+    """For each block of times, how long before its end the first segment started that may reach it
+    with a probability that is not negligible, if requested."""
 
 
 class Hypotheses(NamedTuple):
@@ -167,7 +170,7 @@ class HypothesisLayout(NamedTuple):
         shape[row] = -1
         return jnp.where(at.reshape(shape), part, array)
 
-    def maximum(self, values: Array, leading: int = 0) -> Float[Array, "... flat"]:
+    def maximum(self, values: Array, leading: int = 0) -> Shaped[Array, "... flat"]:
         """The maximum over the starts."""
         rows, lanes = (axis + leading for axis in self.axes)
         return values.max(rows).max(lanes - 1)

@@ -1,37 +1,36 @@
-"""The posterior over switching points for any prior: O(n^2) time.
+"""The posterior over switching points for any prior: O(n^2) time, O(n width) with short segments.
 
-Everything follows from the distribution q_e of the start of a segment that ends at e, which
-`last_start.py` computes. Drawing starts backwards from e = n with q samples a partition from the
-posterior; propagating probability backwards instead gives the smoothed probabilities; a maximum in
-place of the sum gives the most probable partition in the same pass.
+Everything follows from passes over all segments, by their starts from the last to the first
+(`all_segments.py`). Each draws the end of the segment that starts there, or takes the most probable
+one; followed from the start of the sequence, these ends make a partition.
 """
 
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint._batching import in_chunks
 from switchpoint._prefix_sums import sum_before
 from switchpoint._random import uniform
+from switchpoint.exact.all_segments import Segments, SegmentsFrom, over_sequences
 from switchpoint.exact.base import ExactPredictor, Partitions, Posterior, make_posterior
-from switchpoint.exact.blocks import initial_statistics
+from switchpoint.exact.blocks import filter_sequences, initial_statistics
+from switchpoint.exact.counts import filter_counts
 from switchpoint.exact.hypotheses import Filtered, Sequences
-from switchpoint.exact.last_start import (
-    FamilyLastStart,
-    LastStart,
-    SegmentsEnding,
-    SymbolLastStart,
-    filter_starts,
-)
+from switchpoint.exact.levels import Levels, add_levels, level_fields, levels_from, levels_of
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
-from switchpoint.segments.base import log_density
+from switchpoint.segments.base import log_density, prior_statistics
 from switchpoint.segments.dirichlet import as_dirichlet
+
+_MIN_WIDTH = 2048  # that is worth being narrowed
 
 
 def start_posterior(
@@ -39,112 +38,166 @@ def start_posterior(
 ) -> Posterior:
     """The posterior over switching points of a flat batch of that shape, under any prior."""
     prior, segment = predictor.prior, predictor.segment
-    leaves = jax.tree.leaves((prior, segment, sequences))
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
-    last_start: LastStart | None = None
-    if sequences.counted_by(segment):
-        fields, filtered = _fields_in_chunks(prior, segment, sequences)
-        last_start = SymbolLastStart.after(prior, as_dirichlet(segment), sequences, filtered)
-    elif traced or len(sequences.values) > 1:
-        fields, _ = _fields_in_chunks(prior, segment, sequences)
-    else:
-        filtered, last_start = filter_starts(prior, segment, sequences)
-        assert isinstance(last_start, FamilyLastStart)
-        last_start = last_start.narrowed()
-        fields = _fields(filtered, last_start, sequences)
-    partitions = StartPartitions(prior, segment, sequences, last_start)
+    filtered = filter_sequences_in_chunks(prior, segment, sequences)
+    width = _width(prior, filtered)
+    filtered = filtered._replace(probs=None, reach=None)
+    fields = _fields(prior, segment, sequences, filtered, width)
+    partitions = StartPartitions(prior, segment, sequences, filtered, width)
     return make_posterior(fields, batch, partitions)
 
 
 @jax.jit
-def _fields_in_chunks(
-    prior: Prior, segment: Segment, sequences: Sequences
-) -> tuple[dict[str, Array], Filtered]:
-    def fields(chunk: Sequences) -> tuple[dict[str, Array], Filtered]:
-        filtered, last_start = filter_starts(prior, segment, chunk)
-        return _fields(filtered, last_start, chunk), filtered._replace(probs=None)
-
-    counted, time = sequences.counted_by(segment), sequences.values.shape[1]
-    return in_chunks(fields, sequences, 1 if counted else max(32, time // 2))
-
-
-@jax.jit
-def _fields(filtered: Filtered, last_start: Any, sequences: Sequences) -> dict[str, Array]:
-    segment, time = last_start.segment, last_start.time
-    fresh = jax.vmap(jax.vmap(functools.partial(log_density, segment), in_axes=(None, 0)))(
-        initial_statistics(segment, sequences.offset), sequences.values.astype(float)
+def filter_sequences_in_chunks(prior: Prior, segment: Segment, sequences: Sequences) -> Filtered:
+    """The forward recursion, with what the posterior needs of it."""
+    if sequences.counted_by(segment):
+        dirichlet = as_dirichlet(segment)
+        return in_chunks(
+            lambda rows: filter_counts(prior, dirichlet, rows)._replace(probs=None),
+            sequences.values,
+        )
+    return in_chunks(
+        lambda chunk: filter_sequences(prior, segment, chunk, for_posterior=True), sequences, 8
     )
-    started = jnp.exp(filtered.log_start + fresh - filtered.log_density)
-    run_length_mean: Any = filtered.run_length_mean
-    boundary, levels, best, outputs = _smoothed(last_start)
-    return {
-        "log_marginal": filtered.log_density.sum(-1),
-        "switch_filtered": started.at[:, 0].set(0),
-        "switch_smoothed": boundary[:, :time].at[:, 0].set(0),
-        "run_length_mean": run_length_mean,
-        "map_switches": best.switches()[:, :time],
-        "map_log_prob": best.log_prob[:, 0],
-        **last_start.level_fields(levels, outputs, sequences.offset),
-    }
+
+
+def _width(prior: Prior, filtered: Filtered) -> int:
+    """The length of the longest segment that may have a probability that is not negligible."""
+    time = filtered.log_density.shape[1]
+    width = min(time, prior.max_length or time)
+    reach = filtered.reach
+    if width <= _MIN_WIDTH or reach is None or isinstance(reach, jax.core.Tracer):
+        return width
+    longest = int(np.asarray(reach).max())
+    few = [size for power in range(9, 40) for size in (2**power, 3 * 2 ** (power - 1))]
+    return min(width, next(size for size in few if size >= longest))  # each is compiled
+
+
+@functools.partial(jax.jit, static_argnames="width")
+def _fields(
+    prior: Prior, segment: Segment, sequences: Sequences, filtered: Filtered, width: int
+) -> dict[str, Array]:
+    def of_chunk(chunk: tuple[Sequences, Filtered]) -> dict[str, Array]:
+        sequences, filtered = chunk
+        fields = over_sequences(prior, segment, chunk, width, _smoothed)
+        mean, variance = fields.pop("mean"), fields.pop("variance", None)
+        fresh = jax.vmap(jax.vmap(functools.partial(log_density, segment), in_axes=(None, 0)))(
+            initial_statistics(segment, sequences.offset), sequences.values.astype(float)
+        )
+        started = jnp.exp(filtered.log_start + fresh - filtered.log_density)
+        run_length_mean: Any = filtered.run_length_mean
+        return {
+            "log_marginal": filtered.log_density.sum(-1),
+            "switch_filtered": started.at[:, 0].set(0),
+            "run_length_mean": run_length_mean,
+            **fields,
+            **level_fields(segment, mean, variance, sequences.offset),
+        }
+
+    counted = sequences.counted_by(segment)
+    return in_chunks(of_chunk, (sequences, filtered), 1 if counted else 32)
 
 
 class MostProbable(NamedTuple):
     """The most probable partition of x_s.. into segments, for every start s."""
 
-    log_prob: Float[Array, "flat ends"]
+    log_prob: Float[Array, " starts"]
     """For s = 0, ln P(the partition | x)."""
-    end: Int[Array, "flat width"]
-    """The end of its first segment."""
 
-    @classmethod
-    def before(cls, last_start: LastStart) -> "MostProbable":
-        """Before the pass over the ends, from the last to the first."""
-        flat, width = last_start.log_start.shape
-        log_prob = jnp.full((flat, width + 1), -jnp.inf).at[:, last_start.time].set(0)
-        return cls(log_prob, jnp.zeros((flat, width), jnp.int32))
+    def before(self, now: SegmentsFrom) -> tuple["MostProbable", Int[Array, ""]]:
+        """With segments that start here, and the end of the best of them."""
+        width = len(now.log_weight)
+        later = lax.dynamic_slice_in_dim(self.log_prob, now.start + 1, width)
+        scores = now.log_weight + later
+        best = scores.argmax()
+        log_prob = lax.dynamic_update_index_in_dim(self.log_prob, scores[best], now.start, 0)
+        return MostProbable(log_prob), now.start + 1 + best.astype(jnp.int32)
 
-    def after(self, now: SegmentsEnding) -> "MostProbable":
-        """With segments that end here."""
-        scores = now.log_segment + self.log_prob[:, now.end][:, None]
-        width = scores.shape[1]
-        better = scores > self.log_prob[:, :width]
-        log_prob = jnp.where(better, scores, self.log_prob[:, :width])
-        return MostProbable(
-            self.log_prob.at[:, :width].set(log_prob), jnp.where(better, now.end, self.end)
+
+def _smoothed(segments: Segments) -> dict[str, Array]:
+    """The fields of the posterior of one sequence that need all of it."""
+    time, width = segments.time, segments.width
+    levels, add, of_time = _level_pass(segments)
+
+    def step(carry: tuple[Any, MostProbable], now: SegmentsFrom) -> tuple[Any, Any]:
+        levels, best = carry
+        weights = jnp.exp(segments.log_start[now.start] + now.log_weight + now.log_later)
+        best, end = best.before(now)
+        return (add(levels, now, weights), best), (now.log_total, end)
+
+    best = MostProbable(jnp.full(time + 1 + width, -jnp.inf).at[time].set(0))
+    (levels, best), (log_totals, ends) = segments.scan(step, (levels, best))
+    # B(0) is 1 but for rounding.
+    smoothed = jnp.exp(jnp.minimum(segments.log_start + log_totals - log_totals[0], 0.0))
+    mean, variance = of_time(levels)
+    return {
+        "switch_smoothed": smoothed.at[0].set(0),
+        "map_switches": _starts_from(ends[:, None])[0],
+        "map_log_prob": best.log_prob[0] - log_totals[0],
+        "mean": mean,
+        **({} if variance is None else {"variance": variance}),
+    }
+
+
+def _level_pass(segments: Segments) -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
+    """The level at each time: without any segment, with those from one start, and in the end."""
+    time, width = segments.time, segments.width
+    if segments.sequence.counted_by(segments.segment):
+        segment = as_dirichlet(segments.segment)
+        pseudo = jnp.asarray(segment.pseudo_counts)
+        totals = jnp.arange(1, width + 1) + pseudo.sum()
+        hot = jax.nn.one_hot(segments.sequence.values, segment.alphabet, axis=0)
+        counts = sum_before(jnp.pad(hot, ((0, 0), (0, width + 1))))
+
+        def change(carry: Array, now: SegmentsFrom, weights: Float[Array, " width"]) -> Array:
+            """The change at t of E[the distribution of x_t | x]."""
+            prior = pseudo - lax.dynamic_index_in_dim(counts, now.start, 1, keepdims=False)
+            until = lax.dynamic_slice_in_dim(counts, now.start + 1, width, 1)
+            means = (until + prior[:, None]) * (weights / totals)
+            later = lax.dynamic_slice_in_dim(carry, now.start + 1, width, 1) - means
+            carry = lax.dynamic_update_slice_in_dim(carry, later, now.start + 1, 1)
+            here = lax.dynamic_index_in_dim(carry, now.start, 1, keepdims=False) + means.sum(-1)
+            return lax.dynamic_update_index_in_dim(carry, here, now.start, 1)
+
+        def total(carry: Array) -> tuple[Array, None]:
+            return (sum_before(carry) + carry)[:, :time], None
+
+        return jnp.zeros((segment.alphabet, time + width + 1)), change, total
+
+    def add(carry: Levels, now: SegmentsFrom, weights: Float[Array, " width"]) -> Levels:
+        here = levels_from(segments.segment, now.statistics, weights)
+
+        def put(whole: Array, part: Array) -> Array:
+            return lax.dynamic_update_slice_in_dim(whole, part, now.start, axis=-1)
+
+        there = jax.tree.map(
+            lambda leaf: lax.dynamic_slice_in_dim(leaf, now.start, width, axis=-1), carry
         )
+        return jax.tree.map(put, carry, add_levels(there, here))
 
-    def switches(self) -> Bool[Array, "flat width"]:
-        """Where the segments of the most probable partition of all of x start."""
+    shapes = jax.eval_shape(
+        lambda: [
+            (each.mean, each.covariance)
+            for each in levels_of(segments.segment, prior_statistics(segments.segment))
+        ]
+    )
+    outputs = sum(mean.shape[-1] for mean, _ in shapes)
+    zeros = jnp.zeros((outputs, time + width))
+    variance = None if shapes[0][1] is None else zeros
+    first = Levels(jnp.zeros(time + width), zeros, variance)
+    return first, add, lambda levels: jax.tree.map(lambda leaf: leaf[:, :time], levels[1:])
 
-        def step(start: Int[Array, " flat"], now: tuple[Array, Array]) -> tuple[Array, Array]:
-            time, end = now
-            return jnp.where(start == time, end, start), start == time
 
-        flat, width = self.end.shape
-        times = jnp.arange(width, dtype=jnp.int32)
-        _, starts = lax.scan(step, jnp.zeros(flat, jnp.int32), (times, self.end.T))
-        return starts.T.at[:, 0].set(False)
+def _starts_from(ends: Int[Array, "time count"]) -> Bool[Array, "count time"]:
+    """Where the segments of partitions start, from the end of a segment by its start."""
 
+    def step(start: Int[Array, " count"], now: tuple[Array, Array]) -> tuple[Array, Array]:
+        time, end = now
+        return jnp.where(start == time, end, start), start == time
 
-def _smoothed(
-    last_start: LastStart,
-) -> tuple[Float[Array, "flat ends"], Any, MostProbable, Any]:
-    """P(a segment starts at t | x), the levels, and the most probable partition."""
-    flat, width = last_start.log_start.shape
-
-    def step(
-        carry: tuple[Array, Any, MostProbable], now: SegmentsEnding
-    ) -> tuple[tuple[Array, Any, MostProbable], Any]:
-        boundary, levels, best = carry
-        segments = boundary[:, now.end][:, None] * last_start.probs(now.log_segment)
-        levels, output = last_start.add_levels(levels, now, segments)
-        boundary = boundary.at[:, :width].add(segments)
-        return (boundary, levels, best.after(now)), output
-
-    boundary = jnp.zeros((flat, width + 1)).at[:, last_start.time].set(1)
-    carry = boundary, last_start.no_levels(), MostProbable.before(last_start)
-    carry, outputs = last_start.over_ends(step, carry, reverse=True)
-    return *carry, outputs
+    time, count = ends.shape
+    times = jnp.arange(time, dtype=jnp.int32)
+    _, starts = lax.scan(step, jnp.zeros(count, jnp.int32), (times, ends))
+    return starts.T.at[:, 0].set(False)
 
 
 class StartPartitions(Partitions):
@@ -153,90 +206,100 @@ class StartPartitions(Partitions):
     prior: Prior
     segment: Segment
     sequences: Sequences
-    computed: LastStart | None = None
-    """The result of `last_start`, if it is small enough to keep."""
-
-    def last_start(self) -> LastStart:
-        """The distribution of the start of a segment, given its end."""
-        if self.computed is not None:
-            return self.computed
-        return filter_starts(self.prior, self.segment, self.sequences)[1]
+    filtered: Filtered
+    width: int = eqx.field(static=True)
 
     @functools.partial(jax.jit, static_argnames="count")
     def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
-        """Draws the starts of segments backwards from the end of the sequence."""
-        last_start = self.last_start()
-        flat, time = len(last_start.log_start), last_start.time
+        """Draws the end of a segment for every start, and follows them."""
 
-        def step(ends: Int[Array, "count flat"], now: SegmentsEnding) -> tuple[Array, Array]:
-            here, probs = now.end, last_start.probs(now.log_segment)
-            up_to = sum_before(probs) + probs
-            coins = uniform(jax.random.fold_in(key, here), (flat, count)) * up_to[:, -1:]
-            starts = jax.vmap(lambda c, u: jnp.searchsorted(c, u, side="right"))(up_to, coins)
-            starts = jnp.clip(starts.T, 0, here - 1).astype(jnp.int32)
-            return jnp.where(ends == here, starts, ends), ends == here
+        def draws(segments: Segments, row: Int[Array, ""]) -> Bool[Array, "count time"]:
+            own = jax.random.fold_in(key, row)
 
-        last = jnp.full((count, flat), time, jnp.int32)
-        _, ends = last_start.over_ends(step, last, reverse=True)
-        # Ends are at 1..n; the last is no switch.
-        return jnp.pad(jnp.moveaxis(ends, 0, -1)[..., : time - 1], ((0, 0), (0, 0), (1, 0)))
+            def step(carry: None, now: SegmentsFrom) -> tuple[None, Int[Array, " count"]]:
+                up_to = sum_before(now.probs) + now.probs
+                coins = uniform(jax.random.fold_in(own, now.start), (count,)) * up_to[-1]
+                more = jnp.searchsorted(up_to, coins, side="right").astype(jnp.int32)
+                return carry, now.start + 1 + jnp.minimum(more, self.width - 1)
+
+            return _starts_from(segments.scan(step, None)[1])
+
+        return jnp.swapaxes(self._each(draws), 0, 1)
 
     @functools.partial(jax.jit, static_argnames="most")
     def run_lengths(self, most: int) -> Float[Array, "flat time lengths"]:
-        """By the distribution of the last start, if x ended after each observation."""
-        last_start = self.last_start()
-        before = jnp.arange(most, dtype=jnp.int32)  # observations of the segment before the last
+        """By the probability of each start and length, if x ended after each observation."""
+        width = self.width
+        few = min(most, width)
 
-        def step(carry: None, now: SegmentsEnding) -> tuple[None, Array]:
-            starts = now.end - 1 - before
-            probs = last_start.probs(now.log_segment)[:, jnp.maximum(starts, 0)]
-            return carry, jnp.where(starts >= 0, probs, 0.0)
+        def probs(segments: Segments, _: Any) -> Float[Array, "time lengths"]:
+            time = segments.time
 
-        _, probs = last_start.over_ends(step, None, filtering=True)
-        return jnp.moveaxis(probs[: last_start.time], 0, 1)
+            def step(totals: Array, now: SegmentsFrom) -> tuple[Array, Array]:
+                reached = jnp.exp(segments.log_start[now.start] + now.log_reached)
+                there = lax.dynamic_slice_in_dim(totals, now.start, width)
+                totals = lax.dynamic_update_slice_in_dim(totals, there + reached, now.start, 0)
+                return totals, reached[:few]
+
+            totals, reached = segments.scan(step, jnp.zeros(time + width))
+            lengths = np.arange(few)
+            starts = np.arange(time)[:, None] - lengths  # of runs that end at each time
+            at = jnp.where(starts >= 0, reached[np.maximum(starts, 0), lengths], 0.0)
+            at = at / jnp.maximum(totals[:time, None], 1e-30)
+            return jnp.pad(at, ((0, 0), (0, most - few)))
+
+        return self._each(probs)
 
     @functools.partial(jax.jit, static_argnames="most")
     def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
-        """By the number of switches before each segment end."""
+        """By the number of switches after each segment start."""
 
-        def one_more(end: Int[Array, ""], pmf: Float[Array, "flat counts"]) -> Array:
-            del end
-            return jnp.pad(pmf, ((0, 0), (1, 0)))[:, :-1]
+        def one_more(start: Int[Array, ""], pmf: Float[Array, " counts"]) -> Array:
+            del start
+            return jnp.pad(pmf, (1, 0))[:-1]
 
-        return self._forwards(jnp.eye(1, most + 1)[0], one_more)
+        return self._backwards(jnp.eye(1, most + 1)[0], one_more)
 
     @jax.jit
     def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
-        """By the probability of none before each segment end."""
-        outside = jnp.pad(1.0 - windows, ((0, 0), (0, 1)))
+        """By the probability of none after each segment start."""
+        outside = 1.0 - windows
 
-        def masked(end: Int[Array, ""], none: Float[Array, "flat windows"]) -> Array:
-            return none * outside[:, end]
+        def masked(start: Int[Array, ""], none: Float[Array, " windows"]) -> Array:
+            return none * outside[:, start]
 
-        return self._forwards(jnp.ones(len(windows)), masked)
+        return self._backwards(jnp.ones(len(windows)), masked)
 
-    def _forwards(
+    def _backwards(
         self,
-        first: Float[Array, " values"],
-        after_switch: Callable[[Int[Array, ""], Float[Array, "flat values"]], Array],
+        last: Float[Array, " values"],
+        before_switch: Callable[[Int[Array, ""], Float[Array, " values"]], Array],
     ) -> Float[Array, "flat values"]:
-        """Expectations over partitions, from the first symbol to the last.
+        """Expectations over partitions, from the last symbol to the first.
 
-        `after_switch` maps an expectation before a switch to the one after it.
+        `before_switch` maps an expectation after a switch to the one before it.
         """
-        last_start = self.last_start()
-        flat, width = last_start.log_start.shape
 
-        def step(table: Array, now: SegmentsEnding) -> tuple[Array, Array]:
-            near = functools.partial(last_start.near, now.end)
-            expected = jnp.einsum(
-                "fs,fvs->fv",
-                near(last_start.probs(now.log_segment)),
-                near(table),
-                precision=lax.Precision.HIGHEST,
-            )
-            return table.at[:, :, now.end].set(after_switch(now.end, expected)), expected
+        def expected(segments: Segments, _: Any) -> Float[Array, " values"]:
+            time, width = segments.time, segments.width
 
-        table = jnp.zeros((flat, len(first), width + 1)).at[:, :, 0].set(first)
-        _, expected = last_start.over_ends(step, table)
-        return expected[last_start.time - 1]
+            def step(table: Array, now: SegmentsFrom) -> tuple[Array, None]:
+                later = lax.dynamic_slice_in_dim(table, now.start + 1, width, axis=1)
+                here = jnp.matmul(later, now.probs, precision=lax.Precision.HIGHEST)
+                # The start of the sequence is no switch.
+                here = jnp.where(now.start > 0, before_switch(now.start, here), here)
+                return lax.dynamic_update_index_in_dim(table, here, now.start, 1), None
+
+            table = jnp.zeros((len(last), time + 1 + width)).at[:, time].set(last)
+            return segments.scan(step, table)[0][:, 0]
+
+        return self._each(expected)
+
+    def _each(self, function: Callable[[Segments, Int[Array, ""]], Any]) -> Any:
+        """`function` of all segments of each sequence, and its number."""
+
+        def of_chunk(chunk: tuple[Sequences, Filtered, Int[Array, " flat"]]) -> Any:
+            return over_sequences(self.prior, self.segment, chunk, self.width, function)
+
+        numbers = jnp.arange(len(self.sequences.values), dtype=jnp.int32)
+        return in_chunks(of_chunk, (self.sequences, self.filtered, numbers), 32)

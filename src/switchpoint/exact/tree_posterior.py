@@ -19,7 +19,7 @@ from switchpoint._random import uniform
 from switchpoint.exact.base import ExactPredictor, Partitions, Posterior, make_posterior
 from switchpoint.exact.blocks import initial_statistics
 from switchpoint.exact.hypotheses import Sequences
-from switchpoint.exact.last_start import Levels, add_level, level_fields
+from switchpoint.exact.levels import Levels, add_levels, level_fields, levels_of, side_by_side
 from switchpoint.exact.tree import TreeLevel, tree_levels
 from switchpoint.priors import PTW
 from switchpoint.segments import Dirichlet, Segment
@@ -206,39 +206,33 @@ def _level_smoothed(
     """The posterior of the level at t: a mixture over the nodes that contain it."""
     fresh = initial_statistics(segment, sequences.offset)
     time = sequences.values.shape[1]
-    total: Levels | None = None
-    for level, chances in _segment_probs(levels):
-        width = 1 << level.height
 
-        def of_node(fresh: Statistics, totals: Statistics) -> tuple[Array, Array | None]:
-            level = segment.level_posterior(segment.merge(fresh, totals))
-            return level.mean, level.covariance
+    def of_node(fresh: Statistics, totals: Statistics) -> Any:
+        after = levels_of(segment, segment.merge(fresh, totals))
+        return [(column.mean, column.covariance) for column in after]
 
-        def at_time(
-            fresh: Statistics, before: Statistics, mean: Array, covariance: Array | None
-        ) -> tuple[Array, Array | None]:
-            features = segment.level_posterior(segment.merge(fresh, before)).features
-            variance = None
+    def at_time(weight: Array, fresh: Statistics, before: Statistics, of_node: Any) -> Levels:
+        columns = []
+        here = levels_of(segment, segment.merge(fresh, before))
+        for column, (mean, covariance) in zip(here, of_node, strict=True):
+            features, variance = column.features, None
             if covariance is not None:
                 variance = jnp.einsum("d,e,deo->o", features, features, covariance)
-            return features @ mean, variance
+            columns.append(Levels(weight, features @ mean, variance))
+        return side_by_side(columns)
 
+    def of_level(level: TreeLevel, chances: Float[Array, "flat nodes"]) -> Levels:
         of_nodes = jax.vmap(jax.vmap(of_node, in_axes=(None, 0)))(fresh, level.totals)
-        repeated = jax.tree.map(lambda leaf, w=width: jnp.repeat(leaf, w, axis=1), of_nodes)
-        mean, variance = jax.vmap(jax.vmap(at_time, in_axes=(None, 0, 0, 0)))(
-            fresh, level.before, *repeated
+        repeated = jax.tree.map(
+            lambda leaf: jnp.repeat(leaf, 2**level.height, axis=1), (chances, of_nodes)
         )
-        weight = jnp.repeat(chances, width, axis=1)
-        # A level at a time is one feature.
-        mean = jnp.moveaxis(mean, -1, 0)[None]
-        covariance = None if variance is None else jnp.moveaxis(variance, -1, 0)[None, None]
-        if total is None:
-            total = Levels(weight, mean, covariance)
-        else:
-            total = add_level(total, weight, mean, covariance)
-    assert total is not None  # there is at least the level of height 0
-    mean, covariance = jnp.moveaxis(total.mean[0], 0, -1)[:, :time], total.covariance
-    variance = None if covariance is None else jnp.moveaxis(covariance[0, 0], 0, -1)[:, :time]
+        return jax.vmap(jax.vmap(at_time, in_axes=(0, None, 0, 0), out_axes=-1))(
+            repeated[0], fresh, level.before, repeated[1]
+        )
+
+    mixtures = (of_level(level, chances) for level, chances in _segment_probs(levels))
+    total = functools.reduce(jax.vmap(add_levels), mixtures)
+    mean, variance = jax.tree.map(lambda leaf: leaf[..., :time], (total.mean, total.variance))
     return level_fields(segment, mean, variance, sequences.offset)
 
 

@@ -165,11 +165,12 @@ class Segment(Parametric):
         del parameters
         return self.predictive(statistics)
 
-    def level_posterior(self, statistics: Statistics) -> Level:
+    def level_posterior(self, statistics: Statistics) -> Level | tuple[Level, ...]:
         """The posterior of the level of a segment, and the features of the next observation.
 
-        The level is E[x | theta], or for symbols P(x = k | theta), of the next observation. By
-        default the mean of the predictive distribution, of unknown covariance.
+        The level is E[x | theta], or for symbols P(x = k | theta), of the next observation: one for
+        all columns, or a tuple of one for each. By default the mean of the predictive distribution,
+        of unknown covariance.
         """
         predictive: Any = self.predictive(statistics)
         if self.finite:

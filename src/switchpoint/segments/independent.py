@@ -85,18 +85,10 @@ class Independent(Segment):
     def emission(self, parameters: tuple[Any, ...], statistics: tuple[Any, ...]) -> Product:
         return Product(self._each("emission", parameters, statistics))
 
-    def level_posterior(self, statistics: tuple[Any, ...]) -> Level:
-        """The levels of the columns side by side: features and outputs of each by itself."""
+    def level_posterior(self, statistics: tuple[Any, ...]) -> tuple[Level, ...]:
+        """The level of each column."""
         parts = zip(self.columns, statistics, strict=True)
-        levels = [_level_of_column(column, each) for column, each in parts]
-        sizes = [len(level.mean) for level in levels]
-        covariance = jnp.zeros((sum(sizes), sum(sizes), len(levels)))
-        end = 0
-        for i, level in enumerate(levels):
-            begin, end = end, end + sizes[i]
-            covariance = covariance.at[begin:end, begin:end, i].set(level.covariance[..., 0])
-        mean = jax.scipy.linalg.block_diag(*(level.mean for level in levels))
-        return Level(mean, covariance, jnp.concatenate([level.features for level in levels]))
+        return tuple(_level_of_column(column, each) for column, each in parts)
 
     @property
     def shiftable(self) -> Bool[np.ndarray, " columns"]:
@@ -120,7 +112,7 @@ class Independent(Segment):
 
 def _level_of_column(column: Segment, statistics: Any) -> Any:
     """The level of a column in one number: for symbols their mean, of unknown covariance."""
-    level = column.level_posterior(statistics)
+    level: Any = column.level_posterior(statistics)
     if not column.finite:
         return level
     mean = level.mean @ jnp.arange(column.alphabet, dtype=float)
