@@ -21,9 +21,9 @@ def test_every_scale_describes_every_study(scale):
         for run in study.runs(scale).values():  # a name means the same run in every study
             assert configs.setdefault(run.name, run.config) == run.config, run.name
     assert set(scale.architectures) == {"rnn", "lstm", "stack-rnn", "stack-lstm", "transformer"}
-    assert {each.part for each in scale.ablations} == {"core", "stack", "positions", "context"}
-    names = [ablation.name for ablation in scale.ablations]
-    assert len(set(names)) == len(names)
+    assert {each["part"] for each in scale.ablations} == {"core", "stack", "positions", "context"}
+    plans = scale.to_dict("ablations")["ablations"]
+    assert all(plans.count(plan) == 1 for plan in plans)
     assert 0 in scale.orders
     assert scale.longer_lengths[0] == scale.length
     assert scale.base_length in scale.other_lengths

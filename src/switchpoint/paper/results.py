@@ -13,7 +13,7 @@ from switchpoint._files import atomic_write, digest_of, read_json, write_json
 from switchpoint._formats import check_format
 from switchpoint._provenance import environment_info
 from switchpoint.paper.base import Study
-from switchpoint.paper.scale import Scale, ablation_plan
+from switchpoint.paper.scale import Scale
 from switchpoint.training import TrainConfig
 
 FORMAT = 1
@@ -117,12 +117,9 @@ def has_plan(result: xr.Dataset, plan: Mapping[str, Any]) -> bool:
             name: TrainConfig.from_dict(config).to_dict()
             for name, config in saved.get("runs", {}).items()
         }
-        scale = dict(saved.get("scale", {}))
-        if "ablations" in scale:
-            scale["ablations"] = [ablation_plan(each) for each in scale["ablations"]]
     except (AttributeError, TypeError, ValueError):
         return False
-    return {**saved, "scale": scale, "runs": runs} == plan
+    return {**saved, "runs": runs} == plan
 
 
 def save_result(

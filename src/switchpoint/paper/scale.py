@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -38,7 +38,12 @@ class TestSet:
     sequences: int
 
 
-_OPTIONS = ("hidden", "readout", "stack_depth", "stack_width", "positions", "layers", "context")
+MODEL_OPTIONS = (
+    "hidden", "readout", "stack_depth", "stack_width", "positions", "layers", "context"
+)  # fmt: skip
+"""The options of networks that ablations vary, in the order of their names."""
+
+_PARTS = ("core", "stack", "positions", "context")
 _SET_BY_STUDIES = ("length", "seeds", "first_seed", "prior", "period")
 
 
@@ -66,26 +71,17 @@ def _including(element: Any) -> Any:
     return AfterValidator(check)
 
 
-class Ablation(Settings):
-    """One configuration of the ablation study; a table may have its settings beside its part."""
+def _check_ablation(value: dict[str, Any]) -> dict[str, Any]:
+    if value.get("part") not in _PARTS:
+        raise ValueError(f"must have a part, one of {', '.join(_PARTS)}")
+    if "model" not in value:
+        raise ValueError("must have a model")
+    _check_training_settings({name: each for name, each in value.items() if name != "part"})
+    return value
 
-    part: Literal["core", "stack", "positions", "context"]
-    """The part of the configuration that varies."""
-    settings: Annotated[TrainingSettings, _including("model")]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_table(cls, value: Any) -> Any:
-        if not isinstance(value, dict) or "settings" in value:
-            return value
-        part = {name: value[name] for name in ("part",) if name in value}
-        return {**part, "settings": {k: v for k, v in value.items() if k != "part"}}
-
-    @property
-    def name(self) -> str:
-        """The model and its options, such as `lstm hidden 64 readout 0`."""
-        options = {key: value for key, value in self.settings.items() if key in _OPTIONS}
-        return " ".join([self.settings["model"], *(f"{k} {v}" for k, v in options.items())])
+Ablation = Annotated[dict[str, Any], AfterValidator(_check_ablation)]
+"""Training settings of a network, and the part of them that varies in the study of ablations."""
 
 
 def _fixed(**options: Any) -> Any:
@@ -183,9 +179,11 @@ class Scale(Settings):
     def to_dict(self, *names: str) -> dict[str, Any]:
         """The fields of these names that have a value, in the types of JSON."""
         values = self.model_dump(mode="json", include=set(names), exclude_none=True)
-        if "ablations" in values:
-            plans = [ablation_plan({"part": a.part, **a.settings}) for a in self.ablations]
-            values["ablations"] = plans
+        if "ablations" in values:  # the other settings are in the plan of each run
+            kept = ("part", "model", *MODEL_OPTIONS)
+            values["ablations"] = [
+                {name: each[name] for name in kept if name in each} for each in self.ablations
+            ]
         return {name: values[name] for name in names if name in values}
 
     def changed(self, settings: Mapping[str, Any]) -> "Scale":
@@ -209,19 +207,14 @@ SETTINGS = tuple(name for name in Scale.model_fields if name not in ("zoo", "rec
 _FIXED = {name for name, field in Scale.model_fields.items() if field.json_schema_extra}
 
 
-def ablation_plan(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of an ablation and its options; the other settings are in the plan of its run."""
-    return {name: table[name] for name in ("part", "model", *_OPTIONS) if name in table}
-
-
 def _ablations(
-    part: Any, recipes: Mapping[str, Any], model: tuple[str, ...], **axes: tuple[Any, ...]
-) -> Iterator[Ablation]:
+    part: str, recipes: Mapping[str, Any], model: tuple[str, ...], **axes: tuple[Any, ...]
+) -> Iterator[dict[str, Any]]:
     """Every combination of models and values of their options; an option of None is left out."""
     for name, *values in itertools.product(model, *axes.values()):
         given = zip(axes, values, strict=True)
         options = {option: value for option, value in given if value is not None}
-        yield Ablation(part=part, settings={"model": name, **options, **recipes[name]})
+        yield {"part": part, "model": name, **options, **recipes[name]}
 
 
 # Every setting of training is pinned: recipes may improve, and recorded results must not change

@@ -14,7 +14,7 @@ from switchpoint._numbers import bits, join_and
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.figures.labels import display_name, names
-from switchpoint.paper.scale import Ablation, Scale
+from switchpoint.paper.scale import MODEL_OPTIONS, Scale
 
 _NUMBERS = ("hidden", "readout", "stack_depth", "stack_width", "layers", "context")
 _NONE = -1  # where a model has no such option
@@ -25,42 +25,44 @@ _POSITIONS = {
 }
 
 
-def _run(scale: Scale, ablation: Ablation) -> base.Run:
-    """One configuration, trained on PTW; the main run, where its networks are the same."""
-    own = base.config(scale, ablation.settings, seeds=scale.ablation_seeds, prior="ptw")
-    run = base.Run("ablation-" + ablation.name.replace(" ", "-"), own)
-    if own.model in scale.architectures and scale.ablation_seeds <= scale.seeds:
-        main = base.main_run(scale, own.model)
-        if main.plan("ptw") == run.plan("ptw"):
-            return main
-    return run
+def _runs(scale: Scale) -> dict[str, tuple[str, base.Run]]:
+    """The part and the run of each configuration, such as `lstm hidden 64 readout 0`.
+
+    The main run of a network takes the place of one that trains the same networks on PTW.
+    """
+    runs = {}
+    for table in scale.ablations:
+        settings = {name: value for name, value in table.items() if name != "part"}
+        options = {name: value for name, value in settings.items() if name in MODEL_OPTIONS}
+        name = " ".join([settings["model"], *(f"{k} {v}" for k, v in options.items())])
+        config = base.config(scale, settings, seeds=scale.ablation_seeds, prior="ptw")
+        run = base.Run("ablation-" + name.replace(" ", "-"), config)
+        if config.model in scale.architectures and scale.ablation_seeds <= scale.seeds:
+            main = base.main_run(scale, config.model)
+            run = main if main.plan("ptw") == run.plan("ptw") else run
+        runs[name] = table["part"], run
+    return runs
 
 
 def _grids(scale: Scale) -> dict[str, base.Grid]:
-    ablations = {each.name: each for each in scale.ablations}
-    test = scale.test_set("ptw")
+    runs, test, seeds = _runs(scale), scale.test_set("ptw"), scale.ablation_seeds
     return {
         "networks": base.grid(
-            lambda configuration: base.Measurement(
-                _run(scale, ablations[configuration]), "ptw", test, scale.ablation_seeds
-            ),
-            configuration=ablations,
+            lambda configuration: base.Measurement(runs[configuration][1], "ptw", test, seeds),
+            configuration=runs,
         ),
         "optimum": base.grid(lambda: base.Measurement(None, "optimum", test)),
     }
 
 
 def _analyse(context: StudyContext) -> xr.Dataset:
-    scale, regret = context.scale, context.regret["networks"]
-    optimum = context.regret["optimum"]
-    ablations = {each.name: each for each in scale.ablations}
-    known = [ablations[name] for name in names(regret["configuration"])]
-    configs = [_run(scale, each).config for each in known]
-    options = [each.options() for each in configs]
-    shapes = [jax.eval_shape(each.network, jax.random.key(0)) for each in configs]
+    regret, optimum = context.regret["networks"], context.regret["optimum"]
+    parts, runs = zip(*_runs(context.scale).values(), strict=True)
+    options = [run.config.options() for run in runs]
+    shapes = [jax.eval_shape(run.config.network, jax.random.key(0)) for run in runs]
     columns: dict[str, Any] = {
-        "part": [each.part for each in known],
-        "model": [each.model for each in configs],
+        "part": list(parts),
+        "model": [run.config.model for run in runs],
         "positions": [each.get("positions", "-") for each in options],
         "parameters": [sum(leaf.size for leaf in jax.tree.leaves(shape)) for shape in shapes],
     }
@@ -246,7 +248,6 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     """Captions of the figures; parts with nothing to compare have none."""
     optimum = bits(float(result["optimum_regret"]))
     compared = _compared(result)
-    needs = {"ablations-stack": {"stack"}, "ablations-transformer": {"positions", "context"}}
     titles = {"positions": "positions and layers", "context": "context window"}
     shown = [title for part, title in titles.items() if part in compared]
     best = [f"best {titles[part]}: {_best(result, part)}" for part in titles if part in compared]
@@ -259,35 +260,32 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
             f"the Transformers: {_best(result, 'positions')}.",
             paper="The more parameters, the lower the regret; the best recurrent networks have "
             "256 units and 2 readout layers, the best Transformer 16 layers.",
-        ),
-        "ablations-stack": base.Caption(
+        )
+    }
+    if "stack" in compared:
+        captions["ablations-stack"] = base.Caption(
             alt="Excess regret for each depth of the stack (row) and width of its cells (column).",
             observed=f"Mean excess over seeds. Best: {_best(result, 'stack')}.",
             paper="A stack of depth 8 with cells of width 8 is best: larger than small, and "
             "smaller than the whole sequence.",
-        ),
-        "ablations-transformer": base.Caption(
+        )
+    if shown:
+        captions["ablations-transformer"] = base.Caption(
             alt=f"Excess regret of Transformers, one panel each: {join_and(shown)}.",
             observed=f"Mean and standard deviation over seeds; {'; '.join(best)}.",
             paper="All position encodings train well, relative ones with 16 layers best; the full "
             "context is better than any window.",
-        ),
-    }
-    return {
-        name: caption
-        for name, caption in captions.items()
-        if name not in needs or needs[name] & compared
-    }
+        )
+    return captions
 
 
 def _best(result: xr.Dataset, *parts: str) -> str:
     """The configuration of least mean regret in some parts of the study, with its excess."""
-    chosen = np.isin(result["part"].values.astype(str), parts)
-    means = np.where(chosen, result["excess_mean"].values, np.nan)
-    if not np.isfinite(means).any():
+    means = result["excess_mean"].isel(configuration=_part(result, *parts))
+    if not means.notnull().any():
         return "none was run"
-    best = int(np.nanargmin(means))
-    return f"{names(result['configuration'])[best]} ({bits(float(means[best]))} bits of excess)"
+    best = means.isel(configuration=int(np.nanargmin(means.values)))
+    return f"{best['configuration'].item()} ({bits(float(best))} bits of excess)"
 
 
 def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
