@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from switchpoint.paper.results import recorded_path, result_path
 
 _STEPS = (0.01, 0.03, 0.10, 0.30)  # shares of the optimum's regret where the colour changes
 _SAME = 1e-5  # a share below which two ways to compute the same predictor may differ
-_FEW = 4  # runs that are named in a sentence; more are listed in a fold
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("switchpoint.paper"),
@@ -120,7 +119,7 @@ def _section(
     return {
         "figures": pictures,
         "tables": study.tables(every),
-        "missing": _missing(shown),
+        "missing": list(shown.attrs.get("missing_runs", {})),
         "source": _source(result),
         "size": _size(result),
     }
@@ -160,29 +159,6 @@ def _machine(provenance: Mapping[str, Any]) -> str:
     return f"switchpoint {provenance['switchpoint']}{commit}, jax {jax}, {device}"
 
 
-def _missing(dataset: xr.Dataset) -> dict[str, Any]:
-    """The networks that were not trained: named where they are few, else counted and listed."""
-    groups: dict[str, list[str]] = {}
-    for run, sources in dataset.attrs.get("missing_runs", {}).items():
-        for source, seeds in sources.items():
-            where = f"on {display_name(source)}, {_seeds(seeds)}"
-            groups.setdefault(where, []).append(display_name(run))
-    few = {where: runs for where, runs in groups.items() if len(runs) <= _FEW}
-    return {
-        "named": "; ".join(f"{run} {where}" for where, runs in few.items() for run in runs),
-        "counted": {where: runs for where, runs in groups.items() if where not in few},
-    }
-
-
-def _seeds(numbers: Sequence[int]) -> str:
-    first, last = numbers[0], numbers[-1]
-    if first == last:
-        return f"seed {first}"
-    if list(numbers) == list(range(first, last + 1)):
-        return f"seeds {first} to {last}"
-    return f"seeds {join_and([str(number) for number in numbers])}"
-
-
 def _answer(result: Result) -> dict[str, Any]:
     """The distance of every network from the optimum of every source."""
     dataset, local = result.shown, result.beside
@@ -219,7 +195,7 @@ def _answer(result: Result) -> dict[str, Any]:
         "attrs": dataset.attrs,
         "seeds": dataset.sizes["seed"],
         "source": _source(result),
-        "missing": _missing(dataset),
+        "missing": list(dataset.attrs.get("missing_runs", {})),
     }
 
 
