@@ -8,15 +8,13 @@ from test_studies import DIFFERENCES, TINY, state
 import switchpoint as sp
 from switchpoint import evaluation
 from switchpoint.neural import load_with_card, save_networks
-from switchpoint.paper import SCALES, STUDIES, draw, load_result, reproduce
+from switchpoint.paper import SCALES, STUDIES, load_result, reproduce
 from switchpoint.paper.figures.labels import display_name
-from switchpoint.paper.report import write_report
 from switchpoint.paper.results import (
     copy_result,
     has_plan,
     read_result,
     record,
-    recorded_path,
     recorded_result,
     result_path,
 )
@@ -84,32 +82,14 @@ def test_the_record_is_shown_unless_the_local_result_is_as_large(out, scale, tmp
 
 
 @pytest.mark.slow
-def test_a_study_of_other_networks_shows_the_recorded_result(out, scale):
-    result = load_result(out, "memory")
-    recorded = read_result(scale.recorded / "memory.nc", "memory")
-    assert result.local is None
-    assert result.shown.identical(recorded)
-
-
-@pytest.mark.slow
 def test_a_study_without_networks_and_record_is_skipped(out, scale):
     assert state("other-lengths", out, scale) == "skipped"
     assert state("memory", out, scale) == "recorded"
+    recorded = read_result(scale.recorded / "memory.nc", "memory")
+    assert load_result(out, "memory").local is None
+    assert load_result(out, "memory").shown.identical(recorded)
     assert not result_path(out, "other-lengths").exists()
     assert {state(name, out, scale) for name in MADE if name != "memory"} == {"done"}
-
-
-@pytest.mark.slow
-def test_without_recorded_results_the_networks_are_measured_alone(out, scale, tmp_path):
-    for path in out.rglob("*.nc"):  # measured before: the same networks and sequences
-        if "measurements" in path.parts:
-            copied = tmp_path / path.relative_to(out)
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            copied.write_bytes(path.read_bytes())
-    bare = scale.replace(recorded=None)
-    (made,) = reproduce(bare, tmp_path, ["on-distribution", "memory"])
-    assert made.result.recorded is None
-    assert made.result.shown is made.result.local
 
 
 @pytest.mark.slow
@@ -156,25 +136,6 @@ def test_a_recorded_result_that_is_not_the_one_of_the_manifest_is_refused(scale,
 @pytest.mark.parametrize("study", [path.stem for path in RECORDED.glob("*.nc")])
 def test_the_packaged_results_are_those_of_their_manifest(study):
     assert recorded_result(RECORDED, study) is not None
-
-
-@pytest.mark.slow
-def test_the_report_tells_recorded_from_measured(out):
-    for name in MADE:
-        draw(STUDIES[name], load_result(out, name), out)
-    page = write_report(out).read_text()
-    assert page.count("and the zoo measured on this machine") == 4  # the answer and three studies
-    assert "Size: 30 sequences, recorded; 20 sequences on this machine." in page
-    assert "Size: 2 seeds, 30 sequences each, recorded; 20 sequences on this machine." in page
-    assert "Size: 2 seeds, 20 sequences each, recorded; 10 sequences on this machine." in page
-    assert "Size: 2 seeds, 30 sequences each, recorded." in page  # not computed on this machine
-    assert page.count("Size: one sequence.") == 4
-    assert "zoo, here: " in page
-    assert "Recorded results, not computed on this machine" in page
-    assert page.count("Not run: no results of it are recorded.") == len(STUDIES) - len(MADE)
-    assert "switchpoint reproduce --scale full --only other-lengths" in page
-    assert "on-distribution, recorded" in page
-    assert recorded_path(out, "memory").exists()
 
 
 def test_an_incomplete_zoo_is_refused_before_anything_is_done(tmp_path):

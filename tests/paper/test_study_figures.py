@@ -13,7 +13,7 @@ from test_report import QUICK, ZOO
 from switchpoint._numbers import bits
 from switchpoint.paper import STUDIES, draw, load_result
 from switchpoint.paper.figures.annotations import labels_right, spread_apart
-from switchpoint.paper.figures.labels import display_name, source_label, with_subscripts
+from switchpoint.paper.figures.labels import display_name, source_label
 from switchpoint.paper.figures.seeds import draw_local
 from switchpoint.paper.results import Result, copy_result, result_path
 from switchpoint.paper.scale import RECORDED
@@ -195,23 +195,6 @@ def test_on_another_source_a_local_measurement_is_drawn_above_the_exact_predicto
     assert contains(heights(axes), exact + 0.1)
 
 
-@pytest.mark.parametrize("scale", ["log", "linear"])
-@pytest.mark.parametrize("name", ["longer-lengths", "other-lengths"])
-def test_axes_of_lengths_are_logarithmic_for_a_wide_range(name, scale):
-    result = recorded(name).copy()
-    kinds = ["excess"] if name == "longer-lengths" else ["own", "transferred"]
-    if scale == "linear":
-        means = {f"{kind}_mean": 5 + np.tanh(result[f"{kind}_mean"]) for kind in kinds}
-        result = result.assign(means)
-    (axes,) = STUDIES[name].figures(result)[name].axes
-    assert axes.get_yscale() == scale
-    low, high = axes.get_ylim()
-    for kind in kinds:
-        means = result[f"{kind}_mean"].values
-        assert contains(heights(axes), means)
-        assert ((low < means) & (means < high)).all()
-
-
 def test_one_seed_is_enough():
     """There is no deviation between seeds then."""
     for name in ("longer-lengths", "other-lengths", "memory"):
@@ -245,17 +228,6 @@ def test_ablations_show_a_part_where_there_is_something_to_compare():
         assert [axes.get_title(loc="left") for axes in shown] == titles
         for each in titles:
             assert f"best {each}: " in captions[panels].observed
-
-
-def test_the_map_of_differences_is_symmetric():
-    result = saved("length-512")
-    maps = [axes for axes in figures_of("length-512")["length-512-map"].axes if axes.images]
-    for axes, network in zip(maps, labels_of(result["architecture"]), strict=True):
-        (image,) = axes.images
-        difference = result["difference"].sel(architecture=network)
-        np.testing.assert_array_equal(image.get_array(), difference)
-        low, high = image.get_clim()
-        assert low == -high < 0  # white is where network and PTW are equal
 
 
 def test_networks_that_track_the_position_expect_switches_where_ptw_does():
@@ -312,13 +284,6 @@ def test_a_bar_on_a_logarithmic_scale_ends_at_the_edge(value, count):
     assert 0 < bar.min() < 1e-3
     assert bar.max() == pytest.approx(value + 0.6)
     assert sum(line.get_marker() == "D" for line in axes.lines) == count
-
-
-def test_names_of_predictors_differ():
-    result = saved("on-distribution")
-    names = [*labels_of(result["architecture"]), *labels_of(result["exact"])]
-    assert len({display_name(name) for name in names}) == len(names)
-    assert with_subscripts("PTW_12 and LIN_3") == "PTW₁₂ and LIN_3"
 
 
 def test_labels_keep_their_order_and_their_distance():

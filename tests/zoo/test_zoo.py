@@ -1,9 +1,5 @@
 """The zoo: built from runs by the validation sequences alone, refused where damaged, verified."""
 
-import csv
-import io
-import math
-
 import jax
 import numpy as np
 import pytest
@@ -362,33 +358,6 @@ def test_verify_passes_and_refuses_bad_arguments(capsys):
         assert (status, out) == (2, "")
         assert "sequences must be at most 300" in err
         assert f"lstm-ptw was tested on, got {sequences}" in err
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("packaged")
-def test_predict_evaluate_and_streaming_agree(tmp_path, capsys):
-    draw = sp.Source(sp.PTW(4)).sample(jax.random.fold_in(jax.random.key(0), 0), 250, LENGTH)
-    symbols = np.asarray(draw.symbols[0])  # the first sequence of `evaluate`
-    (tmp_path / "bits.txt").write_text("".join(map(str, symbols.tolist())))
-    status, out, err = run(capsys, "predict", "bits.txt", "--model", "lstm-ptw")
-    assert status == 0
-    assert "trained on PTW(depth=4, split=0.5)" in " ".join(err.split())
-    rows = list(csv.DictReader(io.StringIO(out)))
-    said = np.array([[float(row["p0"]), float(row["p1"])] for row in rows])
-    network = sp.load("lstm-ptw")
-    state = network.init()
-    for probs, symbol in zip(said, symbols, strict=True):
-        np.testing.assert_allclose(probs, np.exp(network.predict(state)), rtol=1e-4)
-        state = network.update(state, symbol)
-    arguments = ("--on", "ptw", "--length", LENGTH, "--sequences", FEW, "--out", "x.nc")
-    status, out, _ = run(capsys, "evaluate", "mine=lstm-lin", "lstm-ptw", *arguments)
-    assert status == 0
-    assert "mine[lin]" in out
-    assert "lstm-ptw[" not in out
-    code = sp.evaluation.load("x.nc")["code_length"].sel(predictor="lstm-ptw").values.item(0)
-    bits = -sum(math.log2(probs[symbol]) for probs, symbol in zip(said, symbols, strict=True))
-    assert code == pytest.approx(bits, rel=1e-5)
-    assert "got 'lstm-pwt'; did you mean 'lstm-ptw'" in run(capsys, "evaluate", "lstm-pwt")[2]
 
 
 def test_the_commit_is_named_or_found(monkeypatch):

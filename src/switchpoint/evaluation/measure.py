@@ -26,7 +26,6 @@ CHUNK = 250
 Member: TypeAlias = Predictor[Any] | Callable[[Draw], Predictor[Any]] | type[KTOracle]
 """A predictor, a function that makes one from what was drawn, or the class `KTOracle`."""
 
-_VALUES_AT_ONCE = 2**23  # of the predictions of the members that a GPU takes together
 _MIN_SYMBOLS = 2**13  # of the sequences that a core takes
 
 
@@ -90,11 +89,14 @@ def predictions(predictor: Any, draw: Draw) -> Float[Array, "batch time *alphabe
 
 
 def over_networks(
-    metric: Callable[[Float[Array, "batch time *alphabet"]], Any], networks: Network, draw: Draw
+    metric: Callable[[Float[Array, "batch time *alphabet"]], Any],
+    networks: Network,
+    draw: Draw,
+    values_at_once: int = 2**23,
 ) -> Any:
     """`metric` of the predictions that each network of a stack makes for a draw.
 
-    The number of predictions that exist at a time is bounded.
+    A GPU takes as many networks together as make `values_at_once` predictions.
     """
 
     def measure_one(network: Network) -> Any:
@@ -103,7 +105,7 @@ def over_networks(
         return metric(network.log_probs_unchecked(draw.symbols))
 
     size = draw.switches.size if draw.symbol_probs is None else draw.probs.size
-    return over_members(measure_one, networks, batch_size=max(1, _VALUES_AT_ONCE // size))
+    return over_members(measure_one, networks, batch_size=max(1, values_at_once // size))
 
 
 Bits: TypeAlias = Float[np.ndarray, "member sequence time"]
