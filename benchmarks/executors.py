@@ -18,7 +18,7 @@ from pathlib import Path
 from switchpoint._progress import Progress
 from switchpoint.executors import EXECUTORS, Executor, Task, open_executor, run_tasks
 from switchpoint.paper.base import divide
-from switchpoint.paper.registry import STUDIES
+from switchpoint.paper.registry import STUDIES, all_runs
 from switchpoint.paper.scale import SCALES
 from switchpoint.paper.shards import Shard, measurements_by_run
 
@@ -65,9 +65,7 @@ def main() -> None:
             f"driver {before:.0f} MiB before, {memory():.0f} MiB at most"
         )
     for scale in (SCALES["quick"], SCALES["full"]):
-        studies = STUDIES.values()
-        runs = {name: run for study in studies for name, run in study.runs(scale).items()}
-        wanted = measurements_by_run(scale, studies)
+        runs, wanted = all_runs(scale), measurements_by_run(scale, STUDIES.values())
         for members in (None, 1):
             begun = time.perf_counter()
             sizes = [

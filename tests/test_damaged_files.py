@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from switchpoint.paper.progress import Stopwatch
-from switchpoint.paper.recording import record, recorded_result
 
 from switchpoint import evaluation
 from switchpoint._files import read_json, write_json
@@ -20,6 +18,8 @@ from switchpoint._tensors import write_tensors
 from switchpoint.neural import load_members, read_card, save_networks
 from switchpoint.neural.registry import network_from_name
 from switchpoint.paper.base import Measurement
+from switchpoint.paper.cost import Stopwatch
+from switchpoint.paper.results import record, recorded_result
 from switchpoint.paper.scale import RECORDED, TestSet
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.training import Sweep, TrainConfig, sweep, train

@@ -19,8 +19,8 @@ from switchpoint.neural.kernels import readout, steps
 from switchpoint.neural.kernels.backend import is_fused
 from switchpoint.neural.kernels.recurrence import can_fuse
 from switchpoint.neural.kernels.relative_positions import lowrank_sinusoids
+from switchpoint.paper.registry import all_runs
 from switchpoint.paper.scale import FULL
-from switchpoint.paper.shards import all_runs
 from switchpoint.training import TrainConfig, train
 
 

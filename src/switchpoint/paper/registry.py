@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from switchpoint.paper.base import Study
+from switchpoint.paper.base import Run, Study
+from switchpoint.paper.scale import Scale
 from switchpoint.paper.studies import (
     ablations,
     lengths,
@@ -34,3 +35,8 @@ STUDIES: Mapping[str, Study] = {
     )
 }
 """The studies by name."""
+
+
+def all_runs(scale: Scale) -> dict[str, Run]:
+    """Every training run that a study needs, by name, in the order of the studies."""
+    return {name: run for study in STUDIES.values() for name, run in study.runs(scale).items()}
