@@ -117,6 +117,7 @@ SETTINGS = [
         "heads": 3,
         "matrix_decay": 0.25,
     },
+    {"model": "lru", "state_size": 6},
     {"model": "markov", "order": 4, "alphabet": 3, "concentration": 1.5},
 ]
 

@@ -39,7 +39,11 @@ NETWORKS = {
     "sincos": ("transformer", 2, {"layers": 2, "positions": "sincos"}),
     "alibi": ("transformer", 3, {"layers": 2, "positions": "alibi"}),
     "relative": ("transformer", 2, {"layers": 2, "positions": "relative"}),
+    "rotary": ("transformer", 3, {"layers": 2, "positions": "rotary"}),
     "window": ("transformer", 2, {"layers": 1, "positions": "relative", "context": 4}),
+    "gru": ("gru", 3, {"hidden": 8, "readout": 1}),
+    "lru": ("lru", 2, {"layers": 2, "width": 8, "state_size": 4}),
+    "mamba": ("mamba", 3, {"layers": 2, "width": 8, "state_size": 2}),
     "memoryless": ("memoryless", 2, {}),
     "markov": ("markov", 2, {"order": 3}),
 }

@@ -360,6 +360,7 @@ def test_sizes_that_have_no_kernels_take_the_plain_path(tmp_path):
     symbols = jnp.zeros((2, 4), jnp.int32)
     logits = network.with_backend("fused").logits(symbols)
     np.testing.assert_array_equal(logits, network.logits(symbols))
-    with pytest.raises(ValueError, match=r"fused.*width 64 with 8 heads, got width 12 and 2 heads"):
-        train(config, out=tmp_path / "run", kernels="fused")
+    for other in (config, TrainConfig(**settings, positions="rotary")):
+        with pytest.raises(ValueError, match=r"fused.*width 64 with 8 heads and no rotary.* got"):
+            train(other, out=tmp_path / "run", kernels="fused")
     assert not (tmp_path / "run").exists()

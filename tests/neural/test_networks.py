@@ -13,11 +13,12 @@ import pytest
 
 import switchpoint as sp
 from switchpoint._tensors import read_tensors, write_tensors
-from switchpoint.neural import Markov, Memoryless, Recurrent, network_from_name
+from switchpoint.neural import GRU, Markov, Memoryless, Recurrent, network_from_name
 from switchpoint.neural.cells import stack_update
 from switchpoint.neural.networks.recurrent import _scan, recurrence
 
 RECURRENT = ["rnn", "lstm", "stack-rnn", "stack-lstm"]
+LAYERED = ["lru", "mamba"]
 
 
 def small(name, alphabet=3, **options):
@@ -35,7 +36,8 @@ def numpy_logits(network, symbols):
     """The network reimplemented for one sequence in float64 NumPy."""
     weights = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), network)
     cell, stack = weights.cell, None
-    if network.stack_depth:
+    units = "gru" if isinstance(network, GRU) else network.units
+    if units != "gru" and network.stack_depth:
         stack = np.zeros((network.stack_depth, network.stack_width))
         read, write, cell = cell.read, cell.write, cell.inner
     h, c = np.zeros(network.hidden), np.zeros(network.hidden)
@@ -45,8 +47,12 @@ def numpy_logits(network, symbols):
         gates = h @ cell.weight + inputs[: cell.weight.shape[1]]
         if stack is not None:
             gates = gates + stack[0] @ read
-        if network.units == "rnn":
+        if units == "rnn":
             h = np.maximum(gates, 0)
+        elif units == "gru":
+            r, z, n = np.split(gates, 3)
+            r, z = sigmoid(r), sigmoid(z + 1)
+            h = (1 - z) * np.tanh(inputs[cell.weight.shape[1] :] + r * n) + z * h
         else:
             i, f, g, o = np.split(gates, 4)
             c = sigmoid(f + 1) * c + sigmoid(i) * np.tanh(g)
@@ -69,7 +75,7 @@ def numpy_logits(network, symbols):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *((name, {"readout": 2}) for name in RECURRENT),
+        *((name, {"readout": 2}) for name in [*RECURRENT, "gru"]),
         ("stack-lstm", {"stack_depth": 1}),
         ("stack-lstm", {"stack_depth": 20}),  # the length of the sequences
     ],
@@ -83,7 +89,7 @@ def test_recurrent_networks_are_their_definition(name, options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rnn", "stack-lstm"])
+@pytest.mark.parametrize("name", ["rnn", "stack-lstm", "gru"])
 @pytest.mark.usefixtures("float64")
 def test_weight_gradients_in_one_product_are_the_scan_s_own(name):
     cell = small(name).cell
@@ -162,7 +168,7 @@ def test_markov_sees_the_last_symbols_alone():
     assert np.flatnonzero(difference > 1e-6).tolist() == [5, 6, 7]
 
 
-@pytest.mark.parametrize("name", [*RECURRENT, "markov", "memoryless"])
+@pytest.mark.parametrize("name", [*RECURRENT, *LAYERED, "gru", "markov", "memoryless"])
 def test_states_are_those_of_updating_one_at_a_time(name):
     symbols = np.random.default_rng(0).integers(0, 3, (2, 1, 7))  # batches may have any shape
     options = {"hidden": 6} if name in RECURRENT else {}
@@ -173,10 +179,10 @@ def test_states_are_those_of_updating_one_at_a_time(name):
         for time, symbol in enumerate(symbols[row, 0]):
             state = network.update(state, int(symbol))
             for one, every in zip(*map(jax.tree.leaves, (state.memory, states)), strict=True):
-                assert every.shape == (2, 1, 7, *one.shape[1:])  # without the batch of one
-                np.testing.assert_allclose(
-                    every[row, 0, time], one.reshape(one.shape[1:]), atol=1e-6
-                )
+                batch = () if one.ndim == 0 else 1 if name in LAYERED else 0
+                expected = np.squeeze(one, batch)
+                assert every.shape == (2, 1, 7, *expected.shape)
+                np.testing.assert_allclose(every[row, 0, time], expected, atol=1e-6)
 
 
 class OwnNetwork(sp.neural.Network):
@@ -239,6 +245,9 @@ class TestBadInput:
             ("lstm", {"hidden": 0}, "hidden must be .* at least 1, got 0"),
             ("lstm", {"readout": -1}, "readout must be .* at least 0, got -1"),
             ("transformer", {"positions": "rope"}, "positions must be .*, got 'rope'"),
+            ("transformer", {"positions": "rotary", "width": 24}, "even number .* got 24 for 8"),
+            ("lru", {"state_size": 0}, "state_size must be .* at least 1, got 0"),
+            ("mamba", {"layers": 0}, "layers must be .* at least 1, got 0"),
             ("markov", {"order": 0}, "order must be .* at least 1, got 0"),
         ],
     )

@@ -37,6 +37,15 @@ def plain_relative_scores(relative, query, key):
     return content + np.einsum("bqhs,qkhs->bhqk", query + v, pairs)
 
 
+def plain_rotary_scores(query, key):
+    """Re sum_k q_k conj(k_k) exp(i w_k (t - s)), with a complex number for each pair of numbers."""
+    times, size = query.shape[1], query.shape[-1]
+    query, key = (x[..., : size // 2] + 1j * x[..., size // 2 :] for x in (query, key))
+    distances = np.arange(times)[:, None] - np.arange(times)
+    turns = np.exp(1j * distances[..., None] * 10_000.0 ** (-2 * np.arange(size // 2) / size))
+    return np.einsum("bqhs,bkhs,qks->bhqk", query, key.conj(), turns).real
+
+
 def plain_softmax(scores):
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True)
@@ -63,7 +72,9 @@ def plain_residuals(network, tokens):
             part.reshape(batch, time, network.heads, size)
             for part in np.split(projected, 3, axis=-1)
         )
-        if network.positions == "relative":
+        if network.positions == "rotary":
+            scores = plain_rotary_scores(query, key) / np.sqrt(size)
+        elif network.positions == "relative":
             scores = plain_relative_scores(block.relative, query, key) / np.sqrt(size)
         else:
             scores = np.einsum("bqhs,bkhs->bhqk", query, key) / np.sqrt(size)
@@ -215,6 +226,8 @@ class TestNetwork:
             ("sincos", 5, {}),
             ("alibi", 4, {}),
             ("relative", None, {}),
+            ("rotary", None, {}),
+            ("rotary", 5, {"width": 12, "heads": 3}),
             ("relative", 5, {"width": 18, "heads": 3}),
             ("alibi", None, {"width": 15, "heads": 5}),
         ],

@@ -181,6 +181,8 @@ SMALL_OPTIONS = {
     "lstm": {"hidden": 4, "readout": 0},
     "stack-rnn": {"stack_depth": 2, "stack_width": 1},
     "transformer": {"layers": 1, "width": 8, "heads": 2, "positions": "alibi"},
+    "lru": {"layers": 1, "width": 4, "state_size": 2},
+    "mamba": {"layers": 1, "width": 4, "state_size": 2},
     "markov": {"order": 2},
 }
 

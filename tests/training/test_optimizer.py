@@ -28,6 +28,9 @@ MATRICES = {
     "lstm": {".cell.weight": 4, ".output.layers[0].weight": 1},
     "stack-rnn": {".cell.inner.weight": 1, ".output.layers[0].weight": 1},
     "stack-lstm": {".cell.inner.weight": 4, ".output.layers[0].weight": 1},
+    "gru": {".cell.weight": 3, ".output.layers[0].weight": 1},
+    "lru": {".blocks.drive": 2, ".blocks.observe": 1, ".blocks.gate.weight": 2},
+    "mamba": {".blocks.project": 2, ".blocks.out_proj": 1},
     "transformer": {
         ".blocks.qkv": 3,
         ".blocks.out_proj": 1,
@@ -44,6 +47,9 @@ WIDE = {
     "lstm": RECURRENT,
     "stack-rnn": {**RECURRENT, **STACK},
     "stack-lstm": {**RECURRENT, **STACK},
+    "gru": RECURRENT,
+    "lru": {"layers": 1, "width": 32, "state_size": 16},
+    "mamba": {"layers": 1, "width": 256, "state_size": 16},
     "transformer": {"layers": 1, "width": 32, "heads": 2},
     "markov": {},
     "memoryless": {},
@@ -51,6 +57,7 @@ WIDE = {
 BY_ADAM = {
     "stack-rnn": {"cell.read", "cell.write"},
     "stack-lstm": {"cell.read", "cell.write"},
+    "mamba": {f"blocks.{name}" for name in ("conv.weight", "select", "step.weight", "log_rate")},
     "transformer": {"embedding", "blocks.relative.projection"},
     "memoryless": {"table"},
 }
@@ -58,8 +65,8 @@ BY_ADAM = {
 
 def network_of(model):
     # 16 layers, so that vectors of all layers look like a matrix
-    options = {"transformer": {"layers": 16}, "markov": {}, "memoryless": {}}
-    options = options.get(model, RECURRENT)
+    defaults = ("lru", "mamba", "markov", "memoryless")
+    options = {"layers": 16} if model == "transformer" else {} if model in defaults else RECURRENT
     return network_from_name(model, 2, 32, jax.random.key(0), **options)
 
 

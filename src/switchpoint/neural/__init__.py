@@ -1,8 +1,11 @@
-"""Networks that learn to predict: recurrent networks, Transformers, and baselines."""
+"""Networks that learn to predict: recurrent ones, state spaces, Transformers, and baselines."""
 
 from switchpoint.neural.density import DensityNetwork, ValueSpec
 from switchpoint.neural.network import Network
 from switchpoint.neural.networks.baselines import Markov, Memoryless
+from switchpoint.neural.networks.gru import GRU
+from switchpoint.neural.networks.lru import LRU
+from switchpoint.neural.networks.mamba import Mamba
 from switchpoint.neural.networks.recurrent import Recurrent
 from switchpoint.neural.networks.transformer import Transformer
 from switchpoint.neural.registry import MODEL_OPTIONS, network_from_name
@@ -17,8 +20,11 @@ from switchpoint.neural.storage import (
 )
 
 __all__ = [
+    "GRU",
+    "LRU",
     "MODEL_OPTIONS",
     "DensityNetwork",
+    "Mamba",
     "Markov",
     "Memoryless",
     "Network",

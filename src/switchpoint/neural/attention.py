@@ -15,7 +15,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 from switchpoint._batching import map_chunks
 from switchpoint.neural.dense import fan_in_normal
 
-POSITIONS = ("sincos", "alibi", "relative")
+POSITIONS = ("sincos", "alibi", "relative", "rotary")
 """The position encodings of a Transformer."""
 
 _GROUPS = 2
@@ -162,6 +162,19 @@ def sinusoids(positions: Int[Array, " time"], width: int) -> Float[Array, "time 
     phase = lax.bitcast_convert_type(column.astype(jnp.uint32) * steps, jnp.int32)
     angles = (phase.astype(rest.dtype) / 2.0**32 + column * rest) * (2 * math.pi)
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+
+
+def rotated(
+    x: Float[Array, "batch time heads size"], waves: Float[Array, "time size"]
+) -> Float[Array, "batch time heads size"]:
+    """Each pair of numbers (x_k, x_(k + size/2)) as a complex number, times exp(i w_k p).
+
+    `waves` are the sinusoids of the positions p. The product of a query at p and a key at p' then
+    depends on p - p' alone (Su et al., 2021: rotary positions).
+    """
+    sin, cos = jnp.split(waves[:, None], 2, axis=-1)
+    real, imaginary = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([real * cos - imaginary * sin, imaginary * cos + real * sin], axis=-1)
 
 
 def alibi_slopes(heads: int) -> Float[Array, " heads"]:

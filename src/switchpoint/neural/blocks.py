@@ -1,17 +1,18 @@
-"""One layer of a Transformer."""
+"""One layer of a Transformer, and networks of residual layers."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from switchpoint import _checks
-from switchpoint.neural.attention import POSITIONS, RelativePositions, attend
+from switchpoint.neural.attention import POSITIONS, RelativePositions, attend, rotated
 from switchpoint.neural.dense import Dense, fan_in_normal
+from switchpoint.neural.network import encoded
 
 WIDTH = 64
 """The width of a token inside the network, as in the paper; the only one with kernels."""
@@ -36,6 +37,16 @@ def check_sizes(width: int, heads: int, positions: str) -> None:
             f"width must be even for positions {positions!r}, which are pairs of a sine and a "
             f"cosine, got {width}"
         )
+    if width // heads % 2 and positions == "rotary":
+        raise ValueError(
+            "width must be an even number for each head with positions 'rotary', which turn pairs "
+            f"of numbers, got {width} for {heads} heads"
+        )
+
+
+def has_kernels(width: int, heads: int, positions: str) -> bool:
+    """Whether there are GPU kernels for layers of these sizes, with these positions."""
+    return (width, heads) == (WIDTH, HEADS) and positions != "rotary"
 
 
 class AttentionContext(eqx.Module):
@@ -47,6 +58,8 @@ class AttentionContext(eqx.Module):
     slopes: Float[Array, " heads"] | None
     waves: Float[Array, "keys waves"]
     """The sinusoids of the distances 0, 1, ... between queries and keys."""
+    turns: Float[Array, "time size"] | None
+    """The sinusoids of the positions of the tokens, by which rotary positions turn."""
 
 
 class LayerNorm(eqx.Module):
@@ -105,6 +118,8 @@ class Block(eqx.Module):
         batch, time, _ = x.shape
         projected = (self.ln1(x) @ self.qkv).reshape(batch, time, 3, *keys.shape[2:])
         query, key, value = jnp.moveaxis(projected, 2, 0)
+        if context.turns is not None:
+            query, key = rotated(query, context.turns), rotated(key, context.turns)
         key = jnp.concatenate([keys, key], axis=1)
         value = jnp.concatenate([values, value], axis=1)
         relative = None
@@ -123,3 +138,21 @@ class Block(eqx.Module):
         x = x + attended.reshape(x.shape) @ self.out_proj
         x = x + self.mlp_out(jax.nn.relu(self.mlp_in(self.ln2(x))))
         return x, (key[:, time:], value[:, time:])
+
+
+def read_with_layers(
+    network: Any, memory: Any, tokens: Shaped[Array, "batch time *features"]
+) -> tuple[Any, Float[Array, "batch time alphabet"]]:
+    """`read` of a network with an `embedding`, `blocks`, a `final_norm` and an `output`.
+
+    A block maps its input and its memory to its output and its next memory. The leaves of `blocks`
+    and `memory` have a first axis of layers.
+    """
+
+    def layer(x: Float[Array, "batch time width"], now: tuple[Any, Any]) -> tuple[Array, Any]:
+        block, before = now
+        return block(x, before)
+
+    x = network.embedding(encoded(tokens, network.alphabet + 1))
+    x, memory = lax.scan(layer, x, (network.blocks, memory))
+    return memory, network.output(network.final_norm(x))

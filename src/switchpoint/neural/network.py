@@ -132,7 +132,8 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         For every t it is the memory of `update`'s state after x_t. Leaves have the axes (*batch,
         time) in front, followed by
 
-        - (hidden,) for an RNN, and for an LSTM in each of `output` and `cell`;
+        - (hidden,) for an RNN or GRU, and for an LSTM in each of `output` and `cell`;
+        - (layers, 2, state) for an LRU, and for Mamba in `state` (layers, channels, state);
         - (depth, width) for a `stack`, top first, beside the `inner` state of its cell;
         - (order,) and () for a Markov and a memoryless network: the last symbols, the position.
 

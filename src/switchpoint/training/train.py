@@ -20,7 +20,7 @@ from switchpoint import _checks
 from switchpoint._files import make_directory
 from switchpoint._tensors import DamagedError
 from switchpoint.neural import Network, best_member
-from switchpoint.neural.blocks import HEADS, WIDTH
+from switchpoint.neural.blocks import HEADS, WIDTH, has_kernels
 from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.sources import Source
 from switchpoint.training.checkpoints import run_lock
@@ -183,11 +183,14 @@ def train(
 
 def _check_kernels(options: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a Transformer that has no kernels."""
-    width, heads = options.get("width", WIDTH), options.get("heads", HEADS)
-    if (width, heads) != (WIDTH, HEADS):
+    if "heads" not in options:
+        return
+    width, heads, positions = (options[name] for name in ("width", "heads", "positions"))
+    if not has_kernels(width, heads, positions):
         raise ValueError(
-            f"kernels 'fused' are for Transformers of width {WIDTH} with {HEADS} heads, got width "
-            f"{width} and {heads} heads; take 'plain' or 'auto'"
+            f"kernels 'fused' are for Transformers of width {WIDTH} with {HEADS} heads and no "
+            f"rotary positions, got width {width}, {heads} heads and positions {positions!r}; "
+            "take 'plain' or 'auto'"
         )
 
 

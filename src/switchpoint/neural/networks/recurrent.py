@@ -22,12 +22,12 @@ from switchpoint.neural.kernels.backend import Backend, is_fused
 from switchpoint.neural.model import Model, Option, Recipe
 from switchpoint.neural.network import Network, encoded
 
-_OPTIONS = {
+CELL_OPTIONS = {
     "hidden": Option(256, "units of the cell"),
     "readout": Option(2, "dense layers of 128 after the cell", NaturalNumber),
 }
 _STACK_OPTIONS = {
-    **_OPTIONS,
+    **CELL_OPTIONS,
     "stack_depth": Option(8, "entries of the stack"),
     "stack_width": Option(8, "numbers in an entry"),
 }
@@ -41,7 +41,7 @@ def _check_stack(length: int, options: Mapping[str, Any]) -> None:
 
 
 def _plain(units: str, recipe: Recipe) -> Model:
-    return Model(_OPTIONS, recipe, {"units": units, "stack_depth": 0, "stack_width": 0})
+    return Model(CELL_OPTIONS, recipe, {"units": units, "stack_depth": 0, "stack_width": 0})
 
 
 def _with_stack(units: str, recipe: Recipe) -> Model:
@@ -112,21 +112,28 @@ class Recurrent(Network[Any]):
     def read(
         self, memory: Any, tokens: Shaped[Array, "batch time *features"]
     ) -> tuple[Any, Float[Array, "batch time alphabet"]]:
-        batch, time = tokens.shape[:2]
         if is_fused(self.backend) and tokens.ndim == 2:
             # Imported here: Pallas is slow to import, and only GPUs need it.
             from switchpoint.neural.kernels.recurrence import can_fuse, fused_recurrence
 
-            if can_fuse(self.cell, self.alphabet + 1, time):
+            if can_fuse(self.cell, self.alphabet + 1, tokens.shape[1]):
                 table = self.input.weight + self.input.bias
                 memory, logits = fused_recurrence(self.cell, self.output, memory, table, tokens.T)
                 return memory, jnp.swapaxes(logits, 0, 1)
-        # Time and batch share one axis, which makes XLA's products on a CPU faster.
-        rows = jnp.swapaxes(tokens, 0, 1).reshape(-1, *tokens.shape[2:])
-        inputs = self.input(encoded(rows, self.alphabet + 1))
-        memory, outputs = recurrence(self.cell, memory, inputs.reshape(time, batch, -1))
-        logits = self.output(outputs.reshape(-1, self.hidden)).reshape(time, batch, -1)
-        return memory, jnp.swapaxes(logits, 0, 1)
+        return read_with_cell(self, memory, tokens)
+
+
+def read_with_cell(
+    network: Any, memory: Any, tokens: Shaped[Array, "batch time *features"]
+) -> tuple[Any, Float[Array, "batch time alphabet"]]:
+    """`read` of a network that has an `input`, a `cell` and an `output`, in plain JAX."""
+    batch, time = tokens.shape[:2]
+    # Time and batch share one axis, which makes XLA's products on a CPU faster.
+    rows = jnp.swapaxes(tokens, 0, 1).reshape(-1, *tokens.shape[2:])
+    inputs = network.input(encoded(rows, network.alphabet + 1))
+    memory, outputs = recurrence(network.cell, memory, inputs.reshape(time, batch, -1))
+    logits = network.output(outputs.reshape(time * batch, -1)).reshape(time, batch, -1)
+    return memory, jnp.swapaxes(logits, 0, 1)
 
 
 @jax.custom_vjp

@@ -12,7 +12,15 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 from switchpoint import _checks
 from switchpoint._settings import PositiveInt
 from switchpoint.neural.attention import POSITIONS, alibi_slopes, sinusoids
-from switchpoint.neural.blocks import HEADS, WIDTH, AttentionContext, Block, LayerNorm, check_sizes
+from switchpoint.neural.blocks import (
+    HEADS,
+    WIDTH,
+    AttentionContext,
+    Block,
+    LayerNorm,
+    check_sizes,
+    has_kernels,
+)
 from switchpoint.neural.dense import Dense
 from switchpoint.neural.kernels.backend import Backend, is_fused
 from switchpoint.neural.model import Model, Option, Recipe
@@ -23,7 +31,7 @@ class TransformerMemory(eqx.Module):
     """A cache of the keys and values of the last tokens, newest last, empty slots first."""
 
     keys: Float[Array, "layers batch capacity heads size"]
-    """Without position terms, which depend on the query."""
+    """Turned by their positions if these are rotary, otherwise without position terms."""
     values: Float[Array, "layers batch capacity heads size"]
     count: Int[Array, ""]
     """The number of tokens read, whether still in the cache or not."""
@@ -32,9 +40,10 @@ class TransformerMemory(eqx.Module):
 class Transformer(Network[TransformerMemory]):
     """Layers of attention over the tokens so far, with layer norm before each block.
 
-    `positions` is one of `sincos` (added to the tokens), `alibi` (a penalty on distance) and
-    `relative` (as in Transformer-XL). With a `context`, a token attends to itself and to the
-    `context` - 1 tokens before it, in every layer. `heads` must divide `width`.
+    `positions` is one of `sincos` (added to the tokens), `alibi` (a penalty on distance),
+    `relative` (as in Transformer-XL) and `rotary` (queries and keys turn with their position).
+    With a `context`, a token attends to itself and to the `context` - 1 tokens before it, in every
+    layer. `heads` must divide `width`.
     """
 
     models: ClassVar[Mapping[str, Model]] = {
@@ -124,8 +133,8 @@ class Transformer(Network[TransformerMemory]):
     ) -> tuple[TransformerMemory, Float[Array, "batch time alphabet"]]:
         capacity = memory.keys.shape[2]
         x = self._embed(memory, tokens)
-        has_kernels = capacity == 0 and (self.width, self.heads) == (WIDTH, HEADS)
-        if has_kernels and is_fused(self.backend):
+        kernels_fit = capacity == 0 and has_kernels(self.width, self.heads, self.positions)
+        if kernels_fit and is_fused(self.backend):
             # Imported here: Pallas is slow to import, and only GPUs need it.
             from switchpoint.neural.kernels.layers import fused_layers
 
@@ -171,20 +180,21 @@ class Transformer(Network[TransformerMemory]):
         vectors = encoded(tokens, self.alphabet + 1)
         x = jnp.dot(vectors, self.embedding, precision=lax.Precision.HIGHEST)
         if self.positions == "sincos":
-            times = memory.count + jnp.arange(tokens.shape[1], dtype=jnp.int32)
-            x = x + sinusoids(times, self.width)
+            x = x + sinusoids(_times(memory, x), self.width)
         return x
 
     def _layers(
         self, memory: TransformerMemory, x: Float[Array, "batch time width"], keep: bool = False
     ) -> tuple[Float[Array, "batch time width"], Any]:
         """The output of the last layer; the cache, and with `keep` the output of every layer."""
-        capacity = memory.keys.shape[2]
+        capacity, size = memory.keys.shape[2], self.width // self.heads
+        rotary = self.positions == "rotary"
         context = AttentionContext(
             first=capacity - memory.count,
             context=self.context,
             slopes=alibi_slopes(self.heads) if self.positions == "alibi" else None,
             waves=sinusoids(jnp.arange(capacity + x.shape[1], dtype=jnp.int32), self.width),
+            turns=sinusoids(_times(memory, x), size) if rotary else None,
         )
 
         def layer(x: Float[Array, "batch time width"], now: tuple[Block, Array, Array]) -> Any:
@@ -196,3 +206,8 @@ class Transformer(Network[TransformerMemory]):
 
     def _useful(self, capacity: int) -> int:
         return capacity if self.context is None else min(capacity, self.context - 1)
+
+
+def _times(memory: TransformerMemory, x: Float[Array, "batch time width"]) -> Int[Array, " time"]:
+    """The positions of new tokens in their sequence."""
+    return memory.count + jnp.arange(x.shape[1], dtype=jnp.int32)

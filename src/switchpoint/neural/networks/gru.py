@@ -1,0 +1,103 @@
+"""The gated recurrent unit."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from switchpoint import _checks
+from switchpoint.neural.cells import Cell
+from switchpoint.neural.dense import Dense, Perceptron, fan_in_normal
+from switchpoint.neural.model import Model, Recipe
+from switchpoint.neural.network import Network
+from switchpoint.neural.networks.recurrent import CELL_OPTIONS, read_with_cell
+
+
+class GRUCell(Cell[Float[Array, "batch hidden"]]):
+    """The cell of Cho et al. (2014), whose reset gate acts on a product with the memory.
+
+    r = sigmoid(h W_r + i_r), z = sigmoid(h W_z + i_z + 1), n = tanh(i_n + r (h W_n + i_m)) and
+    h' = (1 - z) n + z h, where i are the input preactivations of the gates. The update gate z
+    starts open, so that a new network remembers.
+    """
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"weight": 3}  # W_r, W_z and W_n
+
+    hidden: int = eqx.field(static=True)
+    weight: Float[Array, "hidden gates"]
+
+    def __init__(self, hidden: int, key: PRNGKeyArray) -> None:
+        self.hidden = hidden
+        self.weight = fan_in_normal(key, hidden, 3 * hidden)
+
+    @property
+    def input_width(self) -> int:
+        return 4 * self.hidden
+
+    def start(self, batch: int) -> Float[Array, "batch hidden"]:
+        return jnp.zeros((batch, self.hidden))
+
+    def split(self, inputs: Float[Array, "*axes inputs"]) -> tuple[Float[Array, "*axes _"], ...]:
+        return tuple(jnp.split(inputs, 4, axis=-1))
+
+    def step(
+        self, carry: Float[Array, "batch hidden"], inputs: tuple[Float[Array, "batch _"], ...]
+    ) -> Float[Array, "batch hidden"]:
+        products = jnp.split(carry @ self.weight, 3, axis=-1)
+        reset, update, remembered = (a + b for a, b in zip(products, inputs[:3], strict=True))
+        new = jnp.tanh(inputs[3] + jax.nn.sigmoid(reset) * remembered)
+        update = jax.nn.sigmoid(update + 1)
+        return (1 - update) * new + update * carry
+
+    def output(self, carry: Float[Array, "batch hidden"]) -> Float[Array, "batch hidden"]:
+        return carry
+
+    def feedback(self, before: Any, top: Any, after: Any) -> Any:
+        del top, after
+        return jnp.concatenate([before @ self.weight, jnp.zeros_like(before)], axis=-1)
+
+
+class GRU(Network[Float[Array, "batch hidden"]]):
+    """One layer of gated recurrent units, and a readout of dense layers.
+
+    The memory is the `hidden` numbers of the layer; a step costs O(hidden^2) for each sequence.
+    """
+
+    models: ClassVar[Mapping[str, Model]] = {"gru": Model(CELL_OPTIONS, Recipe(2.5e-3, 8_000))}
+
+    alphabet_size: int = eqx.field(static=True)
+    hidden: int = eqx.field(static=True)
+    readout: int = eqx.field(static=True)
+    """The number of hidden layers of the readout."""
+    input: Dense
+    cell: GRUCell
+    output: Perceptron
+
+    def __init__(
+        self,
+        alphabet: int,
+        *,
+        key: PRNGKeyArray,
+        hidden: int = 256,
+        readout: int = 2,
+        inputs: int | None = None,
+    ) -> None:
+        keys = jax.random.split(key, 3)
+        self.alphabet_size = _checks.positive_int("alphabet", alphabet)
+        self.hidden = _checks.positive_int("hidden", hidden)
+        self.readout = _checks.whole_number("readout", readout)
+        self.cell = GRUCell(self.hidden, keys[0])
+        self.input = Dense(inputs or alphabet + 1, self.cell.input_width, keys[1])
+        self.output = Perceptron(self.hidden, self.readout, alphabet, keys[2])
+
+    def memory(self, batch: int, capacity: int) -> Float[Array, "batch hidden"]:
+        del capacity
+        return self.cell.start(batch)
+
+    def read(
+        self, memory: Float[Array, "batch hidden"], tokens: Shaped[Array, "batch time *features"]
+    ) -> tuple[Float[Array, "batch hidden"], Float[Array, "batch time alphabet"]]:
+        return read_with_cell(self, memory, tokens)

@@ -1,0 +1,143 @@
+"""The linear recurrent unit: layers of complex linear recurrences, run by a parallel scan."""
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from switchpoint import _checks
+from switchpoint.neural.blocks import LayerNorm, read_with_layers
+from switchpoint.neural.dense import Dense, fan_in_normal
+from switchpoint.neural.model import Model, Option, Recipe
+from switchpoint.neural.network import Network
+from switchpoint.neural.scans import linear_recurrence
+
+_DECAYS = (0.4, 0.999)
+"""The least and the largest |lambda| of a new network: time constants of 1 to 1,000 tokens."""
+_LARGEST_PHASE = math.pi / 10
+
+
+class LRULayer(eqx.Module):
+    """Layer norm, a complex linear recurrence, and a gate, around a residual connection.
+
+    With u = norm(x), for each layer
+
+        h_t = lambda h_(t-1) + sqrt(1 - |lambda|^2) B u_t,    lambda = exp(-exp(nu) + i exp(theta)),
+        y_t = Re(C h_t) + D u_t,    x + a sigmoid(b),    (a, b) = W gelu(y_t).
+
+    |lambda| < 1 for every value of nu, so no weights make the recurrence unstable, and the root
+    gives all states the same variance at first.
+    """
+
+    muon_matrices: ClassVar[Mapping[str, int]] = {"drive": 2, "observe": 1, "gate.weight": 2}
+
+    norm: LayerNorm
+    log_rate: Float[Array, "*layers state"]
+    """nu"""
+    log_phase: Float[Array, "*layers state"]
+    """theta"""
+    drive: Float[Array, "*layers width two_states"]
+    """The real part of B, then the imaginary one."""
+    observe: Float[Array, "*layers two_states width"]
+    """The real part of C, then minus the imaginary one."""
+    skip: Float[Array, "*layers width"]
+    """D"""
+    gate: Dense
+
+    def __init__(self, width: int, state_size: int, key: PRNGKeyArray) -> None:
+        keys = jax.random.split(key, 5)
+        low, high = (bound**2 for bound in _DECAYS)
+        squares = jax.random.uniform(keys[0], (state_size,), minval=low, maxval=high)
+        self.norm = LayerNorm(width)
+        self.log_rate = jnp.log(-0.5 * jnp.log(squares))
+        phases = jax.random.uniform(keys[1], (state_size,), minval=1e-3, maxval=_LARGEST_PHASE)
+        self.log_phase = jnp.log(phases)
+        self.drive = fan_in_normal(keys[2], width, 2 * state_size) * math.sqrt(0.5)
+        self.observe = fan_in_normal(keys[3], 2 * state_size, width)
+        self.skip = jnp.ones(width)
+        self.gate = Dense(width, 2 * width, keys[4])
+
+    def __call__(
+        self, x: Float[Array, "batch time width"], first: Float[Array, "batch 2 state"]
+    ) -> tuple[Float[Array, "batch time width"], Float[Array, "batch 2 state"]]:
+        """The output of the layer, and the state after the last token."""
+        normal = self.norm(x)
+        rate = jnp.exp(self.log_rate)
+        decay = jnp.exp(lax.complex(-rate, jnp.exp(self.log_phase)))
+        real, imaginary = jnp.split(jnp.swapaxes(normal, 0, 1) @ self.drive, 2, axis=-1)
+        drive = lax.complex(real, imaginary) * jnp.sqrt(-jnp.expm1(-2 * rate))
+        decays = jnp.broadcast_to(decay, (len(drive), 1, len(decay)))
+        states = linear_recurrence(decays, drive, lax.complex(first[:, 0], first[:, 1]))
+        parts = jnp.concatenate([states.real, states.imag], axis=-1)
+        outputs = jnp.swapaxes(parts @ self.observe, 0, 1) + self.skip * normal
+        value, gate = jnp.split(self.gate(jax.nn.gelu(outputs)), 2, axis=-1)
+        last = jnp.stack([states[-1].real, states[-1].imag], axis=1)
+        return x + value * jax.nn.sigmoid(gate), last
+
+
+class LRU(Network[Float[Array, "layers batch 2 state"]]):
+    """Linear recurrent units (Orvieto et al., 2023).
+
+    The memory is `state_size` complex numbers for each layer, as their real and imaginary parts. A
+    sequence is one associative scan, whose steps are O(log time) deep; reading it in parts, or one
+    token at a time, gives the same up to rounding.
+    """
+
+    models: ClassVar[Mapping[str, Model]] = {
+        "lru": Model(
+            {
+                "layers": Option(4, "how many layers"),
+                "width": Option(64, "numbers in a token"),
+                "state_size": Option(64, "complex numbers in the state of a layer"),
+            },
+            Recipe(3e-3, 8_000, batch=32),
+        )
+    }
+
+    alphabet_size: int = eqx.field(static=True)
+    layers: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    state_size: int = eqx.field(static=True)
+    embedding: Dense
+    blocks: LRULayer
+    """All layers in one: each array stacks them along its first axis."""
+    final_norm: LayerNorm
+    output: Dense
+
+    def __init__(
+        self,
+        alphabet: int,
+        *,
+        key: PRNGKeyArray,
+        layers: int = 4,
+        width: int = 64,
+        state_size: int = 64,
+        inputs: int | None = None,
+    ) -> None:
+        keys = jax.random.split(key, 3)
+        self.alphabet_size = _checks.positive_int("alphabet", alphabet)
+        self.layers = _checks.positive_int("layers", layers)
+        self.width = _checks.positive_int("width", width)
+        self.state_size = _checks.positive_int("state_size", state_size)
+        self.embedding = Dense(inputs or alphabet + 1, self.width, keys[0])
+        self.blocks = jax.vmap(lambda key: LRULayer(self.width, self.state_size, key))(
+            jax.random.split(keys[1], self.layers)
+        )
+        self.final_norm = LayerNorm(self.width)
+        self.output = Dense(self.width, alphabet, keys[2])
+
+    def memory(self, batch: int, capacity: int) -> Float[Array, "layers batch 2 state"]:
+        del capacity
+        return jnp.zeros((self.layers, batch, 2, self.state_size))
+
+    def read(
+        self,
+        memory: Float[Array, "layers batch 2 state"],
+        tokens: Shaped[Array, "batch time *features"],
+    ) -> tuple[Float[Array, "layers batch 2 state"], Float[Array, "batch time alphabet"]]:
+        return read_with_layers(self, memory, tokens)
