@@ -9,7 +9,7 @@ import math
 import numpy as np
 import scipy.stats
 from reference import all_bounds, partitions, pmf
-from scipy.special import betaln, gammaln
+from scipy.special import betaln, gammaln, multigammaln
 
 import switchpoint as sp
 
@@ -37,6 +37,8 @@ def log_marginal(segment, values):
     values = np.asarray(values, float)
     if isinstance(segment, sp.Independent):
         return sum(log_marginal(each, values[:, i]) for i, each in enumerate(segment.columns))
+    if isinstance(segment, sp.MultivariateNormal):
+        return normal_wishart(segment, values[~np.isnan(values).any(-1)])
     seen = ~np.isnan(values)
     if not seen.any():
         return 0.0
@@ -75,6 +77,24 @@ def log_marginal(segment, values):
     raise TypeError(segment)
 
 
+def normal_wishart(segment, values):
+    """ln p of whole rows, from the normalisers of the inverse-Wishart distribution."""
+    n, d = values.shape
+    before = 2 * segment.shape + d - 1
+    scale = 2 * segment.rate * np.eye(d)
+    if not n:
+        return 0.0
+    gap = values.mean(0) - segment.mean
+    deviations = values - values.mean(0)
+    share = segment.strength * n / (segment.strength + n)
+    after = scale + deviations.T @ deviations + share * np.outer(gap, gap)
+    total = multigammaln((before + n) / 2, d) - multigammaln(before / 2, d)
+    total += 0.5 * before * np.linalg.slogdet(scale)[1]
+    total -= 0.5 * (before + n) * np.linalg.slogdet(after)[1]
+    total += 0.5 * d * math.log(segment.strength / (segment.strength + n))
+    return float(total - 0.5 * n * d * math.log(math.pi))
+
+
 def by_context(values, order):
     """The symbols after each context; a short context has a place of its own."""
     found = {}
@@ -99,6 +119,11 @@ def level(segment, values):
     n = len(values)
     if isinstance(segment, sp.Independent):
         parts = [level(each, values[:, i]) for i, each in enumerate(segment.columns)]
+        return tuple(np.stack(part, axis=-1) for part in zip(*parts, strict=True))
+    if isinstance(segment, sp.MultivariateNormal):
+        values = np.where(np.isnan(values).any(-1, keepdims=True), np.nan, values)
+        column = sp.NormalGamma(segment.mean, segment.strength, segment.shape, segment.rate)
+        parts = [level(column, each) for each in values.T]
         return tuple(np.stack(part, axis=-1) for part in zip(*parts, strict=True))
     seen = ~np.isnan(values)
     known = values[seen]

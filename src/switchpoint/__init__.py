@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Gaussian,
         Independent,
         MarkovChain,
+        MultivariateNormal,
         NegativeBinomial,
         NormalGamma,
         Poisson,
@@ -75,6 +76,7 @@ __all__ = [
     "Independent",
     "KTOracle",
     "MarkovChain",
+    "MultivariateNormal",
     "NegativeBinomial",
     "NormalGamma",
     "PTWPredictor",
@@ -124,7 +126,7 @@ _NAMES = {
     "priors": "LIN PTW Geometric Prior RandomUniform RegularPeriodic Renewal prior_from_name "
     "statistics",
     "segments": "Bernoulli Categorical Exponential Gaussian Independent MarkovChain "
-    "NegativeBinomial NormalGamma Poisson Regression Segment Trend",
+    "MultivariateNormal NegativeBinomial NormalGamma Poisson Regression Segment Trend",
     "sources": "Draw Source",
     "streams": "Stream",
     "training": "TrainConfig train",

@@ -26,6 +26,7 @@ FAMILIES = [
     sp.NormalGamma(mean=0.2, strength=0.5, shape=1.5, rate=0.8),
     sp.MarkovChain(2, order=2, concentration=0.6),
     sp.Independent(*COLUMNS),
+    sp.MultivariateNormal(2, mean=0.2, strength=0.5, shape=1.5, rate=0.8),
 ]
 PRIORS = [
     sp.PTW(7, split=0.8),
@@ -76,7 +77,7 @@ def example(segment, length=LENGTH, seed=3):
     draw = sp.Source(sp.RegularPeriodic(5), segment).sample(jax.random.key(seed), 2, length)
     values = np.asarray(draw.values, np.float64)
     values[1, [0, 4, 5, 6]] = np.nan
-    if segment.event_shape:
+    if isinstance(segment, sp.Independent):
         values[0, 2, 0] = values[1, 2, 1] = np.nan
     return values
 

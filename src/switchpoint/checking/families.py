@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Shaped
 
 from switchpoint.checking.report import Collector, require, require_equal, require_uniform
 from switchpoint.priors import RegularPeriodic
-from switchpoint.segments import Discrete, Distribution, Product, Segment
+from switchpoint.segments import Discrete, Distribution, Joint, Segment
 from switchpoint.segments.base import Statistics, observe, prior_statistics
 from switchpoint.sources import Source
 
@@ -68,8 +68,8 @@ def require_normalised(distribution: Any, where: str) -> str:
 
 def _columns(distribution: Any) -> list[tuple[Any, Any]]:
     """Distributions of single numbers, each with its index in x."""
-    if isinstance(distribution, Product):
-        return [((..., i), column) for i, column in enumerate(distribution.columns)]
+    if isinstance(distribution, Joint):
+        return [((..., i), column) for i, column in enumerate(distribution.marginals)]
     return [(..., distribution)]
 
 

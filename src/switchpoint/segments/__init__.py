@@ -8,6 +8,7 @@ from switchpoint.segments.distributions import (
     Discrete,
     Distribution,
     GammaPoisson,
+    Joint,
     Lomax,
     MixtureSameFamily,
     Normal,
@@ -19,6 +20,11 @@ from switchpoint.segments.exponential import Exponential
 from switchpoint.segments.gaussian import Gaussian
 from switchpoint.segments.independent import Independent
 from switchpoint.segments.markov_chain import MarkovChain
+from switchpoint.segments.multivariate_normal import (
+    MultivariateNormal,
+    MultivariateStudentT,
+    principal_axes,
+)
 from switchpoint.segments.negative_binomial import (
     BetaNegativeBinomial,
     NegativeBinomial,
@@ -40,10 +46,13 @@ __all__ = [
     "GammaPoisson",
     "Gaussian",
     "Independent",
+    "Joint",
     "Level",
     "Lomax",
     "MarkovChain",
     "MixtureSameFamily",
+    "MultivariateNormal",
+    "MultivariateStudentT",
     "NegativeBinomial",
     "Normal",
     "NormalGamma",
@@ -59,5 +68,6 @@ __all__ = [
     "make_segment",
     "namespace",
     "positive",
+    "principal_axes",
     "real",
 ]

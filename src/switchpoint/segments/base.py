@@ -199,6 +199,11 @@ class Segment(Parametric):
         return ()
 
     @property
+    def complete_rows(self) -> bool:
+        """Whether vectors of which only some entries are missing are refused."""
+        return False
+
+    @property
     def finite(self) -> bool:
         """Whether observations are symbols of a finite alphabet: whether there is an `alphabet`."""
         return type(self).alphabet is not Segment.alphabet

@@ -452,11 +452,48 @@ class Discrete(Distribution):
         return jnp.arange(self.probs.shape[-1], dtype=float)
 
 
-class Product(Distribution):
-    """Independent columns, which are the last axis of an observation.
+class Joint(Distribution):
+    """The distribution of several columns, which are the last axis of an observation.
+
+    `log_density` is that of all columns; `cdf`, `quantile`, `mean` and `variance` are those of each
+    column, (..., columns).
+
+    >>> from switchpoint.segments import Joint, Normal, Product
+    >>> isinstance(Product((Normal(0.0, 1.0), Normal(5.0, 1.0))), Joint)
+    True
+    """
+
+    @property
+    @abstractmethod
+    def marginals(self) -> tuple[Distribution, ...]:
+        """The distribution of each column."""
+
+    def cdf(self, x: Any) -> Float[Array, "... columns"]:
+        x = jnp.asarray(x, float)
+        return _stack(column.cdf(x[..., i]) for i, column in enumerate(self.marginals))
+
+    @property
+    def mean(self) -> Float[Array, "... columns"]:
+        return _stack(column.mean for column in self.marginals)
+
+    @property
+    def variance(self) -> Float[Array, "... columns"]:
+        return _stack(column.variance for column in self.marginals)
+
+    @property
+    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        centres, scales = zip(*(column.location for column in self.marginals), strict=True)
+        return _stack(centres), _stack(scales)
+
+    @jax.jit
+    def quantile(self, q: Any) -> Float[Array, "... columns"]:
+        return _stack(column.quantile(q) for column in self.marginals)
+
+
+class Product(Joint):
+    """Independent columns.
 
     ln p(x) = sum over columns i of ln p_i(x[..., i]). An entry that is NaN is missing, and adds 0.
-    `cdf`, `quantile`, `mean` and `variance` are those of each column, (..., columns).
 
     >>> from switchpoint.segments import Normal, Product
     >>> Product((Normal(0.0, 1.0), Normal(5.0, 1.0))).mean.tolist()
@@ -474,26 +511,9 @@ class Product(Distribution):
             )
         )
 
-    def cdf(self, x: Any) -> Float[Array, "... columns"]:
-        x = jnp.asarray(x, float)
-        return _stack(column.cdf(x[..., i]) for i, column in enumerate(self.columns))
-
     @property
-    def mean(self) -> Float[Array, "... columns"]:
-        return _stack(column.mean for column in self.columns)
-
-    @property
-    def variance(self) -> Float[Array, "... columns"]:
-        return _stack(column.variance for column in self.columns)
-
-    @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        centres, scales = zip(*(column.location for column in self.columns), strict=True)
-        return _stack(centres), _stack(scales)
-
-    @jax.jit
-    def quantile(self, q: Any) -> Float[Array, "... columns"]:
-        return _stack(column.quantile(q) for column in self.columns)
+    def marginals(self) -> tuple[Distribution, ...]:
+        return self.columns
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "... columns"]:
         keys = jax.random.split(key, len(self.columns))
@@ -560,10 +580,10 @@ class MixtureSameFamily(Distribution):
     @jax.jit
     def quantile(self, q: Any) -> Float[Array, "..."]:
         q = jnp.asarray(q, float)
-        if isinstance(self.components, Product):
+        if isinstance(self.components, Joint):
             return _stack(
                 MixtureSameFamily(self.log_weights, column, self.offset[i, ...]).quantile(q)
-                for i, column in enumerate(self.components.columns)
+                for i, column in enumerate(self.components.marginals)
             )
         return super().quantile(q)
 

@@ -14,7 +14,8 @@ from switchpoint import _checks
 from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import log
-from switchpoint.segments.base import Level, Segment, weighted_mean
+from switchpoint.segments._triangular import between, insert
+from switchpoint.segments.base import Level, Segment
 from switchpoint.segments.distributions import Normal, StudentT
 from switchpoint.segments.normal_gamma import noise_variance, noisy_run_log_density
 
@@ -179,11 +180,13 @@ class Regression(Segment):
     def merge(self, before: RegressionRun, after: RegressionRun) -> RegressionRun:
         xp = namespace(before.duration, after.duration)
         moved = self._moved(xp, after, before.duration)
-        between, weight, means = _between(xp, before, moved.weight, moved.means)
+        row, (weight, means) = between(
+            xp, (before.weight, before.means), (moved.weight, moved.means)
+        )
         root = list(before.root)
-        residuals = [_insert(xp, root, between)]
+        residuals = [insert(xp, root, row)[..., -1]]
         for row, start in zip(moved.root, self._first_columns(), strict=True):
-            residuals.append(_insert(xp, root, row, start))
+            residuals.append(insert(xp, root, row, start)[..., -1])
         merged = before._replace(
             weight=weight,
             means=means,
@@ -341,9 +344,10 @@ class Regression(Segment):
         """The fit with one more observation, if it is known."""
         features = self._features(xp, time, lags)
         row = xp.concatenate(_broadcast(xp, features, value[..., None]), -1)
-        between, weight, means = _between(xp, run, xp.where(known, 1.0, 0.0), row)
+        new = xp.where(known, 1.0, 0.0), row
+        row, (weight, means) = between(xp, (run.weight, run.means), new)
         root = list(run.root)
-        residual = _insert(xp, root, between)
+        residual = insert(xp, root, row)[..., -1]
         return run._replace(
             weight=weight,
             means=means,
@@ -382,37 +386,6 @@ def _period(period: Any) -> float:
     if _checks.finite_float("season", period) < 2:
         raise ValueError(f"season must be a period of at least 2 observations, got {period!r}")
     return float(period)
-
-
-def _between(xp: Any, run: RegressionRun, weight: Any, means: Any) -> tuple[Any, Any, Any]:
-    """The row that the distance of two means adds to a root, the weight and the means of both."""
-    total, both, _ = weighted_mean(
-        (xp.asarray(run.weight)[..., None], xp.asarray(weight)[..., None]), (run.means, means)
-    )
-    total = total[..., 0]
-    share = run.weight * weight * (1 / xp.where(total > 0, total, 1.0))
-    return _root(xp, share)[..., None] * (means - run.means), total, both
-
-
-def _insert(xp: Any, root: list[Any], row: Any, start: int = 0) -> Any:
-    """Rotate a row into a triangular root, in place; what is left of its value is a residual.
-
-    Its entries before `start` must be 0.
-    """
-    for i in range(start, len(root)):
-        above, entry = root[i][..., i], row[..., i]
-        norm = _root(xp, above * above + entry * entry)
-        inverse = 1 / xp.where(norm > 0, norm, 1.0)
-        cosine = xp.where(norm > 0, above * inverse, 1.0)[..., None]
-        sine = (entry * inverse)[..., None]
-        root[i], row = cosine * root[i] + sine * row, cosine * row - sine * root[i]
-    return row[..., -1]
-
-
-def _root(xp: Any, square: Any) -> Any:
-    """The square root, whose gradient at 0 is 0."""
-    positive_only = xp.where(square > 0, square, 1.0)
-    return xp.where(square > 0, xp.sqrt(positive_only), 0.0)
 
 
 def _broadcast(xp: Any, one: Any, other: Any) -> list[Any]:

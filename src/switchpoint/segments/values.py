@@ -107,6 +107,16 @@ def _check_each(
     segment: Segment, array: Float[np.ndarray, "..."], name: str, *, position: bool = True
 ) -> None:
     """Raise a `ValueError` that names the first invalid value, and where it is."""
+    if segment.complete_rows:
+        gaps = np.isnan(array)
+        partly = gaps.any(-1) & ~gaps.all(-1)
+        if partly.any():
+            row = tuple(int(each) for each in np.argwhere(partly)[0])
+            where = _checks.place(row) if position else ""
+            raise ValueError(
+                f"{name} must be observed or missing as a whole in each row for a "
+                f"{type(segment).__name__}, got {array[row].tolist()}{where}"
+            )
     largest = LARGEST[jnp.zeros(()).dtype.itemsize]
     for i, family in enumerate(families_by_column(segment)):
         column = array[..., i] if segment.event_shape else array

@@ -140,6 +140,7 @@ class HostEngine(Engine):
         if not self.scalar:
             x = self._row(x)
             known = isinstance(x, list) and len(x) == len(self._supports)
+            known = known and not self.segment.complete_rows
             if known and all(self._is_plain(each, column) for column, each in enumerate(x)):
                 return np.array(x, np.float64)
         elif _checks.is_missing(x):

@@ -17,7 +17,7 @@ from switchpoint.neural.networks.baselines import Memoryless
 from switchpoint.neural.registry import CUSTOM, describe_network
 from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
-from switchpoint.segments.distributions import Product
+from switchpoint.segments.distributions import Joint
 from switchpoint.sources import Source
 from switchpoint.training.config import OPTIONS, SEGMENT, TrainConfig
 from switchpoint.training.optimizer import has_matrices
@@ -136,7 +136,7 @@ def _value_spec(sources: Mapping[str, Source], length: int) -> ValueSpec:
     samples = []
     for label, source in sources.items():
         next_one = source.segment.predictive(source.segment.initial())
-        columns = next_one.columns if isinstance(next_one, Product) else [next_one]
+        columns = next_one.marginals if isinstance(next_one, Joint) else [next_one]
         if any(column.support.whole for column in columns):
             raise ValueError(
                 "networks predict densities of real values, and those of source "
