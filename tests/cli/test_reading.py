@@ -497,6 +497,79 @@ def refusal(sequence, name, content, **options):
 # --- sequences of numbers ---------------------------------------------------------------------
 
 
+REFUSED_SYMBOLS = [
+    # counts suggest the alphabet, except to a network, which has one
+    ("x.csv", "count\n0\n3\n12\n", {}, "symbol 3 at position 1", "--alphabet 13"),
+    ("x.txt", "3, 12, 7", {}, "symbol 3 at position 0", "--alphabet 13"),
+    ("x.txt", "012012", {}, "symbol 2 at position 2", "--alphabet 3"),
+    ("x.txt", "012\n201", {}, "symbol 2 at position 2", "--alphabet 3"),
+    ("x.npy", np.array([0, 255]), {}, "--alphabet 256"),
+    ("x.npy", np.array([1e15]), {"alphabet": 10**20}, "outside the alphabet"),
+    ("x.npy", np.array([0, 5]), {"alphabet": 3}, "symbol 5 at position 1"),
+    # real values
+    ("x.npy", np.array([1120, 1131]), {}, "only symbols", "numpy.digitize"),
+    ("x.npy", np.array([3, 4, 0.5, 0.25]), {}, "0.5 at position 2", "whole numbers from 0"),
+    ("x.npy", np.array([0, 1, -1]), {}, "numpy.digitize"),
+    ("x.npy", np.array([0.0, np.nan]), {}, "numpy.digitize"),
+    ("x.npy", np.array([1.0, np.inf]), {}, "numpy.digitize"),
+    ("x.csv", "price\n20.5\n19.0", {}, "numpy.digitize"),
+    # nothing at all
+    *(
+        (name, content, {"labels": labels}, "holds no symbols")
+        for labels in (None, "up,down")
+        for name, content in {
+            "x.txt": " \n",
+            "x.csv": "\n",
+            "x.npy": np.zeros(0),
+            "y.npy": np.zeros((3, 0), "U4"),
+        }.items()
+    ),
+    ("x.csv", "up\n", {}, "holds no symbols"),
+    # labels
+    ("x.txt", "up up left right", {"labels": "up,down"}, "'left'", "position 2", "up, down"),
+    ("x.txt", "a b c a", {"alphabet": 2}, "3 labels", "alphabet of 2", "a, b, c"),
+    ("x.txt", "0 1 zero", {}, "'zero' at position 2 is not a number", "--labels"),
+    ("x.csv", "bit\n0\n1\nzero\n", {}, "'zero' at position 2 is not a number", "--labels"),
+    ("x.txt", "0-1-1-0", {}, "'0-1-1-0'"),  # a separator we do not know
+    ("x.txt", ">chr1\n" + "ACGT" * 15, {}, "'>chr1'"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "options", "parts"), [
+    (name, content, options, parts) for name, content, options, *parts in REFUSED_SYMBOLS
+])  # fmt: skip
+def test_what_are_no_symbols_is_refused(sequence, name, content, options, parts):
+    message = refusal(sequence, name, content, **options)
+    assert all(part in message for part in parts), message
+    assert "alphabet" not in options or "--alphabet" not in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(
+            ({"labels": text}, "labels must be .* got")
+            for text in ("up,up", "up,,down", "", "a\x1b,b")
+        ),
+        ({"alphabet": 1}, "alphabet must be at least 2, got 1"),
+    ],
+)
+def test_bad_options_of_symbols(sequence, options, message):
+    with pytest.raises(ValueError, match=message):
+        sequence("x.txt", "0 1", **options)
+
+
+def test_archives_that_numpy_does_not_write(sequence):
+    whole = archive(npy(header(), TWO), zipfile.ZIP_STORED)
+    assert sequence("x.npz", whole).symbols.tolist() == [0, 1]
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        assert "compress" in refusal(sequence, "x.npz", archive(npy(header(), TWO), method))
+    for bad in (whole[:-10], whole[:40], whole.replace(TWO, TWO[::-1]), b"PK\x03\x04" + bytes(9)):
+        refusal(sequence, "x.npz", bad)
+    message = refusal(sequence, "x.npz", archive(b"", name="draws\x1b.npy"))
+    assert "`symbols`, but draws\\x1b" in message
+
+
 def test_digits_are_single_symbols_only_in_small_alphabets(sequence):
     assert sequence("x.txt", "12 3", alphabet=10).symbols.tolist() == [1, 2, 3]
     found = sequence("x.txt", "12 3", alphabet=13)
@@ -565,50 +638,6 @@ def test_what_is_almost_a_number_is_no_symbol(sequence, token, others, name):
     assert "position 2" in message
 
 
-def test_counts_suggest_the_alphabet(sequence):
-    for name, text in {
-        "x.csv": "count\n0\n3\n12\n",
-        "x.txt": "0 3 12",
-        "y.txt": "3, 12, 7",
-    }.items():
-        message = refusal(sequence, name, text)
-        assert "symbol 3 at position" in message
-        assert "--alphabet 13" in message
-    for text in ("012012", "012\n201"):  # runs of digits, not numbers
-        message = refusal(sequence, "x.txt", text)
-        assert "symbol 2 at position 2" in message
-        assert message.count("--alphabet 3") == 1
-    assert "--alphabet 256" in refusal(sequence, "x.npy", np.array([0, 255]))
-    assert "outside the alphabet" in refusal(sequence, "x.npy", np.array([1e15]), alphabet=10**20)
-    # Who names an alphabet, as a network does, is told of no other.
-    assert "--alphabet" not in refusal(sequence, "x.npy", np.array([0, 5]), alphabet=3)
-
-
-@pytest.mark.parametrize(
-    "values", [[1120, 1131], [20.5, 19.0], [0, 1, -1], [0.0, np.nan], [1.0, np.inf]]
-)
-def test_real_values_are_told_what_to_do(sequence, values):
-    message = refusal(sequence, "x.npy", np.array(values))
-    for part in ("only symbols", "whole numbers from 0", "labels", "numpy.digitize"):
-        assert part in message
-    if np.isfinite(values).all():
-        table = "price\n" + "\n".join(map(str, values))
-        assert "numpy.digitize" in refusal(sequence, "x.csv", table)
-
-
-@pytest.mark.parametrize("labels", [None, "up,down"])
-def test_no_symbols(sequence, labels):
-    for name, content in {
-        "x.txt": " \n",
-        "x.csv": "\n",
-        "y.csv": "up\n",
-        "x.npy": np.zeros(0),
-        "y.npy": np.zeros((3, 0), "U4"),
-    }.items():
-        if (name, labels) != ("y.csv", "up,down"):
-            assert "holds no symbols" in refusal(sequence, name, content, labels=labels)
-
-
 # --- sequences of labels ----------------------------------------------------------------------
 
 WORDS = ["up", "up", "down", "up", "level", "down"]
@@ -672,44 +701,14 @@ def test_given_labels_fix_the_order(sequence):
     assert sequence("x.csv", '"a,b"\nc\nc', labels='c,"a,b"').symbols.tolist() == [1, 0, 0]
 
 
-def test_given_labels_are_all_there_are(sequence):
-    message = refusal(sequence, "x.txt", "up up left right", labels="up,down")
-    for part in ("'left'", "position 2", "up, down"):
-        assert part in message
-
-
 def test_alphabets_of_labels(sequence):
     found = sequence("x.txt", "up up")
     assert (found.alphabet, found.labels) == (2, ("up",))
     found = sequence("x.txt", "a b a", alphabet=4)
     assert (found.alphabet, found.labels) == (4, ("a", "b"))
-    message = refusal(sequence, "x.txt", "a b c a", alphabet=2)
-    assert "3 labels" in message
-    assert "alphabet of 2" in message
-    assert "a, b, c" in message
-
-
-@pytest.mark.parametrize("labels", ["up,up", "up,,down", "up", "", "a\x1b,b"])
-def test_bad_lists_of_labels(sequence, labels):
-    with pytest.raises(ValueError, match=r"labels must be .* got"):
-        sequence("x.txt", "up down", labels=labels)
-
-
-def test_too_many_labels(sequence):
     words = ["".join(pair) for pair in itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=2)]
     assert sequence("x.csv", "\n".join(words[:256] * 2)).alphabet == 256
-    message = refusal(sequence, "x.csv", "\n".join(words[:257] * 2))
-    assert "257" in message
-    assert "256" in message
-
-
-def test_numbers_and_words_do_not_mix(sequence):
-    for name, text in {"x.txt": "0 1 zero", "x.csv": "bit\n0\n1\nzero\n"}.items():
-        message = refusal(sequence, name, text)
-        assert "'zero' at position 2 is not a number" in message
-        assert "--labels" in message
-    assert "'0-1-1-0'" in refusal(sequence, "x.txt", "0-1-1-0")  # a separator we do not know
-    assert "'>chr1'" in refusal(sequence, "x.txt", ">chr1\n" + "ACGT" * 15)
+    assert "257 labels" in refusal(sequence, "x.csv", "\n".join(words[:257] * 2))
 
 
 def test_a_header_is_no_label(sequence):
@@ -777,33 +776,6 @@ def archive(content, method=zipfile.ZIP_DEFLATED, name="symbols.npy"):
     return file.getvalue()
 
 
-def changed(data, old, new):
-    assert old in data
-    return data.replace(old, new)
-
-
-def test_odd_archives(sequence):
-    whole = archive(npy(header(), TWO), zipfile.ZIP_STORED)
-    assert sequence("x.npz", whole).symbols.tolist() == [0, 1]
-    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):  # of which NumPy writes neither
-        assert "compress" in refusal(sequence, "x.npz", archive(npy(header(), TWO), method))
-    unknown = changed(
-        whole,
-        b"PK\x01\x02\x14\x03\x14\x00\x00\x00\x00\x00",
-        b"PK\x01\x02\x14\x03\x14\x00\x00\x00\x63\x00",
-    )
-    assert "compress" in refusal(sequence, "x.npz", unknown)
-    locked = changed(
-        whole, b"PK\x01\x02\x14\x03\x14\x00\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01\x00"
-    )
-    assert "encrypted" in refusal(sequence, "x.npz", locked)
-    for bad in (whole[:-10], whole[:40], changed(whole, TWO, TWO[::-1]), b"PK\x03\x04" + bytes(9)):
-        refusal(sequence, "x.npz", bad)
-    assert "`symbols`, but draws\\x1b" in refusal(
-        sequence, "x.npz", archive(b"", name="draws\x1b.npy")
-    )
-
-
 # --- limits ---------------------------------------------------------------------------------
 
 
@@ -831,12 +803,6 @@ def test_what_is_read_has_a_limit(sequence, monkeypatch):
         monkeypatch.setattr(sys, "stdin", endless)
         with pytest.raises(ValueError, match=r"standard input .*more than 1 MiB"):
             read_symbols(Path("-"))
-
-
-def test_no_standard_input(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(ValueError, match="standard input cannot be read"):
-        read_symbols(Path("-"))
 
 
 # --- what a terminal is shown ---------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 import switchpoint as sp
 from switchpoint.cli import main
 from switchpoint.cli.process import SIGNALS
-from switchpoint.cli.reader import LineReader, guess_format
+from switchpoint.cli.reader import LineReader
 from switchpoint.detection.defaults import default_column, destandardise
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
@@ -198,22 +198,6 @@ def test_what_is_neither_numbers_nor_labels_is_refused(capsys, lines, problem, r
     _, message = refused(capsys, "x.txt")
     assert problem in message
     assert remedy in message
-
-
-def test_a_format_is_guessed_from_the_first_lines():
-    def guessed(*lines, **options):
-        found, header = guess_format(lines, **options)
-        return found.alphabet, found.labels, found.names, header
-
-    assert guessed("0", "1", "", "1") == (2, (), ("value",), False)
-    assert guessed("0", "1", real=True) == (None, (), ("value",), False)
-    assert guessed("0", "2") == (None, (), ("value",), False)
-    assert guessed("a", "b", "a") == (2, ("a", "b"), ("value",), False)
-    assert guessed("load", "2", "3") == (None, (), ("load",), True)
-    assert guessed("date,load", "2026-01-01,3") == (None, (), ("load",), True)
-    assert guessed("3", alphabet=5) == (5, (), ("value",), False)
-    with pytest.raises(ValueError, match="2 columns of numbers, choose with --column"):
-        guessed("1,2", "3,4")
 
 
 # --- states ---------------------------------------------------------------------------------
