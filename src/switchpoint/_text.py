@@ -1,7 +1,8 @@
 """Text read from files, and text printed to a terminal."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 STDIN = Path("-")
@@ -27,6 +28,15 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 def name_of(path: Path | str) -> str:
     """The name of a file in messages."""
     return "standard input" if Path(path) == STDIN else printable(str(path))
+
+
+@contextmanager
+def locating(place: str) -> Iterator[None]:
+    """Begin the message of a `ValueError` with the place where it occurs, such as a file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place}: {printable(str(error))}") from error
 
 
 def read_bytes(path: Path) -> bytes:

@@ -10,7 +10,7 @@ import typer
 
 from switchpoint._display import show_progress
 from switchpoint._files import atomic_write
-from switchpoint._text import STDIN, name_of, printable, read_bytes
+from switchpoint._text import STDIN, locating, name_of, printable, read_bytes
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.loaded_predictor import check_model_options
@@ -80,10 +80,8 @@ def compress(
     if kind is None:
         listed = labels is not None or given["alphabet"] is not None
         kind = "text" if listed else guess_kind(content, alphabet)
-    try:
+    with locating(name_of(file)):
         sequence, symbols = to_symbols(content, kind, alphabet, labels)
-    except ValueError as error:
-        raise ValueError(f"{name_of(file)}: {error}") from error
     length = len(sequence.symbols)
     if about is None:
         name = str(options.prior_name(prior, given, "ptw"))

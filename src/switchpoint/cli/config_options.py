@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin
 import typer
 
 from switchpoint import _checks
-from switchpoint._text import name_of, read_text
+from switchpoint._text import locating, name_of, read_text
 from switchpoint.cli.check_cost import MAX_ALPHABET
 from switchpoint.cli.reader.cells import parse_number
 from switchpoint.neural.model import Recipe
@@ -128,12 +128,10 @@ def read_pmf(path: Path) -> tuple[float, ...]:
     """The probabilities P(L=1), P(L=2), ... in a text file, exactly as written there."""
     tokens = list(filter(None, re.split(r"[\s,;]+", read_text(path))))
     numbers = [parse_number(token) for token in tokens]
-    try:
+    with locating(name_of(path)):
         if None in numbers:
             raise ValueError(f"pmf must be numbers, got {tokens[numbers.index(None)]!r}")
         _checks.distribution("pmf", numbers)
-    except ValueError as error:
-        raise ValueError(f"{name_of(path)}: {error}") from error
     return tuple(map(float, tokens))
 
 

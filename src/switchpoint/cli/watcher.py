@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from switchpoint._text import name_of
+from switchpoint._text import locating, name_of
 from switchpoint.cli import config_options as options
 from switchpoint.cli.reader import Line, LineFormat, guess_format
 from switchpoint.detection.defaults import (
@@ -65,12 +65,10 @@ class Watcher:
         if line.number == 1 and self.lines.header and line.text.strip() == self.lines.header:
             self.last = line
             return None
-        try:
+        with locating(f"{name}, line {line.number}"):
             observation = self.lines.parse(line.text)
             values = observation.values
             log_density = self.stream.update(values[0] if len(values) == 1 else np.array(values))
-        except ValueError as error:
-            raise ValueError(f"{name}, line {line.number}: {error}") from error
         self.last = line
         probability = self.stream.change_probability(last=self.within)
         raised = self.alarm is not None and self.armed and probability >= self.alarm
@@ -100,7 +98,7 @@ def begin(name: str, first: Sequence[Line], settings: Mapping[str, Any]) -> tupl
         raise ValueError(f"segment must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {odd!r}")
     real = bool(kinds) and kinds != ["symbols"]
     given = {name: settings[name] for name in ("column", "time", "alphabet", "labels")}
-    try:
+    with locating(name):
         texts = [line.text for line in first]
         lines, header = guess_format(texts, real=real, **given)
         if kinds == ["symbols"] and lines.alphabet is None:
@@ -110,8 +108,6 @@ def begin(name: str, first: Sequence[Line], settings: Mapping[str, Any]) -> tupl
             skipped = next(i for i, text in enumerate(texts) if text.strip()) + 1
             lines = replace(lines, header=texts[skipped - 1].strip())
         stream = make_stream(lines, first[skipped:], kinds if real else ["level"], settings)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
     return Watcher(stream, lines, settings), skipped
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from switchpoint import _text
-from switchpoint._text import name_of, printable, read_bytes
+from switchpoint._text import locating, name_of, printable, read_bytes
 from switchpoint.cli.reader.cells import first_names
 
 WORKBOOK = b"xl/workbook.xml"
@@ -94,10 +94,8 @@ def read_content(path: Path) -> Content:
     """The content of a file; at most `_text.LARGEST` bytes of it, packed and unpacked."""
     data, suffix, name = read_bytes(path), path.suffix.lower(), name_of(path)
     if data.startswith(b"PK") and suffix != ".npz" and WORKBOOK not in data:
-        try:
+        with locating(name):
             member, data = _unzip(data)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
         return Content(data, Path(member).suffix.lower(), ("zip",))
     for start, (method, opener) in _COMPRESSED.items():
         if data.startswith(start):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from switchpoint._text import name_of, printable
+from switchpoint._text import locating, name_of
 from switchpoint.cli.output import shortened
 from switchpoint.cli.reader.cells import (
     Numbers,
@@ -74,7 +74,7 @@ def read_series(
     import pandas as pd
 
     content = read_content(path)
-    try:
+    with locating(name_of(path)):
         table = read_table(content, replace(layout, names=(*columns, *([time] if time else []))))
         if table.frame.empty:
             raise ValueError("the file holds no observations")
@@ -101,8 +101,6 @@ def read_series(
         notes += (f"not used: {first_names(unused)}",) if unused else ()
         frame = pd.DataFrame({name: column.values for name, column in numbers.items()})
         return FileSeries(frame, label, times, table.notes + notes)
-    except ValueError as error:
-        raise ValueError(f"{name_of(path)}: {printable(str(error))}") from error
 
 
 def time_column(table: Table, chosen: Sequence[str], given: str | None) -> str | None:

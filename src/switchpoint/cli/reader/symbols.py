@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from switchpoint._checks import is_missing
-from switchpoint._text import name_of, printable
+from switchpoint._text import locating, name_of, printable
 from switchpoint.cli.output import shortened
 from switchpoint.cli.reader.cells import first_names, is_boolean, parse_number
 from switchpoint.cli.reader.content import read_content
@@ -61,7 +61,7 @@ def read_symbols(
         raise ValueError(f"alphabet must be at least 2, got {alphabet}")
     listed = None if labels is None else parse_labels(labels)
     content = read_content(path)
-    try:
+    with locating(name_of(path)):
         if content.is_array:
             if column is not None:
                 raise ValueError(f"--column is for tables, got {column!r}")
@@ -82,8 +82,6 @@ def read_symbols(
         sequence, tokens = parse_text(text, alphabet, labels)
         each = "word" if len(tokens) == len(_words(text)) else "character"
         return replace(sequence, notes=(*content.notes, *notes, f"each {each} is a symbol"))
-    except ValueError as error:
-        raise ValueError(f"{name_of(path)}: {printable(str(error))}") from error
 
 
 def parse_text(
