@@ -42,7 +42,7 @@ def folder(tmp_path, monkeypatch):
                  "compress.encode", "evaluate.evaluation.evaluate", "zoo.check",
                  "train.training.train", "sweep.training.sweep"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
-    for name in ("StudyRunner.run", "all_runs", "build"):
+    for name in ("StudyRunner.run", "build"):
         monkeypatch.setattr(f"switchpoint.paper.commands.{name}", enough)
     monkeypatch.setattr("switchpoint.cli.train.training.use_all_cores", lambda: None)
     monkeypatch.chdir(tmp_path)
