@@ -52,18 +52,24 @@ class LineFormat:
     fields: tuple[str, ...] = ()
     """The fields that are the cells, where a line is a JSON object."""
 
+    def cells(self, text: str) -> list[str]:
+        """The cells of a line."""
+        if self.fields and text.strip():
+            return _field_cells(_json_object(text), self.fields)
+        if not self.delimiter:
+            return [text.strip()]
+        try:
+            return [x.strip() for x in next(csv.reader([text], delimiter=self.delimiter), [])]
+        except csv.Error as error:
+            raise ValueError(f"it is no line of a table ({error})") from error
+
     def parse(self, text: str) -> Observation:
         """The observation in a line."""
-        cells = [text.strip()]
-        if self.delimiter or self.fields:
-            if self.fields:
-                cells = _field_cells(_json_object(text), self.fields) if cells[0] else []
-            else:
-                cells = _cells(text, self.delimiter)
-            if not any(cells):
-                return Observation((math.nan,) * len(self.columns), None)
-            if len(cells) != self.width:
-                raise ValueError(f"it has {len(cells)} cells, the first line has {self.width}")
+        cells = self.cells(text)
+        if not any(cells):
+            return Observation((math.nan,) * len(self.columns), None)
+        if len(cells) != self.width:
+            raise ValueError(f"it has {len(cells)} cells, the first line has {self.width}")
         values = tuple([self._value(cells[each]) for each in self.columns])
         return Observation(values, None if self.time is None else cells[self.time])
 
@@ -127,14 +133,15 @@ def guess_format(
     head = next((line for line in lines if line.strip()), "")
     separator = ""
     fields: tuple[str, ...] = ()
-    rows: list[list[str]] = []
     if head.lstrip()[:1] in ("{", "[") and head.strip() not in listed:
-        fields, rows = _json_rows(lines)
+        fields = _json_fields(lines)
     elif head:
         separator = guess_separator([line for line in lines if line.strip()], spaces=False)
-        for line in lines:
-            with suppress(ValueError):  # it is refused when it is observed
-                rows.append(_cells(line, separator or "\x1f"))
+    shape = LineFormat(delimiter=separator, fields=fields)
+    rows: list[list[str]] = []
+    for line in lines:
+        with suppress(ValueError):  # it is refused when it is observed
+            rows.append(shape.cells(line))
     rows = [cells for cells in rows if any(cells)]
     if not rows and not fields:
         return LineFormat(alphabet=alphabet or len(listed) or None, labels=listed), False
@@ -166,8 +173,8 @@ def guess_format(
     return line_format, header
 
 
-def _json_rows(lines: Sequence[str]) -> tuple[tuple[str, ...], list[list[str]]]:
-    """The fields of the JSON objects in these lines that are numbers or words, and their cells."""
+def _json_fields(lines: Sequence[str]) -> tuple[str, ...]:
+    """The fields of the JSON objects in these lines that are numbers or words."""
     objects, problem = [], ""
     for number, line in enumerate(lines, 1):
         try:
@@ -181,11 +188,7 @@ def _json_rows(lines: Sequence[str]) -> tuple[tuple[str, ...], list[list[str]]]:
     if not fields:
         names = first_names(dict(pairs)) if pairs else "none at all"
         raise ValueError(f"the JSON objects have no field that is a number or a word, but {names}")
-    rows = []
-    for each in objects:
-        with suppress(ValueError):
-            rows.append(_field_cells(each, fields))
-    return fields, rows
+    return fields
 
 
 def _json_object(line: str) -> dict[str, Any]:
@@ -226,14 +229,6 @@ def _refuse_units(lines: Sequence[str], words: Iterable[str], remedy: str) -> No
                 f"{place}{shortened(word, _MAX_SHOWN)!r} looks like a number with something beside "
                 f"it: write numbers alone, or if it is {remedy}"
             )
-
-
-def _cells(line: str, delimiter: str) -> list[str]:
-    """The cells of one line of a table."""
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
-    except csv.Error as error:
-        raise ValueError(f"it is no line of a table ({error})") from error
 
 
 def _guess_alphabet(
