@@ -1,7 +1,7 @@
 """The commands as one Typer application; the module of a command is imported when it is called."""
 
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -68,15 +68,7 @@ switchpoint --help lists all commands, and switchpoint COMMAND --help explains o
 class Group(TyperGroup):
     """A group of commands that keeps the notes of an interrupt."""
 
-    start: ClassVar[str] = ""
-    """The text shown without arguments; the help by default."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Show the start if there are no arguments."""
-        if not args and self.start:
-            typer.echo(self.start)
-            raise typer.Exit
-        return super().parse_args(ctx, args or ["--help"])
+    context_class = typer.Context
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command, and keep the notes of an interrupt, which Typer would discard."""
@@ -86,10 +78,6 @@ class Group(TyperGroup):
             stop = SystemExit(SIGNALS.status)
             stop.__notes__ = getattr(interrupt, "__notes__", [SIGNALS.description])
             raise stop from interrupt
-
-
-class _Application(Group):
-    start = START
 
 
 class _LazyCommand(TyperCommand):
@@ -110,7 +98,8 @@ def load_command(name: str) -> Any:
 
 app = typer.Typer(
     name="switchpoint",
-    cls=_Application,
+    cls=Group,
+    invoke_without_command=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -132,6 +121,7 @@ def _print_version(wanted: bool) -> bool:
 
 @app.callback()
 def switchpoint(
+    context: typer.Context,
     version: bool = typer.Option(  # noqa: ARG001
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
@@ -149,5 +139,7 @@ def switchpoint(
 
         switchpoint sample --length 256 | switchpoint predict - --plot x.png
     """
-    if cache:
+    if context.invoked_subcommand is None:
+        typer.echo(START)
+    elif cache:
         use_compilation_cache()

@@ -40,6 +40,7 @@ from switchpoint.zoo.building import TEST_SEQUENCES
 app = typer.Typer(
     name="python -m switchpoint.paper",
     cls=Group,
+    invoke_without_command=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -50,9 +51,11 @@ _OUT = Path("report")
 
 
 @app.callback()
-def paper() -> None:
+def paper(context: typer.Context) -> None:
     """Show and record the results of the paper's studies, which switchpoint reproduce runs."""
     SIGNALS.unwinds = True
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def reproduce(
