@@ -32,6 +32,7 @@ LAYERS = [
     "figures",
     "detection",
     "adapters",
+    "playground",
     "paper",
     "cli",
 ]

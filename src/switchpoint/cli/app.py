@@ -22,6 +22,8 @@ PANELS = {
         "sample": "Draw sequences from a source, with their true probabilities and switching "
         "points.",
         "evaluate": "Measure the regret of predictors on a source, in bits.",
+        "playground": "Write a page on which to edit a sequence and watch every predictor, and "
+        "open it.",
     },
     "Networks": {
         "zoo": "List the trained networks that come with the package.",
