@@ -136,14 +136,29 @@ def draw_symbols(axes: Axes, symbols: np.ndarray, probability: np.ndarray) -> No
     axes.set_yticks([0, 0.5, 1])
 
 
-def panels(count: int, columns: int, height: float, extra: float, **share: Any) -> Any:
-    """A figure of the usual width, and axes for `count` panels in rows of `columns`."""
+def panels(
+    count: int, columns: int, height: float, extra: float = 0.0, title: str = "", **options: Any
+) -> Any:
+    """A figure of the usual width, and axes for `count` panels in rows of `columns`.
+
+    Each row has a `height` in inches, and the figure an `extra` one.
+    """
     rows = -(-count // columns)
     figure: Figure = new_figure(WIDTH, height * rows + extra)
-    grid = figure.subplots(rows, columns, squeeze=False, **share)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left")
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
     for axes in grid.flat[count:]:
         axes.set_axis_off()
     return figure, list(grid.flat[:count])
+
+
+def legend_of(axes: Axes, place: str = "upper right", **options: Any) -> None:
+    """A legend outside all panels for what one of them shows."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    where: Any = f"outside {place}"
+    figure.legend(*axes.get_legend_handles_labels(), loc=where, **options)
 
 
 def name_panel(axes: Axes, predictor: str) -> None:

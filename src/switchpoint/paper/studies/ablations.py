@@ -107,8 +107,7 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
 
 def _parameters(result: xr.Dataset, attention: bool) -> Figure:
     """Regret against the number of parameters, of Transformers too if `attention`."""
-    figure = figures.new_figure(figures.WIDTH, 4.0)
-    row = figure.subplots(1, 1 + attention, squeeze=False, sharey=True)[0]
+    figure, row = figures.panels(1 + attention, 1 + attention, 4.0, sharey=True)
     row[0].set_title("recurrent networks")
     recurrent = result.isel(configuration=_part(result, "core", "stack"))
     for model in dict.fromkeys(names(recurrent["model"])):
@@ -138,9 +137,7 @@ def _parameters(result: xr.Dataset, attention: bool) -> Figure:
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("number of parameters")
         columns = 3 if attention else 5
-        handles, labels = axes.get_legend_handles_labels()
-        where: Any = {"loc": f"outside lower {side}", "columnspacing": 1.2}
-        figure.legend(handles, labels, ncols=columns, **where)
+        figures.legend_of(axes, f"lower {side}", ncols=columns, columnspacing=1.2)
     row[0].set_ylabel("regret (bits)")
     low, high = optimum, float(np.nanmax(result["regret"].values))
     row[0].set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
@@ -160,8 +157,7 @@ def _stacks(result: xr.Dataset) -> Figure:
     stacks = result.isel(configuration=_part(result, "stack"))
     models = list(dict.fromkeys(names(stacks["model"])))
     norm = figures.log_norm(stacks["excess_mean"].values, least_ratio=4.0)
-    figure = figures.new_figure(figures.WIDTH, 3.2)
-    row = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
+    figure, row = figures.panels(len(models), len(models), 3.2, sharey=True)
     for axes, model in zip(row, models, strict=True):
         one = stacks.isel(configuration=stacks["model"].values == model)
         depths, widths = np.unique(one["stack_depth"]), np.unique(one["stack_width"])
@@ -182,15 +178,14 @@ _Panel = Callable[[Axes, xr.Dataset], list[figures.Label]]
 
 
 def _transformer(result: xr.Dataset, shown: Sequence[_Panel]) -> Figure:
-    figure = figures.new_figure(figures.WIDTH, 3.6)
-    row = figure.subplots(1, len(shown), squeeze=False)[0]
+    figure, row = figures.panels(len(shown), len(shown), 3.6)
     labels = [panel(axes, result) for panel, axes in zip(shown, row, strict=True)]
     row[0].set_ylabel("excess regret (bits)")
     for axes in row:
         low, high = axes.get_ylim()
         axes.set_ylim(min(0.0, low), 1.06 * high)
         if axes.get_legend_handles_labels()[0]:
-            figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=3)
+            figures.legend_of(axes, "lower left", ncols=3)
     figure.draw_without_rendering()
     for axes, beside in zip(row, labels, strict=True):
         figures.labels_right(axes, beside)

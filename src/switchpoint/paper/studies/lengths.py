@@ -29,9 +29,7 @@ def _tests(lengths: Iterable[int], sequences: int) -> tuple[dict[int, TestSet], 
 
 def _length_axes(result: xr.Dataset, title: str, means: np.ndarray) -> tuple[Figure, Axes]:
     """Axes of excess against length, logarithmic where a linear axis would hide small values."""
-    figure = figures.new_figure(figures.WIDTH, 4.4)
-    axes: Axes = figure.subplots()
-    figure.suptitle(title, x=0.01, ha="left")
+    figure, (axes,) = figures.panels(1, 1, 4.4, title=title)
     figures.powers_axis(axes, result["length"].values)
     axes.set_xlabel("length of the test sequences")
     axes.set_ylabel("regret above PTW of matching depth (bits)")

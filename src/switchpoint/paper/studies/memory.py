@@ -66,8 +66,7 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
     for axes, source in zip(used, sources, strict=True):
         _panel(axes, result.sel(source=source))
         axes.set_title(source_label(result, source))
-    handles, labels = used[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=3)
+    figures.legend_of(used[0], ncols=3)
     return {"memory": figure}
 
 

@@ -101,9 +101,8 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
 
 
 def _positions(result: xr.Dataset) -> Figure:
-    figure = figures.new_figure(figures.WIDTH, 3.2)
-    axes = figure.subplots()
-    figure.suptitle(f"Switches of {source_label(result, 'ptw')}", x=0.01, ha="left")
+    title = f"Switches of {source_label(result, 'ptw')}"
+    figure, (axes,) = figures.panels(1, 1, 3.2, title=title)
     _columns(axes, result.sel(source="ptw"), "switch_frequency", "switch_probability")
     axes.set_xlabel("position t")
     axes.set_ylabel("P(switch at t)")
@@ -116,8 +115,7 @@ def _counts_by_depth(result: xr.Dataset) -> Figure:
     depths = result["depth"].values
     shades = colormaps["viridis"](np.linspace(0.0, 0.92, len(depths)))
     at = result["switches"].values + 1  # from 1, since a logarithmic axis has no 0
-    figure = figures.new_figure(figures.WIDTH, 4.4)
-    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    figure, (left, right) = figures.panels(2, 2, 4.4, sharex=True, sharey=True)
     left.set_title("exact law")
     right.set_title("sampled, with deviation between batches")
     for depth, shade in zip(depths, shades, strict=True):
@@ -143,15 +141,14 @@ def _counts_by_depth(result: xr.Dataset) -> Figure:
     left.set_xlim(0.9, at[-1] * 1.1)
     left.set_ylim(_SMALLEST, 1.5)
     left.set_ylabel("probability")
-    figure.legend(*left.get_legend_handles_labels(), title="depth d", loc="outside right center")
+    figures.legend_of(left, "right center", title="depth d")
     return figure
 
 
 def _all_sources(result: xr.Dataset) -> Figure:
     sources = names(result["source"])
-    figure = figures.new_figure(figures.WIDTH, 2.1 * len(sources) + 0.5)
-    grid = figure.subplots(len(sources), 2, squeeze=False)
-    for (numbers, places), source in zip(grid, sources, strict=True):
+    figure, used = figures.panels(2 * len(sources), 2, 2.1, 0.5)
+    for numbers, places, source in zip(used[::2], used[1::2], sources, strict=True):
         one = result.sel(source=source)
         likely = np.flatnonzero(
             np.maximum(one["count_law"].values, one["count_frequency"].values) > _NEGLIGIBLE
@@ -162,10 +159,9 @@ def _all_sources(result: xr.Dataset) -> Figure:
         numbers.set_title(source_label(result, source))
         numbers.set_ylabel("probability")
         places.set_ylabel("P(switch at t)")
-    grid[-1, 0].set_xlabel("number of switches")
-    grid[-1, 1].set_xlabel("position t")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=2)
+    used[-2].set_xlabel("number of switches")
+    used[-1].set_xlabel("position t")
+    figures.legend_of(used[0], ncols=2)
     return figure
 
 

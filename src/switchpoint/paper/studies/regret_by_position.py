@@ -38,14 +38,9 @@ def _cumulative(context: StudyContext) -> xr.Dataset:
 
 def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
     """Figure 2 of the paper."""
-    figure = figures.new_figure(figures.WIDTH, 4.2)
-    axes = figure.subplots()
-    figure.suptitle(
-        f"Mean over {result.attrs['sequences']:,} sequences from "
-        f"{source_label(result, 'ptw')}, with two standard errors",
-        x=0.01,
-        ha="left",
-    )
+    drawn_from = f"{result.attrs['sequences']:,} sequences from {source_label(result, 'ptw')}"
+    title = f"Mean over {drawn_from}, with two standard errors"
+    figure, (axes,) = figures.panels(1, 1, 4.2, title=title)
     labels = []
     for predictor in names(result["predictor"]):
         one = result.sel(predictor=predictor)
@@ -133,8 +128,7 @@ def _plot_by_position(result: xr.Dataset, local: xr.Dataset | None = None) -> di
 
 
 def _regret(result: xr.Dataset) -> Figure:
-    figure = figures.new_figure(figures.WIDTH, 4.0)
-    axes = figure.subplots()
+    figure, (axes,) = figures.panels(1, 1, 4.0)
     times = result["time"].values
     for architecture in names(result["architecture"]):
         one = result.sel(architecture=architecture)
@@ -150,7 +144,7 @@ def _regret(result: xr.Dataset) -> Figure:
     figures.plain_numbers(axes.yaxis)
     axes.set_ylabel("regret (bits per symbol)")
     figures.position_axis(axes, len(times))
-    figure.legend(loc="outside upper right", ncols=6, columnspacing=1.2, handlelength=1.6)
+    figures.legend_of(axes, ncols=6, columnspacing=1.2, handlelength=1.6)
     return figure
 
 
@@ -159,9 +153,8 @@ def _difference(result: xr.Dataset, local: xr.Dataset | None) -> Figure:
     architectures = names(result["architecture"])
     times = result["time"].values
     middle, error = result["difference"], result["difference_error"]
-    figure = figures.new_figure(figures.WIDTH, 1.25 * len(architectures) + 0.7)
-    column = figure.subplots(len(architectures), 1, squeeze=False, sharex=True, sharey=True)
-    for axes, architecture in zip(column[:, 0], architectures, strict=True):
+    figure, column = figures.panels(len(architectures), 1, 1.25, 0.7, sharex=True, sharey=True)
+    for axes, architecture in zip(column, architectures, strict=True):
         own, width = (each.sel(architecture=architecture).values for each in (middle, error))
         figures.band(axes, times, own, 2 * width, architecture, linewidth=1.1)
         if local is not None:
@@ -171,9 +164,9 @@ def _difference(result: xr.Dataset, local: xr.Dataset | None) -> Figure:
         figures.name_panel(axes, architecture)
     low = min(float((middle - 2 * error).min()), 0.0)
     high = float((middle + 2 * error).max())
-    column[0, 0].set_ylim(low, high + 0.25 * (high - low))  # space for the names
+    column[0].set_ylim(low, high + 0.25 * (high - low))  # space for the names
     figure.supylabel("regret above optimum (bits)", fontsize=10)
-    figures.position_axis(column[-1, 0], len(times))
+    figures.position_axis(column[-1], len(times))
     if local is not None:
         figure.legend(handles=[figures.local_key()], loc="outside upper right")
     return figure

@@ -81,10 +81,11 @@ def _plot_trajectories(result: xr.Dataset, local: xr.Dataset | None = None) -> d
 
 
 def _trajectory(one: xr.Dataset, source: str) -> Figure:
-    figure = figures.new_figure(figures.WIDTH, 5.6)
-    top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[2.2, 1.2, 1.4])
-    label = source_label(one, source)
-    figure.suptitle(f"One sequence from {label}", x=0.01, ha="left")
+    label, ratios = source_label(one, source), [2.2, 1.2, 1.4]
+    title = f"One sequence from {label}"
+    figure, (top, middle, bottom) = figures.panels(
+        3, 1, 5.6 / 3, title=title, sharex=True, height_ratios=ratios
+    )
     figures.draw_symbols(top, one["symbols"].values, one["probability"].values)
     for predictor in names(one["predictor"]):
         drawn = one.sel(predictor=predictor)

@@ -97,9 +97,10 @@ def _plot_longer(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[st
 def _sequence(result: xr.Dataset) -> Figure:
     networks = [name for name in names(result["predictor"]) if name != "optimum"]
     times = result["time"].values
-    figure = figures.new_figure(figures.WIDTH, 1.3 * len(networks) + 2.6)
     heights = [1.3] * len(networks) + [2.2]
-    *rows, last = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    figure, (*rows, last) = figures.panels(
+        len(heights), 1, 1.3, 1.3, sharex=True, height_ratios=heights
+    )
     for axes, network in zip(rows, networks, strict=True):
         figures.draw_symbols(axes, result["symbols"].values, result["probability"].values)
         for predictor, width in (("optimum", 1.5), (network, 1.0)):
@@ -116,9 +117,8 @@ def _sequence(result: xr.Dataset) -> Figure:
     last.set_ylabel("cumulative\nregret (bits)")
     last.set_ylim(bottom=0)
     figures.position_axis(last, len(times))
-    handles, labels = last.get_legend_handles_labels()
     style = {"ncols": 6, "columnspacing": 1.2, "handlelength": 1.6}
-    figure.legend(handles, labels, loc="outside upper right", **style)
+    figures.legend_of(last, **style)
     return figure
 
 
@@ -133,8 +133,7 @@ def _clock(result: xr.Dataset) -> Figure:
     networks = names(result["architecture"])
     times = result["time"]
     exact: Any = {**figures.line_style("ptw"), "linewidth": 1.1, "label": "PTW"}
-    figure = figures.new_figure(figures.WIDTH, 1.25 * len(networks) + 1.0)
-    column = figure.subplots(len(networks), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    figure, column = figures.panels(len(networks), 1, 1.25, 1.0, sharex=True, sharey=True)
     for axes, network in zip(column, networks, strict=True):
         axes.step(times, result["exact_after_zeros"], where="mid", **exact)
         drawn = result["after_zeros"].sel(architecture=network)
@@ -146,8 +145,7 @@ def _clock(result: xr.Dataset) -> Figure:
     figures.plain_numbers(column[0].yaxis)
     figure.supylabel("P(symbol is 1) after zeros alone", fontsize=10)
     figures.position_axis(column[-1], len(times))
-    handles, labels = column[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", handlelength=2.4)
+    figures.legend_of(column[0], handlelength=2.4)
     return figure
 
 
