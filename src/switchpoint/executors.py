@@ -252,12 +252,10 @@ def check_executor(
             f"executor must be one of {', '.join(EXECUTORS)}, or have submit(function, "
             f"*arguments), got {executor!r}"
         )
-    if named and jobs is not None and executor != "processes":
-        raise ValueError(f"jobs is for the executor 'processes', got {jobs} for {executor!r}")
-    if named and ray_address is not None and executor != "ray":
-        raise ValueError(
-            f"ray-address is for the executor 'ray', got {ray_address} for {executor!r}"
-        )
+    for option, value, owner in (("jobs", jobs, "processes"), ("ray-address", ray_address, "ray")):
+        if named and value is not None and executor != owner:
+            message = f"{option} is for the executor {owner!r}, got {value} for {executor!r}"
+            raise ValueError(message)
     _host_and_port(ray_address)
 
 
@@ -302,7 +300,7 @@ def package_version() -> dict[str, str]:
 class Task:
     """A function of a module, to be called with these arguments and a `Progress`.
 
-    It must be idempotent and resumable. Its results are in files; it returns little.
+    It must be idempotent and resumable. Its results are in files.
     """
 
     name: str
@@ -318,9 +316,9 @@ class FailedTasksError(ValueError):
 
 @dataclass
 class TaskResults:
-    """Return values of the tasks that are done, and errors of those that failed, by name."""
+    """The names of the tasks that are done, and the errors of those that failed."""
 
-    done: dict[str, Any] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
     failed: dict[str, BaseException] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -350,22 +348,20 @@ def run_tasks(
         make_directory(locks, "directory")
         check_writable(locks / "any.lock", "directory")
     waiting, busy = list(tasks), list[Task]()
-    futures: dict[Future[_Finished | None], Task] = {}
+    futures: dict[Future[list[str] | None], Task] = {}
 
-    def settle(future: Future[_Finished | None]) -> None:
+    def settle(future: Future[list[str] | None]) -> None:
         nonlocal spent
         task, error = futures.pop(future), future.exception()
         error = getattr(error, "cause", None) or error  # Ray wraps errors of workers
         if error is None:
-            finished = future.result()
-            if finished is None:
+            notes = future.result()
+            if notes is None:
                 busy.append(task)
                 return
-            results.done[task.name] = finished.result
-            for text in finished.notes:
+            results.done.append(task.name)
+            for text in notes:
                 whole.note(f"{task.name}: {text}")
-            if not local:
-                whole.note(f"{task.name}: done on {finished.where}")
         elif isinstance(error, ValueError | ImportError) or not isinstance(error, Exception):
             raise error
         else:
@@ -395,15 +391,6 @@ def run_tasks(
     return results
 
 
-@dataclass(frozen=True)
-class _Finished:
-    """The result of a task, and messages that could not be shown at once."""
-
-    result: Any
-    notes: Sequence[str]
-    where: str
-
-
 class _Notes(Progress):
     """Collects notes in a process that has no user."""
 
@@ -414,16 +401,19 @@ class _Notes(Progress):
         self.texts.append(text)
 
 
-def run_task(task: Task, lock: Path, progress: Progress | None) -> _Finished | None:
-    """Run a task in this process; returns None where another process is running it."""
+def run_task(task: Task, lock: Path, progress: Progress | None) -> list[str] | None:
+    """Run a task in this process, unless another one is running it: None then.
+
+    Returns the messages that there was no `progress` to show at once.
+    """
     notes = _Notes()
     try:
         held = FileLock(lock).acquire(blocking=False)
     except Timeout:
         return None
     with held:
-        result = task.function(*task.arguments, progress or notes)
-    return _Finished(result, notes.texts, f"{platform.node()} ({os.getpid()})")
+        task.function(*task.arguments, progress or notes)
+    return [] if progress else [*notes.texts, f"done on {platform.node()} ({os.getpid()})"]
 
 
 def _one_line(error: BaseException) -> str:
