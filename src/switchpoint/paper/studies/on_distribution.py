@@ -123,12 +123,11 @@ def _cost_table(shards: Mapping[str, Any]) -> base.Table:
 def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[base.Table]:
     """Members and minutes on each device of what other studies than the main ones trained."""
     rows = []
-    for study in ("other-lengths", "memory", "ablations"):
+    for study, result in results.items():
         by_device: dict[str, list[Any]] = {}
-        if study in results:
-            for name, about in results[study].attrs["provenance"].get("networks", {}).items():
-                if name not in known:
-                    by_device.setdefault(str(about["device"]), []).append(about)
+        for name, about in result.attrs["provenance"].get("networks", {}).items():
+            if name not in known:
+                by_device.setdefault(str(about["device"]), []).append(about)
         for device, own in by_device.items():
             rows.append([study, str(sum(each["members"] for each in own)), device, *_minutes(own)])
     head = ["study", "members", "on", "training, min", "measuring, min"]
