@@ -57,14 +57,15 @@ class StudyContext:
             members = self.networks.members(run, measurement.trained_on)
         ready = {seed: members[seed] for seed in wanted if seed in members}
         if ready:
-            text = f"{measurement.run_name} ({measurement.trained_on}) on {test.source}"
+            named = f"{measurement.run_name} ({measurement.trained_on}) on {test.source}"
+            text = f"evaluating {named}, length {test.length}: "
             bits = regrets(
                 list(ready.values()),
                 source,
                 test.length,
                 test.sequences,
                 scale.seed,
-                progress=Part(self.progress, 0.0, 1.0, f"{text}, length {test.length}: "),
+                progress=Part(self.progress, 0.0, 1.0, text),
             )
             self.store.add(measurement, scale.seed, dict(zip(ready, bits, strict=True)))
 
