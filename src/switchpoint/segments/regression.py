@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint._namespace import Numbers, namespace
+from switchpoint._namespace import Numbers
 from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import log
 from switchpoint.segments._triangular import between, insert
@@ -137,13 +137,12 @@ class Regression(Segment):
         self.shape, self.rate, self.level = shape, rate, level
 
     def statistic(self, x: Numbers) -> RegressionRun:
-        xp = namespace(x)
-        x = xp.asarray(x)
-        one = xp.ones_like(x)
+        x = jnp.asarray(x)
+        one = jnp.ones_like(x)
         zero, lags = 0.0 * one, self.lags
         others = (zero,) * (lags - 1)
-        features = self._features(xp, zero, (zero,) * lags)
-        means = xp.concatenate([features, x[..., None]], -1)
+        features = self._features(zero, (zero,) * lags)
+        means = jnp.concatenate([features, x[..., None]], -1)
         waiting = one * (lags > 0)
         return RegressionRun(
             weight=one - waiting,
@@ -165,12 +164,11 @@ class Regression(Segment):
     def initial(self) -> RegressionRun:
         scales = [*self._time_scales(), *self.lags * [self.lag_scale]]
         own = (self.level,) * self.lags
-        xp = namespace(self.level, *scales)
         columns = np.arange(len(scales) + 1)
         return self.empty()._replace(
             weight=1 / self.level_scale**2,
             means=self.level * (columns >= len(scales) - self.lags),
-            root=tuple((columns == i) / xp.asarray(scale) for i, scale in enumerate(scales)),
+            root=tuple((columns == i) / jnp.asarray(scale) for i, scale in enumerate(scales)),
             shape=self.shape,
             rate=self.rate,
             last=own,
@@ -178,15 +176,14 @@ class Regression(Segment):
         )
 
     def merge(self, before: RegressionRun, after: RegressionRun) -> RegressionRun:
-        xp = namespace(before.duration, after.duration)
-        moved = self._moved(xp, after, before.duration)
+        moved = self._moved(after, before.duration)
         row, (weight, means) = between(
-            xp, (before.weight, before.means), (moved.weight, moved.means)
+            jnp, (before.weight, before.means), (moved.weight, moved.means)
         )
         root = list(before.root)
-        residuals = [insert(xp, root, row)[..., -1]]
+        residuals = [insert(jnp, root, row)[..., -1]]
         for row, start in zip(moved.root, self._first_columns(), strict=True):
-            residuals.append(insert(xp, root, row, start)[..., -1])
+            residuals.append(insert(jnp, root, row, start)[..., -1])
         merged = before._replace(
             weight=weight,
             means=means,
@@ -198,12 +195,11 @@ class Regression(Segment):
         for i in range(self.lags):  # the values of the second run whose lags are now known
             lags = (*before.last[i:], *moved.first[:i])
             known = (i < after.waiting) & (before.seen + i >= self.lags)
-            merged = self._with(xp, merged, moved.since[i], lags, moved.first[i], known)
-        return self._joined(xp, merged, before, moved) if self.lags else merged
+            merged = self._with(merged, moved.since[i], lags, moved.first[i], known)
+        return self._joined(merged, before, moved) if self.lags else merged
 
     def predictive(self, statistics: RegressionRun) -> StudentT:
-        xp = namespace(statistics.duration)
-        features = self._features(xp, statistics.duration, statistics.last)
+        features = self._features(statistics.duration, statistics.last)
         ahead = features - statistics.means[..., :-1]
         expected, square = statistics.means[..., -1], 1 + 1 / statistics.weight
         solved: list[Any] = []
@@ -219,10 +215,9 @@ class Regression(Segment):
         )
 
     def observe(self, statistics: RegressionRun, x: Numbers) -> tuple[Numbers, RegressionRun]:
-        xp = namespace(statistics.duration, x)
-        x = x + xp.zeros_like(statistics.duration)
+        x = x + jnp.zeros_like(statistics.duration)
         last = statistics.last
-        after = self._with(xp, statistics, statistics.duration, last, x, statistics.duration >= 0)
+        after = self._with(statistics, statistics.duration, last, x, statistics.duration >= 0)
         return self.predictive(statistics).log_density(x), after._replace(
             shape=statistics.shape + 0.5,
             duration=statistics.duration + 1,
@@ -253,7 +248,7 @@ class Regression(Segment):
     def emission(self, parameters: tuple[Array, Array], statistics: RegressionRun) -> Normal:
         coefficients, variance = parameters
         lags = tuple(each - self.level for each in statistics.last)
-        features = self._features(jnp, statistics.duration, lags)
+        features = self._features(statistics.duration, lags)
         return Normal(
             self.level + coefficients[..., 0] + (coefficients[..., 1:] * features).sum(-1), variance
         )
@@ -267,7 +262,7 @@ class Regression(Segment):
         constant = 1 / statistics.weight - means[:count] @ across
         covariance = jnp.block([[constant[None, None], across[None]], [across[:, None], joint]])
         mean = jnp.append(means[count] - means[:count] @ coefficients, coefficients)
-        features = self._features(jnp, statistics.duration, statistics.last)
+        features = self._features(statistics.duration, statistics.last)
         return Level(
             mean[:, None],
             noise_variance(statistics) * covariance[..., None],
@@ -301,53 +296,54 @@ class Regression(Segment):
             i - (i - self.slope) % 2 if i in waves else i for i in range(waves.stop + self.lags)
         ]
 
-    def _features(self, xp: Any, time: Any, lags: Sequence[Any]) -> Any:
+    def _features(self, time: Any, lags: Sequence[Any]) -> Any:
         """The features at these times since the start, given the last values, the newest last."""
         columns = [time] if self.slope else []
-        for cosine, sine in self._rotations(xp, time):
+        for cosine, sine in self._rotations(time):
             columns += [cosine, sine]
         columns += reversed(lags)
         if not columns:
-            return xp.zeros((*xp.shape(time), 0))
-        return xp.stack(xp.broadcast_arrays(*columns), -1)
+            return jnp.zeros((*jnp.shape(time), 0))
+        return jnp.stack(jnp.broadcast_arrays(*columns), -1)
 
-    def _rotations(self, xp: Any, time: Any) -> list[tuple[Any, Any]]:
+    def _rotations(self, time: Any) -> list[tuple[Any, Any]]:
         """The cosine and sine of every harmonic; whole periods are left out, to keep digits."""
         angles = [
-            2 * math.pi * j * (time / period - xp.floor(time / period)) for period, j in self._waves
+            2 * math.pi * j * (time / period - jnp.floor(time / period))
+            for period, j in self._waves
         ]
-        return [(xp.cos(angle), xp.sin(angle)) for angle in angles]
+        return [(jnp.cos(angle), jnp.sin(angle)) for angle in angles]
 
-    def _moved(self, xp: Any, run: RegressionRun, by: Any) -> RegressionRun:
+    def _moved(self, run: RegressionRun, by: Any) -> RegressionRun:
         """A run whose times count from `by` observations before its beginning."""
-        rotations = self._rotations(xp, by)
+        rotations = self._rotations(by)
 
         def rotated(row: Any) -> Any:
             columns = [row[..., i] for i in range(row.shape[-1])]
             for at, (c, s) in zip(range(self.slope, len(columns), 2), rotations, strict=False):
                 one, other = columns[at : at + 2]
                 columns[at : at + 2] = c * one - s * other, s * one + c * other
-            return xp.stack(xp.broadcast_arrays(*columns), -1)
+            return jnp.stack(jnp.broadcast_arrays(*columns), -1)
 
         means, root = run.means, run.root
         if rotations:
             means, root = rotated(means), tuple(rotated(row) for row in root)
         if self.slope:
             time = np.arange(means.shape[-1]) == 0
-            means = means + xp.asarray(by * (run.weight > 0))[..., None] * time
+            means = means + jnp.asarray(by * (run.weight > 0))[..., None] * time
         since = tuple(each + by for each in run.since)
         return run._replace(means=means, root=root, since=since)
 
     def _with(
-        self, xp: Any, run: RegressionRun, time: Any, lags: Sequence[Any], value: Any, known: Any
+        self, run: RegressionRun, time: Any, lags: Sequence[Any], value: Any, known: Any
     ) -> RegressionRun:
         """The fit with one more observation, if it is known."""
-        features = self._features(xp, time, lags)
-        row = xp.concatenate(_broadcast(xp, features, value[..., None]), -1)
-        new = xp.where(known, 1.0, 0.0), row
-        row, (weight, means) = between(xp, (run.weight, run.means), new)
+        features = self._features(time, lags)
+        row = jnp.concatenate(_broadcast(features, value[..., None]), -1)
+        new = jnp.where(known, 1.0, 0.0), row
+        row, (weight, means) = between(jnp, (run.weight, run.means), new)
         root = list(run.root)
-        residual = insert(xp, root, row)[..., -1]
+        residual = insert(jnp, root, row)[..., -1]
         return run._replace(
             weight=weight,
             means=means,
@@ -356,7 +352,7 @@ class Regression(Segment):
         )
 
     def _joined(
-        self, xp: Any, merged: RegressionRun, before: RegressionRun, after: RegressionRun
+        self, merged: RegressionRun, before: RegressionRun, after: RegressionRun
     ) -> RegressionRun:
         """The merged fit, with the values at both ends of the two runs together."""
         begun = before.seen > before.waiting  # it begins a segment, and nothing of it waits
@@ -365,20 +361,20 @@ class Regression(Segment):
             value, time, end = before.first[j], before.since[j], after.last[j]
             for i in range(j + 1):
                 here = ~begun & (before.waiting + i == j) & (i < after.waiting)
-                value = xp.where(here, after.first[i], value)
-                time = xp.where(here, after.since[i], time)
+                value = jnp.where(here, after.first[i], value)
+                time = jnp.where(here, after.since[i], time)
             for count in range(self.lags - j):
-                end = xp.where(after.seen == count, before.last[j + count], end)
+                end = jnp.where(after.seen == count, before.last[j + count], end)
             first.append(value)
             since.append(time)
             last.append(end)
-        waiting = xp.minimum(before.waiting + after.waiting, self.lags)
+        waiting = jnp.minimum(before.waiting + after.waiting, self.lags)
         return merged._replace(
             first=tuple(first),
             since=tuple(since),
-            waiting=xp.where(begun, before.waiting, waiting),
+            waiting=jnp.where(begun, before.waiting, waiting),
             last=tuple(last),
-            seen=xp.minimum(before.seen + after.seen, self.lags),
+            seen=jnp.minimum(before.seen + after.seen, self.lags),
         )
 
 
@@ -388,7 +384,7 @@ def _period(period: Any) -> float:
     return float(period)
 
 
-def _broadcast(xp: Any, one: Any, other: Any) -> list[Any]:
+def _broadcast(one: Any, other: Any) -> list[Any]:
     """Both arrays with the leading axes of both."""
     batch = np.broadcast_shapes(one.shape[:-1], other.shape[:-1])
-    return [xp.broadcast_to(each, (*batch, each.shape[-1])) for each in (one, other)]
+    return [jnp.broadcast_to(each, (*batch, each.shape[-1])) for each in (one, other)]

@@ -28,13 +28,13 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint._tensors import DamagedError
-from switchpoint.exact import ForwardPredictor, PTWPredictor
+from switchpoint.exact import ExactPredictor
 from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.streams.engine import HostEngine, Runs, SymbolEngine, check_arrays, log_ratios
 from switchpoint.streams.host import HostFamily, Table, make_law
 from switchpoint.streams.predictive import Predictive
 
-Exact: TypeAlias = ForwardPredictor | PTWPredictor
+Exact: TypeAlias = ExactPredictor[Any]
 Slots: TypeAlias = Float[np.ndarray, " slots"]
 
 _FIRST_CAPACITY = 16

@@ -6,8 +6,9 @@ work there, and otherwise, as may be with classes of a user's own, compiled.
 
 import dataclasses
 import inspect
+import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -57,7 +58,11 @@ class Formulas:
 
 
 class HostFamily:
-    """The formulas of a segment model, by NumPy or `compiled`; those of several columns in turn."""
+    """The formulas of a segment model, by NumPy or `compiled`; those of several columns in turn.
+
+    Compiled programs take and return one array for all hypotheses, since every array costs as much
+    as most formulas: the leaves of the statistics side by side, and the log density last.
+    """
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
@@ -67,12 +72,15 @@ class HostFamily:
             self._gap = jax.tree.map(np.asarray, segment.missing())
         self.first: Table = [np.array(leaf) for leaf in leaves]
         """The statistics of a segment before its first observation, without hypotheses."""
+        self._leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in self.first]
         self._gaps_count = any(np.any(leaf) for leaf in jax.tree.leaves(self._gap))
         formulas: Any = Formulas(segment)
         self._observe, self._merge = formulas.observe, formulas.merge
         self._probs = lambda statistics: formulas.predictive(statistics).probs
-        self.compiled = not self._columns and not self._works_on_rows()
-        if self.compiled:
+        self.compiled = False
+        if not self._columns and not self._works_on_rows():
+            self.compiled = True
+            self.first = [np.append(np.concatenate([each.ravel() for each in self.first]), 0.0)]
             self._observe = _on_device(_observe_each, segment)
             self._merge = _on_device(_merge_each, segment)
             self._probs = _on_device(_probs_of_each, segment)
@@ -83,15 +91,29 @@ class HostFamily:
 
     def statistics(self, table: Table) -> Any:
         """The statistics as those of the segment model."""
-        return jax.tree.unflatten(self._structure, table)
+        if self._columns:
+            parts = (self._part(table, i) for i in range(len(self._columns)))
+            return tuple(
+                column.statistics(part) for column, part in zip(self._columns, parts, strict=True)
+            )
+        leaves = _leaves(table[0], self._leaves) if self.compiled else table
+        return jax.tree.unflatten(self._structure, leaves)
 
     def absorb(self, table: Table, x: Any) -> Any:
         """ln p(x) under each hypothesis, whose statistics in the table then include x."""
         if self._columns:
             return self._absorb_columns(table, x.tolist())
+        if self.compiled:
+            table[0] = self._observe(table[0], x)
+            return table[0][:, -1]
         logs, after = self._observe(self.statistics(table), x)
         table[:] = jax.tree.leaves(after)
         return logs
+
+    def _part(self, table: Table, index: int) -> Table:
+        """The statistics of one column."""
+        begin = sum(len(column.first) for column in self._columns[:index])
+        return table[begin : begin + len(self._columns[index].first)]
 
     def _absorb_columns(self, table: Table, x: list[float]) -> Any:
         logs, begin = 0.0, 0
@@ -113,12 +135,16 @@ class HostFamily:
 
     def skip(self, table: Table) -> None:
         """Absorb a missing observation."""
-        if self._gaps_count:
+        if self._columns:
+            self._absorb_columns(table, [math.nan] * len(self._columns))
+        elif self._gaps_count and self.compiled:
+            table[0] = self._merge(table[0])
+        elif self._gaps_count:
             table[:] = jax.tree.leaves(self._merge(self.statistics(table), self._gap))
 
     def probs(self, table: Table) -> Any:
         """P(next symbol = k) under each hypothesis."""
-        return self._probs(self.statistics(table))
+        return self._probs(table[0] if self.compiled else self.statistics(table))
 
     def _works_on_rows(self) -> bool:
         """Whether the formulas give for many hypotheses what they give for each, in NumPy."""
@@ -181,21 +207,47 @@ def _on_device(function: Callable[..., Any], module: eqx.Module) -> Callable[...
     return call
 
 
-def _observe_each(segment: Segment, statistics: Any, x: Any) -> Any:
+def _leaves(packed: Any, like: Sequence[jax.ShapeDtypeStruct]) -> list[Any]:
+    """The leaves of statistics, of which `packed` has the numbers along its last axis."""
+    leaves, begin = [], 0
+    for leaf in like:
+        end = begin + math.prod(leaf.shape)
+        numbers = packed[..., begin:end].reshape(*packed.shape[:-1], *leaf.shape)
+        leaves.append(numbers.astype(leaf.dtype))
+        begin = end
+    return leaves
+
+
+def _on_each(segment: Segment, packed: Any, function: Callable[[Any], Any]) -> Any:
+    """`function(statistics)` for each row; its result is packed if it is a pair with statistics."""
+    leaves, structure = jax.tree.flatten(jax.eval_shape(prior_statistics, segment))
+
+    def of_row(row: Any) -> Any:
+        result = function(jax.tree.unflatten(structure, _leaves(row, leaves)))
+        if not isinstance(result, tuple):
+            return result
+        logs, after = result
+        numbers = [jnp.ravel(each).astype(float) for each in (*jax.tree.leaves(after), logs)]
+        return jnp.concatenate(numbers)
+
+    return jax.vmap(of_row)(packed)
+
+
+def _observe_each(segment: Segment, packed: Any, x: Any) -> Any:
     x = jnp.asarray(x, float)
-    return jax.vmap(lambda each: segment.observe(each, x))(statistics)
+    return _on_each(segment, packed, lambda each: segment.observe(each, x))
 
 
-def _merge_each(segment: Segment, statistics: Any, after: Any) -> Any:
-    return jax.vmap(lambda each: segment.merge(each, after))(statistics)
+def _merge_each(segment: Segment, packed: Any) -> Any:
+    return _on_each(segment, packed, lambda each: (0.0, segment.merge(each, segment.missing())))
 
 
-def _probs_of_each(segment: Segment, statistics: Any) -> Any:
+def _probs_of_each(segment: Segment, packed: Any) -> Any:
     def probs(each: Any) -> Any:
         predictive: Any = segment.predictive(each)
         return jnp.asarray(predictive.probs)
 
-    return jax.vmap(probs)(statistics)
+    return _on_each(segment, packed, probs)
 
 
 def _hazard_and_survival(prior: Prior, starts: Any, runs: Any) -> Any:
