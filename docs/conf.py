@@ -15,6 +15,7 @@ extensions = [
     "sphinx_copybutton",
     "myst_nb",
     "mathml",
+    "playground_page",
     "public_api",
 ]
 exclude_patterns = ["_build", "_ext"]
