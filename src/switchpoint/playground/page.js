@@ -326,7 +326,9 @@ function listenToView(page, name) {
     page.lookAt(plot.at(event.clientX, event.clientY).t, name, event.clientY + 14);
   plot.element.addEventListener("pointermove", follow);
   plot.element.addEventListener("pointerdown", follow);
-  plot.element.addEventListener("pointerleave", () => page.lookAt(null));
+  plot.element.addEventListener("pointerleave", (event) => {
+    if (event.pointerType !== "touch") page.lookAt(null); // a finger leaves to show the numbers
+  });
   plot.element.addEventListener("blur", () => page.lookAt(null));
   plot.element.addEventListener("keydown", (event) => {
     const last = page.slots - 1;
@@ -396,6 +398,8 @@ function listenToWindow(page) {
   });
   window.addEventListener("hashchange", () => page.open(location.hash.slice(1)));
   window.addEventListener("resize", () => page.requestDraw());
+  const forget = () => page.cursor !== null && page.lookAt(null);
+  window.addEventListener("scroll", forget, { passive: true });
 }
 
 /** The theme of the system, until the reader chooses another. */

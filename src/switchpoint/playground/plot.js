@@ -1,7 +1,7 @@
 /** A canvas with axes, whose horizontal axis has a slot for each observation, as in every view. */
 
 const LEFT = 42;
-const RIGHT = 8;
+const RIGHT = 13;
 const TOP = 10;
 const BOTTOM = 22;
 const FEWEST_SLOTS = 24; // so that a short sequence does not fill the width

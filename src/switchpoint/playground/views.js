@@ -52,8 +52,8 @@ const strip = {
     const how = isBits(scene)
       ? "Click a bit to flip it, drag to paint, type 0 and 1, or paste; the slot at the end adds one."
       : "Click or drag to move values, paste numbers; the slot at the end adds one.";
-    const { switches } = scene.model.sequence;
-    return [how, switches ? "Its switches are known: can you guess them before you reveal them?" : ""];
+    const isHidden = scene.model.sequence.switches && !scene.settings.revealed;
+    return [how, isHidden ? "Can you guess where its rules change, before you reveal it?" : ""];
   },
 
   height: (scene) => (isBits(scene) ? 96 : 180),
@@ -293,7 +293,8 @@ function heatMap(plot, model, colors) {
   highest.forEach((chance, pixel) => {
     if (chance >= 0) words[pixel] = colors.heat[Math.round(255 * Math.sqrt(chance))];
   });
-  const canvas = new OffscreenCanvas(columns, rows);
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [columns, rows];
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
 }
