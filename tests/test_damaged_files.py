@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import random
 
 import jax
@@ -337,10 +336,3 @@ def test_a_manifest_that_is_none_is_refused(content, tmp_path):
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(ValueError, match=r"manifest\.json is"):
         Zoo(tmp_path)
-
-
-def test_a_replaced_file_is_on_disk_with_its_directory(tmp_path, monkeypatch):
-    synced = []
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
-    path, _ = result(tmp_path)
-    assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]

@@ -93,7 +93,7 @@ def test_a_whole_gap_keeps_its_length(series, columns):
     values = np.repeat([[NAN], [1], [NAN], [NAN], [2]], len(columns), axis=1)
     text = pd.DataFrame(values, columns=columns).to_csv(index=False)
     assert_is(series("x.csv", text, *columns), values, columns)
-    assert_is(series("x.csv", "x,y\n1,2\n,\n\n3,4\n,\n,\n", "x"), [1, NAN, 3], ("x",))
+    assert_is(series("x.csv", ",\nx,y\n1,2\n,\n\n3,4\n,\n,\n", "x"), [1, NAN, 3], ("x",))
 
 
 TABLE = "date,open,close,note\n2024-01-31,1,4,a\n2024-02-29,2,,b\n2024-03-31,3,6,\n"
@@ -806,11 +806,6 @@ def test_what_is_read_has_a_limit(sequence, monkeypatch):
 
 
 # --- what a terminal is shown ---------------------------------------------------------------
-
-
-def test_printable():
-    assert printable("naïve 名 ±") == "naïve 名 ±"
-    assert printable("a\x1b[31m\n\x00\u202e\udcff") == r"a\x1b[31m\n\x00\u202e\udcff"
 
 
 def test_control_characters_are_escaped(sequence):

@@ -182,7 +182,7 @@ def _is_comment(line: str) -> bool:
 def split_rows(lines: Sequence[str], separator: str) -> tuple[list[list[str]], list[int]]:
     """The cells of each row, and the number of its last line from 1.
 
-    A quoted cell may have several lines. Empty rows at the end are left out.
+    A quoted cell may have several lines. Empty rows at both ends are left out.
     """
     if separator == " ":
         lines = [" ".join(line.split()) for line in lines]
@@ -195,9 +195,9 @@ def split_rows(lines: Sequence[str], separator: str) -> tuple[list[list[str]], l
             ends.append(reader.line_num)
     except csv.Error as error:
         raise ValueError(f"the file is not a table ({error})") from error
-    while rows and len(rows[-1]) > 1 and not any(rows[-1]):
-        rows.pop()
-    return rows, ends[: len(rows)]
+    full = [i for i, row in enumerate(rows) if len(row) == 1 or any(row)]
+    inside = slice(full[0], full[-1] + 1) if full else slice(0)
+    return rows[inside], ends[inside]
 
 
 def guess_separator(
