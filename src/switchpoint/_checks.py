@@ -104,17 +104,6 @@ def symbol(value: Any, alphabet: int) -> Int[ArrayLike, ""]:
     return np.int32(known_symbols(known, alphabet, "symbol"))
 
 
-def chunk(values: Any, alphabet: int) -> Int[Array, " time"]:
-    """`values` as a chunk of symbols of one stream."""
-    array = symbols(values, alphabet)
-    if array.ndim != 1:
-        raise ValueError(
-            f"symbols must be a chunk of one stream, got shape {tuple(array.shape)}: for a batch "
-            "of states, use jax.vmap(predictor.extend)"
-        )
-    return array
-
-
 def numbers(values: Any, name: str, columns: int = 0) -> np.ndarray:
     """`values` as an array of float64; with `columns`, a DataFrame may have several."""
     if columns and hasattr(values, "columns") and hasattr(values, "to_numpy"):

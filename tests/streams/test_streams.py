@@ -197,6 +197,18 @@ def test_priors_and_families_of_your_own_run():
     np.testing.assert_allclose(logs, predictor.log_density(values), atol=1e-5)
 
 
+def test_a_column_may_be_compiled_beside_others():
+    segment = sp.Independent(sp.NormalGamma(), sp.Regression(slope=False), sp.Poisson())
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=(6, 2)), rng.poisson(2.0, 6)])
+    rows[2, 1], rows[3] = math.nan, math.nan
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.2), segment))
+    stream = sp.Stream(predictor)
+    np.testing.assert_allclose(stream.extend(rows), predictor.log_density(rows), atol=1e-4)
+    mean = predictor.predict(predictor.extend(predictor.init(), rows)[0]).mean
+    np.testing.assert_allclose(stream.predict().mean, mean, atol=1e-4)
+
+
 class Coin(sp.Predictor):
     """A predictor of someone's own, whose state is the number of symbols."""
 

@@ -173,56 +173,37 @@ class Posterior(eqx.Module):
         window = (np.arange(time) >= begin) & (np.arange(time) <= end)
         return self._without_switch(window[None]).reshape(self._batch)
 
-    def switch_intervals(
-        self, level: float = 0.9, before: int | None = None
-    ) -> list[SwitchInterval]:
+    def switch_intervals(self, level: float = 0.9) -> list[SwitchInterval]:
         """The switches of the most probable partition of one sequence, with their uncertainty.
 
         Each interval grows from its switch towards the likelier neighbour, but not beyond the
         adjacent switches, until it contains a switch with probability `level`. If that cannot be
-        reached, `interval_probability` is below `level`. With `before`, only positions before it
-        count, such as those of a sequence that was filled up with missing observations.
+        reached, `interval_probability` is below `level`.
         """
-        return self.intervals_and_no_switch(level, before)[0]
-
-    def intervals_and_no_switch(
-        self, level: float = 0.9, before: int | None = None
-    ) -> tuple[list[SwitchInterval], float]:
-        """`switch_intervals`, and P(no switch at all | x), by one pass where that is enough."""
         if self._batch:
             raise ValueError(f"intervals are for one sequence, got a batch of {self._batch}")
         level = _checks.probability("level", level)
-        marginals = np.asarray(self.switch_smoothed, np.float64)[:before]
-        positions = np.flatnonzero(self.map_switches[:before]).tolist()
-        bounds = list(zip([0, *positions], [*positions[1:], len(marginals)], strict=False))
-        times = np.arange(self.map_switches.shape[-1])
-        intervals: dict[int, SwitchInterval] = {}
-        pending, tried, none = list(range(len(positions))), 0, None
-        while pending or none is None:
-            # Fill the windows of one program with candidates of each; most need only the first.
-            capacity = _round_up(len(pending) + 1) - 1
-            shares = level * _SHARES[tried : tried + capacity // max(1, len(pending))]
-            tried += len(shares)
-            candidates = [
-                _grow_interval(marginals, positions[i], bounds[i][0] + 1, bounds[i][1] - 1, share)
-                for i in pending
-                for share in shares
-            ]
-            every = (0, len(marginals) - 1)
-            windows = np.stack([(times >= a) & (times <= b) for a, b in (every, *candidates)])
-            none, *missed = np.asarray(self._without_switch(windows)[0], np.float64).tolist()
-            for number, i in enumerate(pending):
-                first = number * len(shares)
-                chances = [1 - each for each in missed[first : first + len(shares)]]
-                best = next((k for k, each in enumerate(chances) if each >= level), -1)
-                probability = float(marginals[positions[i]])
-                begin, end = candidates[first + best % len(shares)]
-                intervals[i] = SwitchInterval(
-                    positions[i], probability, begin, end, float(chances[best])
-                )
-            short = [i for i in pending if intervals[i].interval_probability < level]
-            pending = short if tried < len(_SHARES) else []
-        return [intervals[i] for i in range(len(positions))], none
+        marginals = np.asarray(self.switch_smoothed, np.float64)
+        positions = np.flatnonzero(self.map_switches).tolist()
+        if not positions:
+            return []
+        bounds = zip([0, *positions], [*positions[1:], len(marginals)], strict=False)
+        candidates = [
+            [_grow_interval(marginals, at, low + 1, high - 1, level * share) for share in _SHARES]
+            for at, (low, high) in zip(positions, bounds, strict=True)
+        ]
+        times = np.arange(len(marginals))
+        windows = [(times >= a) & (times <= b) for each in candidates for a, b in each]
+        missed = np.asarray(self._without_switch(np.stack(windows))[0], np.float64)
+        intervals = []
+        for at, each, chances in zip(
+            positions, candidates, 1 - missed.reshape(len(positions), -1), strict=True
+        ):
+            reached = np.append(np.flatnonzero(chances >= level), len(each) - 1)[0]
+            begin, end = each[reached]
+            probability = float(marginals[at])
+            intervals.append(SwitchInterval(at, probability, begin, end, float(chances[reached])))
+        return intervals
 
     def to_frame(self) -> Any:
         """A row for each position of one sequence, and a column for each field.

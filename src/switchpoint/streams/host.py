@@ -67,10 +67,13 @@ class HostFamily:
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self._columns = [HostFamily(column) for column in getattr(segment, "columns", ())]
+        ends = np.cumsum([len(column.first) for column in self._columns]).tolist()
+        self._parts = [slice(*each) for each in zip([0, *ends], ends, strict=False)]
         with jax.enable_x64(True):
             leaves, self._structure = jax.tree.flatten(prior_statistics(segment))
             self._gap = jax.tree.map(np.asarray, segment.missing())
-        self.first: Table = [np.array(leaf) for leaf in leaves]
+        self.first: Table = [each for column in self._columns for each in column.first]
+        self.first = self.first or [np.array(leaf) for leaf in leaves]
         """The statistics of a segment before its first observation, without hypotheses."""
         self._leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in self.first]
         self._gaps_count = any(np.any(leaf) for leaf in jax.tree.leaves(self._gap))
@@ -92,10 +95,8 @@ class HostFamily:
     def statistics(self, table: Table) -> Any:
         """The statistics as those of the segment model."""
         if self._columns:
-            parts = (self._part(table, i) for i in range(len(self._columns)))
-            return tuple(
-                column.statistics(part) for column, part in zip(self._columns, parts, strict=True)
-            )
+            parts = zip(self._columns, self._parts, strict=True)
+            return tuple(column.statistics(table[part]) for column, part in parts)
         leaves = _leaves(table[0], self._leaves) if self.compiled else table
         return jax.tree.unflatten(self._structure, leaves)
 
@@ -110,22 +111,15 @@ class HostFamily:
         table[:] = jax.tree.leaves(after)
         return logs
 
-    def _part(self, table: Table, index: int) -> Table:
-        """The statistics of one column."""
-        begin = sum(len(column.first) for column in self._columns[:index])
-        return table[begin : begin + len(self._columns[index].first)]
-
     def _absorb_columns(self, table: Table, x: list[float]) -> Any:
-        logs, begin = 0.0, 0
-        for column, value in zip(self._columns, x, strict=True):
-            end = begin + len(column.first)
-            part = table[begin:end]
+        logs = 0.0
+        for column, value, part in zip(self._columns, x, self._parts, strict=True):
+            leaves = table[part]
             if value != value:  # NaN: missing in this column
-                column.skip(part)
+                column.skip(leaves)
             else:
-                logs = logs + column.absorb(part, value)
-            table[begin:end] = part
-            begin = end
+                logs = logs + column.absorb(leaves, value)
+            table[part] = leaves
         return logs
 
     def is_missing(self, x: Any) -> bool:
