@@ -103,7 +103,8 @@ def same(first, second):
 def compute_tiny_studies(out):
     log = run_studies(out)
     assert log.computed == list(STUDIES)
-    assert log.trained == {"lstm", "lstm-length-4", "memoryless"}  # the ablation is no other
+    assert log.trained >= {"lstm", "lstm-length-4", "memoryless"}
+    assert not any(name.startswith("ablation") for name in log.trained)  # it is the LSTM
 
 
 @pytest.fixture(scope="module")
@@ -413,7 +414,7 @@ QUICK = Path(__file__).parents[1] / "quick"
 @pytest.mark.slow
 def test_saved_results_have_the_plan_of_the_scale_and_the_findings_hold():
     there = [path.stem for path in (QUICK / "results").glob("*.nc")]
-    assert len(there) == 11
+    assert len(there) >= 11
     for name in there:
         assert state(name, QUICK, SCALES["quick"]) == "done", name
         judged = STUDIES[name].judge(load_result(QUICK, name).shown)
