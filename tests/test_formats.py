@@ -42,7 +42,7 @@ def test_a_newer_checkpoint_is_refused_and_left_as_it_is(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_what_is_newer_than_this_version_is_refused(tmp_path):
+def test_newer_formats_are_refused(tmp_path):
     line = json.dumps({"step": 1, "loss": [1.0], "format": 99})
     checksum = f"{zlib.crc32(line.encode()):08x}"
     (tmp_path / "metrics.jsonl").write_text(f'{line[:-1]}, "crc32": "{checksum}"}}\n')
@@ -53,7 +53,7 @@ def test_what_is_newer_than_this_version_is_refused(tmp_path):
         Zoo(tmp_path)
 
 
-def test_what_is_written_carries_its_format(tmp_path):
+def test_files_carry_their_format(tmp_path):
     assert TrainConfig().to_dict()["format"] == 1
     stream = sp.Stream(sp.KT())
     stream.save(tmp_path / "state")

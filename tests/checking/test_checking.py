@@ -278,7 +278,7 @@ def test_the_fault_of_a_predictor_is_named(segment, fault):
 
 
 class Biased(sp.Source):
-    """Symbols that do not follow the probabilities they are said to have."""
+    """Symbols that do not follow the probabilities of their draw."""
 
     def sample(self, key, batch, length):
         draw = super().sample(key, batch, length)
@@ -332,7 +332,7 @@ def test_a_report_is_a_table_and_raises():
         ((sp.LIN(), [0, 1]), r"at least 10 observations, got shape \(1, 2\)"),
     ],
 )
-def test_what_cannot_be_checked_is_refused(arguments, message):
+def test_invalid_arguments_are_refused(arguments, message):
     thing, values, length = (*arguments, *(None, 20)[len(arguments) - 1 :])
     with pytest.raises(ValueError, match=message):
         sp.check(thing, values, length=length)

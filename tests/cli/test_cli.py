@@ -206,7 +206,7 @@ def test_format_decides_over_the_suffix(bits, folder, capsys):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("suffix", ["npz", "csv"])
-def test_what_sample_writes_predict_reads(capsys, suffix):
+def test_predict_reads_the_files_of_sample(capsys, suffix):
     out = f"draws.{suffix}"
     assert run(capsys, "sample", "--length", LENGTH, "--batch", 2, "--out", out)[0] == 0
     column = ("--column", "symbol") if suffix == "csv" else ()
@@ -443,7 +443,7 @@ def test_a_long_sequence_in_blocks_is_predicted_as_a_whole(kind, key):
 # --- interrupts and files --------------------------------------------------------------------
 
 
-def test_a_write_that_fails_leaves_what_was_there(folder, bits, capsys, monkeypatch):
+def test_a_failed_write_keeps_the_previous_file(folder, bits, capsys, monkeypatch):
     (folder / "rows.csv").write_text("before")
 
     def full(_):

@@ -158,7 +158,7 @@ def test_a_network_that_overflows_is_refused(capsys):
 # --- cards ----------------------------------------------------------------------------------
 
 
-def test_what_a_card_says():
+def test_descriptions_of_cards():
     assert neural.best_member(card()) == 2
     assert neural.best_member({"members": [{}, {}]}) == 0
     assert network_name({"model": "memoryless", "options": {}}) == "memoryless"

@@ -69,7 +69,7 @@ def option_of(name):
 
 
 def arguments_for(settings):
-    """The command line that says the same as these settings."""
+    """The options with these settings."""
     for name, value in settings.items():
         for each in value if isinstance(value, list) else [value]:
             yield from (option_of(name), each)

@@ -103,10 +103,10 @@ def run(capsys, *arguments):
 )
 def test_a_file_is_restored_byte_for_byte(folder, capsys, content, options):
     (folder / "x.dat").write_bytes(content)
-    status, said = run(capsys, "compress", "x.dat", *options)
-    assert status == 0, said
-    assert f"x.dat: {len(content)} bytes" in said
-    assert "code length" in said
+    status, printed_text = run(capsys, "compress", "x.dat", *options)
+    assert status == 0, printed_text
+    assert f"x.dat: {len(content)} bytes" in printed_text
+    assert "code length" in printed_text
     assert run(capsys, "decompress", "x.dat.spz", "--out", "y.dat") == (0, "")
     assert (folder / "y.dat").read_bytes() == content
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -119,9 +119,9 @@ def test_the_size_is_the_code_length(folder, capsys):
     (folder / "x.txt").write_text("".join(map(str, symbols)))
     stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.PTW(12))))
     stream.extend(symbols)
-    status, said = run(capsys, "compress", "x.txt")
+    status, printed_text = run(capsys, "compress", "x.txt")
     assert status == 0
-    assert f"code length {stream.code_length:,.1f} bits" in said
+    assert f"code length {stream.code_length:,.1f} bits" in printed_text
     size = 8 * (folder / "x.txt.spz").stat().st_size
     assert size <= 1.001 * stream.code_length + 32 + 8 * 50  # and a header
 
@@ -209,5 +209,5 @@ def test_an_archive_needs_its_network(folder, capsys, monkeypatch):
 
 def test_the_coder_is_an_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "constriction", None)
-    said = refused(capsys, "compress", "bits.txt", files=["bits.txt"])
-    assert "pip install 'switchpoint[compress]'" in said
+    printed_text = refused(capsys, "compress", "bits.txt", files=["bits.txt"])
+    assert "pip install 'switchpoint[compress]'" in printed_text

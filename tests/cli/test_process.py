@@ -228,7 +228,7 @@ def test_streams_that_take_nothing(line, status, error):
     assert done.stderr.count("\n") == bool(error)
 
 
-def test_who_reads_the_progress_may_go_away():
+def test_a_closed_standard_error_is_ignored():
     code = (
         "import sys; from switchpoint.cli.process import open_streams; open_streams(); "
         "[print('x' * 2**16, file=sys.stderr, flush=True) for _ in range(9)]; print('done')"
@@ -263,7 +263,7 @@ def test_the_version_and_the_help_take_no_jax():
         assert done.stderr == "0 False False\n"
 
 
-def test_the_package_offers_what_it_lists():
+def test_the_package_has_every_name_it_lists():
     for name in (*sp.__all__, "evaluation", "neural", "priors", "training", "zoo"):
         assert getattr(sp, name) is not None
         assert name in dir(sp)
@@ -366,7 +366,7 @@ def test_few_frames_are_before_the_computation(monkeypatch, line, function, name
     assert ours == [*names, "invoke", "main"]
 
 
-def test_an_unforeseen_error_is_one_line_that_says_how_to_report_it(monkeypatch, capsys):
+def test_an_unexpected_error_is_one_line_with_how_to_report_it(monkeypatch, capsys):
     assert failing(monkeypatch, KeyError("x" * 900)) == 70
     err = capsys.readouterr().err
     assert err.count("\n") == 1

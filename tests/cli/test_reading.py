@@ -379,7 +379,7 @@ def test_names_may_be_numbers(series, text):
     assert found.times is not None
 
 
-def test_what_pandas_writes_is_read(series):
+def test_series_of_pandas_are_read(series):
     values = pd.Series(NUMBERS)
     for one in (values, values.set_axis(DAYS), values.rename("x"), values.rename(3)):
         np.testing.assert_array_equal(series("x.csv", one.to_csv()).frame.to_numpy()[:, 0], NUMBERS)
@@ -414,7 +414,7 @@ SETTLED = {
 
 
 @pytest.mark.parametrize("text", SETTLED)
-def test_options_settle_what_is_ambiguous(series, text):
+def test_options_settle_ambiguities(series, text):
     named, option, answers = SETTLED[text]
     if named is not None:
         with pytest.raises(ValueError, match=named):
@@ -451,10 +451,10 @@ STACKED = pd.concat([FRAME.assign(firm=firm, café=NUMBERS + i) for i, firm in e
 
 
 @pytest.mark.parametrize("frame", [STACKED, STACKED.sort_values("day", kind="stable")])
-def test_stacked_series_are_told_apart(series, frame):
+def test_stacked_series_are_refused_unless_one_is_chosen(series, frame):
     text = frame.to_csv(index=False)
     for options in ({}, {"time": "day"}):
-        with pytest.raises(ValueError, match=r"column firm tells 2 series apart.*--where firm=A"):
+        with pytest.raises(ValueError, match=r"column firm distinguishes 2 series.*--where firm=A"):
             series("x.csv", text, **options)
     is_frame(series("x.csv", text, where=("firm=A",)))
     assert "firm=A" in series("x.csv", text, where=("firm=A",)).notes
@@ -465,7 +465,7 @@ def test_stacked_series_are_told_apart(series, frame):
     ):
         series("x.csv", frame.sort_values("day").drop(columns="firm").to_csv(index=False))
     few = pd.concat([FRAME, FRAME[:3]]).assign(firm=["A"] * 40 + ["B"] * 3).sort_values("day")
-    with pytest.raises(ValueError, match="column firm tells 2 series apart"):
+    with pytest.raises(ValueError, match="column firm distinguishes 2 series"):
         series("x.csv", few.to_csv(index=False))
 
 
@@ -538,7 +538,7 @@ REFUSED_SYMBOLS = [
 @pytest.mark.parametrize(("name", "content", "options", "parts"), [
     (name, content, options, parts) for name, content, options, *parts in REFUSED_SYMBOLS
 ])  # fmt: skip
-def test_what_are_no_symbols_is_refused(sequence, name, content, options, parts):
+def test_files_without_symbols_are_refused(sequence, name, content, options, parts):
     message = refusal(sequence, name, content, **options)
     assert all(part in message for part in parts), message
     assert "alphabet" not in options or "--alphabet" not in message
@@ -629,7 +629,7 @@ def test_parse_number_is_stricter_than_float():
 @pytest.mark.parametrize("token", NOT_NUMBERS)
 @pytest.mark.parametrize("others", ["0 1", "up down"])
 @pytest.mark.parametrize("name", ["x.txt", "x.csv"])
-def test_what_is_almost_a_number_is_no_symbol(sequence, token, others, name):
+def test_a_malformed_number_is_no_symbol(sequence, token, others, name):
     if token == "0x1" and others != "0 1":
         return  # a word like any other
     text = f"{others} {token}" if name == "x.txt" else "\n".join(["head", *others.split(), token])
@@ -785,7 +785,7 @@ def limit(monkeypatch):
 
 
 @pytest.mark.usefixtures("limit")
-def test_what_is_read_has_a_limit(sequence, monkeypatch):
+def test_the_size_of_a_file_has_a_limit(sequence, monkeypatch):
     assert len(sequence("x.txt", "01" * 2**19).symbols) == 2**20
     bomb = archive(npy(header("'|u1'", f"({2**21},)"), bytes(2**21)))
     assert len(bomb) < 2**14

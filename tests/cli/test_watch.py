@@ -50,7 +50,7 @@ def without_time(records):
 # --- what is written ------------------------------------------------------------------------
 
 
-def test_every_observation_is_what_the_stream_says(capsys):
+def test_every_record_agrees_with_the_stream(capsys):
     records = watch(capsys, "x.txt", "--hazard", "0.01", "--within", "7")
     segment = destandardise(default_column("level", np.array(VALUES[:50], float)))
     stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.Geometric(0.01), segment), 100))
@@ -193,7 +193,7 @@ def test_lines_that_are_no_json_of_the_stream(capsys, count, line, problem):
         (["{v: 3}", "{v: 4}"], "line 1: it is not a JSON object", "{v: 3}"),
     ],
 )
-def test_what_is_neither_numbers_nor_labels_is_refused(capsys, lines, problem, remedy):
+def test_lines_of_neither_numbers_nor_labels_are_refused(capsys, lines, problem, remedy):
     write(lines)
     _, message = refused(capsys, "x.txt")
     assert problem in message
@@ -204,7 +204,7 @@ def test_what_is_neither_numbers_nor_labels_is_refused(capsys, lines, problem, r
 
 
 @pytest.mark.parametrize("cut", [1, 79, 100, 240])
-def test_a_run_goes_on_where_the_last_one_ended(capsys, cut):
+def test_a_run_resumes_where_the_last_one_ended(capsys, cut):
     options = ["--hazard", "0.01", "--alarm", "0.5", "--warm-up", "20"]
     whole = without_time(watch(capsys, "x.txt", *options))
     write(VALUES[:cut])
@@ -279,7 +279,7 @@ def refused(capsys, *arguments):
         ("01" * 100, "of its own"),
     ],
 )
-def test_a_bad_line_is_named_and_what_came_before_is_kept(capsys, line, problem):
+def test_a_bad_line_is_named_and_the_lines_before_it_are_kept(capsys, line, problem):
     write([*VALUES[:100], line, *VALUES[100:]])
     options = ["x.txt", "--state", "x.state"]
     before, message = refused(capsys, *options)
@@ -398,7 +398,7 @@ def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_beginning(fo
         assert reader.place_after(new[0])["offset"] == 2
 
 
-def test_a_file_that_is_replaced_by_a_longer_copy_goes_on(folder):
+def test_a_file_that_is_replaced_by_a_longer_copy_is_continued(folder):
     """As rsync does: nothing is read twice."""
     file = folder / "log.txt"
     file.write_text("1\n2")
@@ -445,7 +445,7 @@ def start(*arguments, **options):
 
 
 @pytest.mark.slow
-def test_a_killed_process_loses_only_what_was_not_saved(capsys):
+def test_a_killed_process_repeats_unsaved_observations(capsys):
     options = ["x.txt", "--hazard", "0.01", "--save-every", "30"]
     whole = without_time(watch(capsys, *options))
     write(VALUES[:100])
@@ -483,7 +483,7 @@ def test_a_rotated_table_is_one_stream(capsys):
 
 @pytest.mark.slow
 def test_a_reader_that_takes_nothing_and_a_termination():
-    """The process waits for its reader, reads no further, and ends when it is told to."""
+    """The process waits for its reader, reads no further, and ends at SIGTERM."""
     write(["0110"[i % 4] for i in range(100_000)])
     with start("x.txt", "--state", "x.state", "--save-every", "100", "--prior", "ptw") as process:
         process.stdout.read(1)  # it has begun

@@ -115,7 +115,7 @@ def use_compilation_cache() -> None:
 
 def shrink_cache(directory: Path, limit: int = MAX_CACHE_BYTES) -> None:
     """Remove empty files, and the oldest until the rest fit into `limit` bytes."""
-    # JAX's own limit needs a package that may be missing, and a lock that may be taken.
+    # JAX's own limit locks the directory at every access.
     files = [(path.stat(), path) for path in directory.rglob("*") if path.is_file()]
     total = sum(stat.st_size for stat, _ in files)
     for stat, path in sorted(files, key=lambda each: each[0].st_mtime):

@@ -214,7 +214,7 @@ def _check_one_series(table: Table, name: str, times: Times) -> None:
         ):
             choice = shlex.quote(f"{other}={table.frame[other].iloc[0]}")
             raise ValueError(
-                f"{problem}, and column {other} tells {groups.ngroups} series apart: choose one, "
+                f"{problem}, and column {other} distinguishes {groups.ngroups} series: choose one, "
                 f"such as --where {choice}, {one}"
             )
     if back.any() or repeated.mean() >= 0.5:
