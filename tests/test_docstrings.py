@@ -9,7 +9,8 @@ import pytest
 
 import switchpoint as sp
 
-PACKAGES = (sp.priors, sp.segments, sp.sources, sp.exact)
+RECORDS = ("Change", "Level", "Predictive", "RunLength", "Support", "SwitchInterval")
+PACKAGES = (sp.priors, sp.segments, sp.sources, sp.exact, sp.streams)
 MODULES = [
     module.name
     for package in PACKAGES
@@ -26,6 +27,6 @@ def test_examples_run(name):
 def test_public_classes_have_an_example(package):
     for name in package.__all__:
         value = getattr(package, name)
-        is_record = name in ("Level", "Support", "SwitchInterval") or name.endswith("State")
+        is_record = name in RECORDS or name.endswith("State")
         if inspect.isclass(value) and not is_record:
             assert ">>>" in inspect.getdoc(value), name

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         Trend,
     )
     from switchpoint.sources import Draw, Source
-    from switchpoint.streams import Stream
+    from switchpoint.streams import Alarm, Stream
     from switchpoint.training import TrainConfig
     from switchpoint.training.train import train
     from switchpoint.zoo import load, load_members
@@ -65,6 +65,7 @@ __all__ = [
     "KT",
     "LIN",
     "PTW",
+    "Alarm",
     "Bernoulli",
     "Categorical",
     "Draw",
@@ -128,7 +129,7 @@ _NAMES = {
     "segments": "Bernoulli Categorical Exponential Gaussian Independent MarkovChain "
     "MultivariateNormal NegativeBinomial NormalGamma Poisson Regression Segment Trend",
     "sources": "Draw Source",
-    "streams": "Stream",
+    "streams": "Alarm Stream",
     "training": "TrainConfig train",
     "zoo": "load load_members",
 }

@@ -58,6 +58,10 @@ class CompiledEngine(Engine):
     def runs(self) -> Runs:
         raise no_posterior(self.predictor)
 
+    def levels(self, since: int) -> tuple[Any, Any]:
+        del since
+        raise no_posterior(self.predictor)
+
     def arrays(self) -> dict[str, np.ndarray]:
         leaves = jax.tree.leaves(self.state)
         return {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}

@@ -79,6 +79,14 @@ class Engine(ABC):
         Before the first observation, the length 0.
         """
 
+    def probability_since(self, since: int) -> float:
+        """P(the current segment started at `since`, which is at least 1, or later | all so far)."""
+        return math.fsum(self.runs().at_most(self.position - since))
+
+    @abstractmethod
+    def levels(self, since: int) -> tuple[Any, Any]:
+        """The mean of the next observation in a segment that started before a time, and since."""
+
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
         """The state as arrays, to be saved."""
@@ -225,6 +233,16 @@ def _with_gaps(symbols: Sequence[float]) -> list[int]:
     """Symbols as integers, and -1 where one is missing."""
     array = np.array(symbols, np.float64)
     return np.where(np.isnan(array), -1, array).astype(np.int64).tolist()
+
+
+def split_levels(
+    starts: Floats, weights: Floats, probs: Float[np.ndarray, "starts alphabet"], since: int
+) -> tuple[Float[np.ndarray, " alphabet"], Float[np.ndarray, " alphabet"]]:
+    """The probabilities of symbols by hypotheses that started before a time, and since."""
+    sides = starts < since, starts >= since
+    with np.errstate(invalid="ignore"):
+        before, after = (weights[side] @ probs[side] / weights[side].sum() for side in sides)
+    return before, after
 
 
 def log_ratios(parts: Sequence[float], total: float) -> Float[np.ndarray, " parts"]:

@@ -230,10 +230,34 @@ class Hypotheses(HostEngine):
                 joint[slot] = weight
         return _Hypotheses(starts, {}, joint)
 
+    def probability_since(self, since: int) -> float:
+        if self._last is not None:
+            return super().probability_since(since)
+        joint, (slot, start, weight) = self.joint, self.replaced
+        recent = float(joint.dot(self.starts[: len(joint)] >= since))
+        total = float(np.add.reduce(joint))
+        if slot < len(joint):  # it holds the start of the next segment, which is not yet there
+            entered = joint.item(slot)
+            evicted = weight if joint is self.weights else entered
+            recent += evicted * (start >= since) - entered
+            total += evicted - entered
+        return recent / total
+
     def runs(self) -> Runs:
         starts, spreads, joint = self._given_all()
         spread = _by_slot(spreads, len(starts))
         return Runs(self.position - starts, joint / math.fsum(joint), spread)
+
+    def levels(self, since: int) -> tuple[Any, Any]:
+        starts = self.starts[: self.used]
+        old = starts < self.position
+        sides = old & (starts < since), old & (starts >= since)
+        before, after = (self._level(np.flatnonzero(side)) for side in sides)
+        return before, after
+
+    @abstractmethod
+    def _level(self, slots: np.ndarray) -> Any:
+        """The mean of the next observation under the hypotheses of these slots."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         used, (last_starts, last_spreads, joint) = self.used, self._given_all()
@@ -371,6 +395,11 @@ class CountHypotheses(Hypotheses, SymbolEngine):
             _add(always, _ONE, always)
         return joint
 
+    def _level(self, slots: np.ndarray) -> Any:
+        rows, weights = self.table[0][slots], self.weights[slots]
+        with np.errstate(invalid="ignore"):
+            return weights @ (rows[:, :-2] / rows[:, -2:-1]) / weights.sum()
+
     def _relative(self, weights: Slots) -> Slots:
         return weights
 
@@ -386,8 +415,11 @@ class FamilyHypotheses(Hypotheses):
     nothing = -math.inf
     add_weights = np.logaddexp
 
-    def __init__(self, predictor: Exact, columns: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, predictor: Exact, columns: tuple[str, ...] | None, outliers: float | None = None
+    ) -> None:
         super().__init__(predictor.segment, columns)
+        self.lowest_log_ratio = None if outliers is None else math.log(outliers)
         self.family = HostFamily(predictor.segment)
         ends, stays = self._begin(predictor, self.family.first)
         self.weights[0] = 0.0
@@ -428,7 +460,7 @@ class FamilyHypotheses(Hypotheses):
             enter = self._enter_unobserved
             self.family.skip(self.table)
         else:
-            _add(weights, self.family.absorb(self.table, x), weights)
+            _add(weights, self._absorb(x), weights)
         joint = _exp(weights, self._room)
         total = float(_sum_of_products(joint, self._ones))
         if not _LEAST < total < 1 / _LEAST:  # an improbable value, or weights far apart
@@ -459,6 +491,30 @@ class FamilyHypotheses(Hypotheses):
             norm = 0.0
         self.norm = norm
         return log_density
+
+    def _absorb(self, x: Any) -> Slots:
+        """ln p(x) under each hypothesis; its statistics then include x, unless it is an outlier."""
+        if self.lowest_log_ratio is None:
+            return self.family.absorb(self.table, x)
+        before = list(self.table)
+        logs = self.family.absorb(self.table, x)
+        least = logs[: self.used].max() + self.lowest_log_ratio
+        odd = np.flatnonzero(logs < least)
+        if len(odd):
+            logs[odd] = least
+            for after, leaf in zip(self.table, before, strict=True):
+                after[odd] = leaf[odd]
+        return logs
+
+    def _level(self, slots: np.ndarray) -> Any:
+        if not len(slots):
+            return np.full(self.segment.event_shape, np.nan)[()]
+        weights = np.full(len(self.weights), -np.inf)  # of one shape: JAX compiles for each
+        weights[slots] = self.weights[slots]
+        if self.segment.finite:
+            shares = np.exp(weights - np.logaddexp.reduce(weights))
+            return shares @ np.asarray(self.family.probs(self.table))
+        return Predictive(self.family, weights, self.table).mean
 
     def _relative(self, weights: Slots) -> Slots:
         return np.exp(weights - weights.max())

@@ -128,6 +128,10 @@ class RecurrentEngine(SymbolEngine):
     def runs(self) -> Runs:
         raise no_posterior(self.network)
 
+    def levels(self, since: int) -> tuple[Any, Any]:
+        del since
+        raise no_posterior(self.network)
+
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = {"hidden": self.hidden, "cell": self.cell, "log_probs": np.array(self.log_probs)}
         return arrays if self.stack is None else {**arrays, "stack": self.stack}

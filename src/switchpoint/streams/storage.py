@@ -20,11 +20,11 @@ _FAULT = "is not a saved stream"
 def save_state(
     path: Path,
     predictor: Predictor[Any],
-    columns: tuple[str, ...] | None,
+    options: Mapping[str, Any],
     engine: Engine,
     notes: Mapping[str, Any],
 ) -> None:
-    """Write a predictor, the state of a stream and its notes to `path`, atomically."""
+    """Write a predictor, the state of a stream, its options and notes to `path`, atomically."""
     about, weights = spec.describe_predictor(predictor)
     card = {
         "kind": _KIND,
@@ -33,7 +33,7 @@ def save_state(
         "engine": engine.name,
         "position": engine.position,
         "log_evidence": engine.log_evidence,
-        "columns": None if columns is None else list(columns),
+        "options": options,
         "notes": notes,
         "switchpoint": version("switchpoint"),
     }
@@ -45,9 +45,9 @@ def save_state(
 def load_state(
     path: Path,
     predictor: Predictor[Any] | None,
-    make_engine: Callable[[Predictor[Any], tuple[str, ...] | None], Engine],
-) -> tuple[Predictor[Any], tuple[str, ...] | None, Engine, dict[str, Any]]:
-    """The predictor, the columns, the engine and the notes of a stream that was saved."""
+    make_engine: Callable[..., Engine],
+) -> tuple[Predictor[Any], dict[str, Any], Engine, dict[str, Any]]:
+    """The predictor, the options, the engine and the notes of a stream that was saved."""
     if not path.is_file():
         raise ValueError(f"there is no file {path} to load a stream from")
     try:
@@ -59,8 +59,9 @@ def load_state(
         elif not spec.is_described(predictor, about, weights):
             name = type(predictor).__name__
             raise DamagedError(f"its state is of another predictor than {name}")
-        columns = None if card["columns"] is None else tuple(card["columns"])
-        engine = make_engine(predictor, columns)
+        columns, outliers = card["options"]["columns"], card["options"]["outliers"]
+        options = {"columns": None if columns is None else tuple(columns), "outliers": outliers}
+        engine = make_engine(predictor, **options)
         if engine.name != card["engine"]:
             raise DamagedError(f"its state is of an engine {card['engine']!r}, not {engine.name!r}")
         position, notes = card["position"], card["notes"]
@@ -76,7 +77,7 @@ def load_state(
         raise ValueError(f"{path} {_FAULT}: {error}") from error
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} {_FAULT}: its card is not complete ({error})") from error
-    return predictor, columns, engine, notes
+    return predictor, options, engine, notes
 
 
 def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

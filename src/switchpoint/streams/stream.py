@@ -86,6 +86,12 @@ class Stream:
     and for families and priors whose formulas do not work on NumPy arrays. `columns` names the
     columns of an `Independent` source, whose observations may then be mappings by name.
 
+    With `outliers`, a stream of values is robust: under a hypothesis for which the density of x is
+    below `outliers` times that of the best hypothesis, it has just that density, and is left out of
+    the statistics. So a single value cannot move the odds of a switch by more than 1 / `outliers`,
+    and does not widen the noise of its segment. Densities are then those of no source, and their
+    integral is a little above 1.
+
     A stream is not thread-safe: it takes one call at a time. A call while another thread is inside
     one raises a `RuntimeError` and changes nothing. Threads may take turns, and different streams
     are independent of each other.
@@ -96,7 +102,13 @@ class Stream:
     # long. `predict` and `update`, which are called most, have the code of `_alone` in their own.
     _busy = False
 
-    def __init__(self, predictor: Any, *, columns: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        predictor: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        outliers: float | None = None,
+    ) -> None:
         if not isinstance(predictor, Predictor):
             raise ValueError(
                 "predictor must be a Predictor, such as switchpoint.bayes_optimal(source) or "
@@ -104,9 +116,16 @@ class Stream:
             )
         self.predictor = predictor
         self.columns = None if columns is None else _checked_columns(columns, predictor)
+        if outliers is not None:
+            outliers = _checks.probability("outliers", outliers, below_one=True)
+        self.outliers = outliers
         self.notes: dict[str, Any] = {}
         """What is to be saved with the stream, as JSON has it; nothing else depends on it."""
-        self._engine = make_engine(predictor, self.columns)
+        self._engine = make_engine(predictor, **self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"columns": self.columns, "outliers": self.outliers}
 
     def predict(self) -> Any:
         """ln P(x = k | all so far) of the next observation, in float64.
@@ -172,16 +191,30 @@ class Stream:
         all is none.
         """
         last = _checks.positive_int("last", last)
+        return self._engine.probability_since(max(1, self._engine.position - last))
+
+    @_alone
+    def starts(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:
+        """The possible starts of the current segment, increasing, and P(start | all so far)."""
         runs = self._engine.runs()
-        # The current segment started within them, and not at 0.
-        return math.fsum(runs.at_most(last)[runs.lengths < self.position])
+        starts = np.ceil(self.position - runs.lengths)
+        order = starts.argsort(kind="stable")
+        return starts[order], runs.probabilities[order]
+
+    @_alone
+    def levels(self, since: int) -> tuple[Any, Any]:
+        """E[the next observation | the current segment started before `since`], and since then.
+
+        A number, an array of columns, or the probabilities of the symbols; NaN where it cannot be.
+        """
+        return self._engine.levels(_checks.whole_number("since", since))
 
     @_alone
     def save(self, path: str | PathLike[str]) -> None:
         """Write the predictor and the state to a file, atomically."""
         from switchpoint.streams.storage import save_state  # imported late: the zoo is slow
 
-        save_state(Path(path), self.predictor, self.columns, self._engine, self.notes)
+        save_state(Path(path), self.predictor, self._options, self._engine, self.notes)
 
     @classmethod
     def load(
@@ -195,7 +228,8 @@ class Stream:
 
         stream = cls.__new__(cls)
         loaded = load_state(Path(path), predictor, make_engine)
-        stream.predictor, stream.columns, stream._engine, stream.notes = loaded
+        stream.predictor, options, stream._engine, stream.notes = loaded
+        stream.columns, stream.outliers = options["columns"], options["outliers"]
         return stream
 
     @_alone
@@ -204,7 +238,7 @@ class Stream:
         engine = self._engine
         return {
             "predictor": self.predictor,
-            "columns": self.columns,
+            "options": self._options,
             "notes": copy.deepcopy(self.notes),
             "position": engine.position,
             "log_evidence": engine.log_evidence,
@@ -212,9 +246,9 @@ class Stream:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.predictor, self.columns = state["predictor"], state["columns"]
-        self.notes = state["notes"]
-        self._engine = make_engine(self.predictor, self.columns)
+        self.predictor, self.notes = state["predictor"], state["notes"]
+        self.columns, self.outliers = state["options"]["columns"], state["options"]["outliers"]
+        self._engine = make_engine(self.predictor, **self._options)
         self._engine.position = state["position"]
         self._engine.log_evidence = state["log_evidence"]
         self._engine.restore(state["arrays"])
@@ -236,8 +270,16 @@ def _checked_columns(columns: Sequence[str], predictor: Any) -> tuple[str, ...]:
     return names
 
 
-def make_engine(predictor: Predictor[Any], columns: tuple[str, ...] | None) -> Engine:
+def make_engine(
+    predictor: Predictor[Any], columns: tuple[str, ...] | None, outliers: float | None
+) -> Engine:
     """The engine of a stream of this predictor."""
+    if outliers is not None:
+        if not isinstance(predictor, PTWPredictor | ForwardPredictor) or predictor.segment.finite:
+            raise ValueError(
+                f"outliers is for exact predictors of values, got {outliers:g} for {predictor!r}"
+            )
+        return FamilyHypotheses(predictor, columns, outliers)
     match predictor:
         case KT(segment=Dirichlet()) | KTOracle(segment=Dirichlet()):
             return CountEngine(predictor)

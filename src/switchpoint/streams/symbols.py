@@ -9,6 +9,7 @@ nodes end, which the time tells, the last hypotheses are removed. Sums are corre
 import math
 from collections.abc import Mapping
 from operator import mul, truediv
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +17,13 @@ from jaxtyping import Float
 from switchpoint.exact import KT, KTOracle, PTWPredictor
 from switchpoint.priors import PTW
 from switchpoint.segments.dirichlet import as_dirichlet
-from switchpoint.streams.engine import Runs, SymbolEngine, check_arrays, log_ratios
+from switchpoint.streams.engine import (
+    Runs,
+    SymbolEngine,
+    check_arrays,
+    log_ratios,
+    split_levels,
+)
 
 LARGEST_ALPHABET = 4
 """Of a tree; beyond it arrays are faster."""
@@ -73,6 +80,11 @@ class CountEngine(SymbolEngine):
 
     def runs(self) -> Runs:
         return Runs(np.array([float(self.run)]), np.ones(1))
+
+    def levels(self, since: int) -> tuple[Any, Any]:
+        probs = np.array([self.counts]) / self.total
+        start = np.array([float(self.position - self.run)])
+        return split_levels(start, np.ones(1), probs, since)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"counts": np.array(self.counts), "run": np.array(float(self.run))}
@@ -165,6 +177,12 @@ class TreeEngine(SymbolEngine):
         starts, joint = self._last_starts(), np.array(self.last_joint)
         lengths = self.position - np.array(starts, np.float64)
         return Runs(lengths, joint / math.fsum(self.last_joint))
+
+    def levels(self, since: int) -> tuple[Any, Any]:
+        starts, weights = np.array(_starts(self.position), float), np.array(self.weights)
+        probs = np.array(self.counts).T / np.array(self.totals)[:, None]
+        old = starts < self.position
+        return split_levels(starts[old], weights[old], probs[old], since)
 
     def _last_starts(self) -> list[int]:
         """The starts around the last observation; before the first one, those around that."""

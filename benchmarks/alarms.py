@@ -1,0 +1,119 @@
+"""Alarms of streams: false alarms, delays beside FOCuS, and changes that must not be missed.
+
+    python benchmarks/alarms.py [OBSERVATIONS]
+
+FOCuS (Romano et al., 2023) is told the standard deviation, and has the threshold with the same rate
+of false alarms: pip install changepoint-online.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+import switchpoint as sp
+
+Rule: TypeAlias = Callable[[list[float]], list[int]]
+"""From values to the positions of alarms."""
+
+ONE_IN = 14_000
+SHIFTS = (0.5, 1.0, 2.0, 3.0, 5.0)
+LEVEL = sp.NormalGamma(0.0, 0.5, 10.0, 9.0)
+BAYES = sp.bayes_optimal(sp.Source(sp.Geometric(0.005), LEVEL), 100)
+
+
+def ours(values: list[float], one_in: float = ONE_IN) -> list[int]:
+    """The positions of the alarms of a stream, as `switchpoint watch` has it."""
+    stream, alarm, positions = sp.Stream(BAYES, outliers=0.02), sp.Alarm(one_in), []
+    for x in values:
+        stream.update(x)
+        if alarm.check(stream, x):
+            positions.append(stream.position - 1)
+    return positions
+
+
+def focus(threshold: float) -> Rule:
+    """FOCuS with this threshold, which begins anew after an alarm."""
+    from changepoint_online import Focus, Gaussian
+
+    def alarms(values: list[float]) -> list[int]:
+        detector, positions = Focus(Gaussian()), []
+        for position, x in enumerate(values):
+            detector.update(x)
+            if detector.statistic() >= threshold:
+                positions.append(position)
+                detector = Focus(Gaussian())
+        return positions
+
+    return alarms
+
+
+def delays(alarms: Rule, shift: float, count: int) -> np.ndarray:
+    """Observations from a shift after 1,000 to the first alarm; NaN if there is none in 2,000."""
+    rng = np.random.default_rng([1, int(10 * shift)])
+    result = []
+    for _ in range(count):
+        values = rng.normal(size=1000 + (2000 if shift < 1 else 200))
+        values[1000:] += shift
+        later = [position for position in alarms(values.tolist()) if position >= 1000]
+        result.append(later[0] - 999 if later else np.nan)
+    return np.array(result)
+
+
+def missed(make: Callable[[np.random.Generator], np.ndarray], count: int, begin: int) -> int:
+    """Sequences without an alarm from `begin` on."""
+    rng = np.random.default_rng(2)
+    return sum(
+        not any(position >= begin for position in ours(make(rng).tolist(), 100_000))
+        for _ in range(count)
+    )
+
+
+def recovery(rng: np.random.Generator) -> np.ndarray:
+    """20 observations at +5 sigma, and back."""
+    values = rng.normal(size=400)
+    values[200:220] += 5
+    return values
+
+
+def outage(rng: np.random.Generator) -> np.ndarray:
+    """A shift by 2 sigma during 60 missing values."""
+    values = rng.normal(size=360)
+    values[200:260] = np.nan
+    values[260:] += 2
+    return values
+
+
+def small(rng: np.random.Generator) -> np.ndarray:
+    """A shift by 0.5 sigma, seen for 2,000 observations."""
+    values = rng.normal(size=3000)
+    values[1000:] += 0.5
+    return values
+
+
+def main(observations: int = 300_000) -> None:
+    noise = np.random.default_rng(0).normal(size=observations).tolist()
+    rules: dict[str, Rule] = {"switchpoint": ours}
+    try:
+        rules |= {f"FOCuS, threshold {each}": focus(each) for each in (9.0, 9.5, 10.0)}
+        rules["FOCuS, threshold 9.0"](noise[:10])
+    except ImportError:
+        rules = {"switchpoint": ours}
+    print(f"set: one false alarm in {ONE_IN:,} observations")
+    for name, alarms in rules.items():
+        false = len(alarms(noise))
+        print(f"{name}: {false} false alarms in {observations:,}: 1 in {observations / false:,.0f}")
+        for shift in SHIFTS:
+            waits = delays(alarms, shift, 60 if shift < 1 else 200)
+            print(
+                f"  shift {shift}: median delay {np.nanmedian(waits):g}, "
+                f"mean {np.nanmean(waits):.2f}, missed {np.isnan(waits).sum()} of {len(waits)}"
+            )
+    print(f"recovery after 20 at +5 sigma: {missed(recovery, 100, 220)} of 100 missed")
+    print(f"shift by 0.5 sigma within 2,000: {missed(small, 60, 1000)} of 60 missed")
+    print(f"shift of 2 sigma across 60 missing: {missed(outage, 30, 260)} of 30 missed")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
