@@ -231,17 +231,12 @@ class Hypotheses(HostEngine):
         return _Hypotheses(starts, {}, joint)
 
     def probability_since(self, since: int) -> float:
-        if self._last is not None:
+        starts, spreads, joint = self._given_all()
+        if spreads:
             return super().probability_since(since)
-        joint, (slot, start, weight) = self.joint, self.replaced
-        recent = float(joint.dot(self.starts[: len(joint)] >= since))
-        total = float(np.add.reduce(joint))
-        if slot < len(joint):  # it holds the start of the next segment, which is not yet there
-            entered = joint.item(slot)
-            evicted = weight if joint is self.weights else entered
-            recent += evicted * (start >= since) - entered
-            total += evicted - entered
-        return recent / total
+        used = self.used
+        recent = starts[:used] >= since
+        return float(joint[:used].dot(recent)) / float(np.add.reduce(joint[:used]))
 
     def runs(self) -> Runs:
         starts, spreads, joint = self._given_all()
