@@ -671,7 +671,7 @@ class TestSavedStates:
 
     @pytest.mark.parametrize("segment", FAMILIES, ids=name)
     def test_every_family_is_saved(self, segment, tmp_path):
-        columns = tuple("abcd") if segment.event_shape else None
+        columns = tuple("abcdefgh"[: sum(segment.event_shape)]) or None
         predictor = sp.bayes_optimal(sp.Source(sp.LIN(), segment))
         values = example(segment)[1]
         expected = sp.Stream(predictor).extend(values)
