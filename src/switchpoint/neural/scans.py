@@ -16,8 +16,8 @@ def linear_recurrence(
 
     If `parallel`, by an associative scan: maps h -> a h + b compose to such maps, which takes
     O(time) work in O(log time) dependent steps (Blelloch, 1990). Otherwise by a loop over time,
-    which on a CPU costs the same and compiles in a thirtieth of the time. Both agree up to
-    rounding; by default a CPU runs the loop. A decay is broadcast to the shape of the drive.
+    which on a CPU costs the same and compiles in a tenth of the time. Both agree up to rounding; by
+    default a CPU runs the loop. A decay is broadcast to the shape of the drive.
     """
     if parallel is None:
         parallel = jax.default_backend() != "cpu"

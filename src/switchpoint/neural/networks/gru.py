@@ -64,9 +64,23 @@ class GRU(Network[Float[Array, "batch hidden"]]):
     """One layer of gated recurrent units, and a readout of dense layers.
 
     The memory is the `hidden` numbers of the layer; a step costs O(hidden^2) for each sequence.
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> network = sp.neural.GRU(2, hidden=8, key=jax.random.key(0))
+    >>> network.log_probs([0, 1, 1]).shape
+    (3, 2)
     """
 
-    models: ClassVar[Mapping[str, Model]] = {"gru": Model(CELL_OPTIONS, Recipe(2.5e-3, 8_000))}
+    models: ClassVar[Mapping[str, Model]] = {
+        "gru": Model(
+            {
+                "hidden": CELL_OPTIONS["hidden"]._replace(default=64),
+                "readout": CELL_OPTIONS["readout"]._replace(default=1),
+            },
+            Recipe(1e-2, 8_000, batch=32),
+        )
+    }
 
     alphabet_size: int = eqx.field(static=True)
     hidden: int = eqx.field(static=True)
@@ -81,8 +95,8 @@ class GRU(Network[Float[Array, "batch hidden"]]):
         alphabet: int,
         *,
         key: PRNGKeyArray,
-        hidden: int = 256,
-        readout: int = 2,
+        hidden: int = 64,
+        readout: int = 1,
         inputs: int | None = None,
     ) -> None:
         keys = jax.random.split(key, 3)

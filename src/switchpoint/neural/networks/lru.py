@@ -86,16 +86,22 @@ class LRU(Network[Float[Array, "layers batch 2 state"]]):
     The memory is `state_size` complex numbers for each layer, as their real and imaginary parts. A
     sequence is one associative scan, whose steps are O(log time) deep; reading it in parts, or one
     token at a time, gives the same up to rounding.
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> network = sp.neural.LRU(2, width=8, state_size=4, key=jax.random.key(0))
+    >>> network.states([0, 1, 1]).shape  # time, layers, real and imaginary, state
+    (3, 2, 2, 4)
     """
 
     models: ClassVar[Mapping[str, Model]] = {
         "lru": Model(
             {
-                "layers": Option(4, "how many layers"),
+                "layers": Option(2, "how many layers"),
                 "width": Option(64, "numbers in a token"),
                 "state_size": Option(64, "complex numbers in the state of a layer"),
             },
-            Recipe(3e-3, 8_000, batch=32),
+            Recipe(1e-2, 8_000, batch=32),
         )
     }
 
@@ -114,7 +120,7 @@ class LRU(Network[Float[Array, "layers batch 2 state"]]):
         alphabet: int,
         *,
         key: PRNGKeyArray,
-        layers: int = 4,
+        layers: int = 2,
         width: int = 64,
         state_size: int = 64,
         inputs: int | None = None,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
 import equinox as eqx
@@ -111,7 +112,7 @@ class MambaLayer(eqx.Module):
             padded = jnp.pad(array, ((0, 0), (0, count * size - time), (0, 0)))
             return jnp.swapaxes(padded, 0, 1).reshape(count, size, len(array), -1)
 
-        @jax.checkpoint
+        @partial(jax.checkpoint, prevent_cse=False)  # a loop needs no barrier
         def part(state: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
             steps, values, into, out_of = now
             decay = jnp.exp(-steps[..., None] * jnp.exp(self.log_rate))
@@ -130,6 +131,12 @@ class Mamba(Network[MambaMemory]):
     The memory of a layer is `state_size` numbers for each of 2 `width` channels, and the last three
     inputs of a convolution. Reading a sequence in parts, or one token at a time, gives the same as
     reading it whole up to rounding.
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> network = sp.neural.Mamba(2, width=8, state_size=4, key=jax.random.key(0))
+    >>> network.states([0, 1, 1]).state.shape  # time, layers, channels, state
+    (3, 2, 16, 4)
     """
 
     models: ClassVar[Mapping[str, Model]] = {
