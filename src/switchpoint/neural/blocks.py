@@ -1,18 +1,17 @@
-"""One layer of a Transformer, and networks of residual layers."""
+"""One layer of a Transformer."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint.neural.attention import POSITIONS, RelativePositions, attend, rotated
 from switchpoint.neural.dense import Dense, fan_in_normal
-from switchpoint.neural.network import encoded
 
 WIDTH = 64
 """The width of a token inside the network, as in the paper; the only one with kernels."""
@@ -138,21 +137,3 @@ class Block(eqx.Module):
         x = x + attended.reshape(x.shape) @ self.out_proj
         x = x + self.mlp_out(jax.nn.relu(self.mlp_in(self.ln2(x))))
         return x, (key[:, time:], value[:, time:])
-
-
-def read_with_layers(
-    network: Any, memory: Any, tokens: Shaped[Array, "batch time *features"]
-) -> tuple[Any, Float[Array, "batch time alphabet"]]:
-    """`read` of a network with an `embedding`, `blocks`, a `final_norm` and an `output`.
-
-    A block maps its input and its memory to its output and its next memory. The leaves of `blocks`
-    and `memory` have a first axis of layers.
-    """
-
-    def layer(x: Float[Array, "batch time width"], now: tuple[Any, Any]) -> tuple[Array, Any]:
-        block, before = now
-        return block(x, before)
-
-    x = network.embedding(encoded(tokens, network.alphabet + 1))
-    x, memory = lax.scan(layer, x, (network.blocks, memory))
-    return memory, network.output(network.final_norm(x))

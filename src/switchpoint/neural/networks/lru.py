@@ -8,14 +8,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from switchpoint import _checks
-from switchpoint.neural.blocks import LayerNorm, read_with_layers
+from switchpoint.neural.blocks import LayerNorm
 from switchpoint.neural.dense import Dense, fan_in_normal
 from switchpoint.neural.model import Model, Option, Recipe
-from switchpoint.neural.network import Network
 from switchpoint.neural.scans import linear_recurrence
+from switchpoint.neural.state_space import StateSpaceNetwork
 
 _DECAYS = (0.4, 0.999)
 """The least and the largest |lambda| of a new network: time constants of 1 to 1,000 tokens."""
@@ -80,7 +79,7 @@ class LRULayer(eqx.Module):
         return x + value * jax.nn.sigmoid(gate), last
 
 
-class LRU(Network[Float[Array, "layers batch 2 state"]]):
+class LRU(StateSpaceNetwork):
     """Linear recurrent units (Orvieto et al., 2023).
 
     The memory is `state_size` complex numbers for each layer, as their real and imaginary parts. A
@@ -104,46 +103,8 @@ class LRU(Network[Float[Array, "layers batch 2 state"]]):
             Recipe(1e-2, 8_000, batch=32),
         )
     }
-
-    alphabet_size: int = eqx.field(static=True)
-    layers: int = eqx.field(static=True)
-    width: int = eqx.field(static=True)
-    state_size: int = eqx.field(static=True)
-    embedding: Dense
-    blocks: LRULayer
-    """All layers in one: each array stacks them along its first axis."""
-    final_norm: LayerNorm
-    output: Dense
-
-    def __init__(
-        self,
-        alphabet: int,
-        *,
-        key: PRNGKeyArray,
-        layers: int = 2,
-        width: int = 64,
-        state_size: int = 64,
-        inputs: int | None = None,
-    ) -> None:
-        keys = jax.random.split(key, 3)
-        self.alphabet_size = _checks.positive_int("alphabet", alphabet)
-        self.layers = _checks.positive_int("layers", layers)
-        self.width = _checks.positive_int("width", width)
-        self.state_size = _checks.positive_int("state_size", state_size)
-        self.embedding = Dense(inputs or alphabet + 1, self.width, keys[0])
-        self.blocks = jax.vmap(lambda key: LRULayer(self.width, self.state_size, key))(
-            jax.random.split(keys[1], self.layers)
-        )
-        self.final_norm = LayerNorm(self.width)
-        self.output = Dense(self.width, alphabet, keys[2])
+    block = LRULayer
 
     def memory(self, batch: int, capacity: int) -> Float[Array, "layers batch 2 state"]:
         del capacity
         return jnp.zeros((self.layers, batch, 2, self.state_size))
-
-    def read(
-        self,
-        memory: Float[Array, "layers batch 2 state"],
-        tokens: Shaped[Array, "batch time *features"],
-    ) -> tuple[Float[Array, "layers batch 2 state"], Float[Array, "batch time alphabet"]]:
-        return read_with_layers(self, memory, tokens)

@@ -9,14 +9,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from switchpoint import _checks
-from switchpoint.neural.blocks import LayerNorm, read_with_layers
+from switchpoint.neural.blocks import LayerNorm
 from switchpoint.neural.dense import Dense, fan_in_normal
 from switchpoint.neural.model import Model, Option, Recipe
-from switchpoint.neural.network import Network
 from switchpoint.neural.scans import linear_recurrence
+from switchpoint.neural.state_space import StateSpaceNetwork
 
 _EXPANSION = 2
 _TAPS = 4
@@ -125,7 +124,7 @@ class MambaLayer(eqx.Module):
         return jnp.swapaxes(outputs, 0, 1), state
 
 
-class Mamba(Network[MambaMemory]):
+class Mamba(StateSpaceNetwork):
     """Selective state spaces (Gu and Dao, 2023), with a diagonal matrix of real decays.
 
     The memory of a layer is `state_size` numbers for each of 2 `width` channels, and the last three
@@ -149,38 +148,7 @@ class Mamba(Network[MambaMemory]):
             Recipe(3e-3, 8_000, batch=32),
         )
     }
-
-    alphabet_size: int = eqx.field(static=True)
-    layers: int = eqx.field(static=True)
-    width: int = eqx.field(static=True)
-    state_size: int = eqx.field(static=True)
-    embedding: Dense
-    blocks: MambaLayer
-    """All layers in one: each array stacks them along its first axis."""
-    final_norm: LayerNorm
-    output: Dense
-
-    def __init__(
-        self,
-        alphabet: int,
-        *,
-        key: PRNGKeyArray,
-        layers: int = 2,
-        width: int = 64,
-        state_size: int = 8,
-        inputs: int | None = None,
-    ) -> None:
-        keys = jax.random.split(key, 3)
-        self.alphabet_size = _checks.positive_int("alphabet", alphabet)
-        self.layers = _checks.positive_int("layers", layers)
-        self.width = _checks.positive_int("width", width)
-        self.state_size = _checks.positive_int("state_size", state_size)
-        self.embedding = Dense(inputs or alphabet + 1, self.width, keys[0])
-        self.blocks = jax.vmap(lambda key: MambaLayer(self.width, self.state_size, key))(
-            jax.random.split(keys[1], self.layers)
-        )
-        self.final_norm = LayerNorm(self.width)
-        self.output = Dense(self.width, alphabet, keys[2])
+    block = MambaLayer
 
     def memory(self, batch: int, capacity: int) -> MambaMemory:
         del capacity
@@ -189,8 +157,3 @@ class Mamba(Network[MambaMemory]):
             jnp.zeros((self.layers, batch, _TAPS - 1, channels)),
             jnp.zeros((self.layers, batch, channels, self.state_size)),
         )
-
-    def read(
-        self, memory: MambaMemory, tokens: Shaped[Array, "batch time *features"]
-    ) -> tuple[MambaMemory, Float[Array, "batch time alphabet"]]:
-        return read_with_layers(self, memory, tokens)
