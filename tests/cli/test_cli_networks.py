@@ -254,18 +254,6 @@ def test_a_network_that_predicts_no_numbers_is_reported(run_directory, capsys):
     assert evaluation.load("results.nc").sizes["sequence"] == 40
 
 
-@pytest.mark.usefixtures("run_directory")
-def test_control_characters_in_the_name_of_a_network(capsys):
-    one = card(members=1)
-    neural.save_networks("a\x1b[31m.safetensors", networks_of(one), one)
-    arguments = ("--length", LENGTH, "--sequences", 1, "--out", "b\x1b[31m.nc")
-    status, out, err = run(capsys, "evaluate", "a\x1b[31m.safetensors", *arguments)
-    assert (status, err) == (0, "")
-    assert "\x1b" not in out
-    assert r"a\x1b[31m[ptw]" in out
-    assert r"b\x1b[31m.nc" in out
-
-
 def test_labels_and_references(run_directory, capsys):
     one, several = card(members=1), run_directory / "model.safetensors"
     neural.save_networks("one.safetensors", networks_of(one), one)

@@ -214,24 +214,6 @@ def test_quiet_shows_damaged_files(tmp_path, monkeypatch, capsys):
 # --- output ----------------------------------------------------------------------------------
 
 
-def test_the_plan_and_the_results_are_shown(engine, capsys):
-    run("--model", "memoryless", "--length", 30, "--prior", "ptw", "--prior", "lin", "--seeds", 2,
-        "--first-seed", 5, "--steps", 1500, "--tensorboard", "--out", "runs/mine")  # fmt: skip
-    out = capsys.readouterr().out
-    plan, results = out.split("╯")
-    for fact in ["memoryless", "60 parameters", "PTW(depth=5, split=0.5)", "LIN()", "4: seed 5 to",
-                 "1,500 steps of 128 sequences of 30 symbols", "runs/mine"]:  # fmt: skip
-        assert fact in plan
-    rows = [line.split() for line in results.splitlines()]
-    assert ["ptw", "0.01", "5", "1.250", "0.013", "0.5000"] in rows
-    assert ["ptw", "0.01", "6", "diverged", "-", "-"] in rows
-    assert ["lin", "0.01", "6", "4.250", "0.043", "0.8000"] in rows
-    assert results.rstrip().endswith("runs/mine/model.safetensors: the 4 trained networks")
-    assert max(map(len, out.splitlines())) <= 80
-    _, others = engine.calls[0]
-    assert (others["out"], others["tensorboard"]) == (Path("runs/mine"), True)
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_help_explains_every_field(monkeypatch, capsys, width):
     monkeypatch.setenv("COLUMNS", str(width))

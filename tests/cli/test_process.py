@@ -140,50 +140,6 @@ def test_an_ignored_interrupt_stays_ignored(monkeypatch):
     assert subprocess.check_output(command, env=ENVIRONMENT) == b"True\n"
 
 
-@pytest.mark.slow
-def test_termination_is_status_143():
-    with start(*TRAIN, "--steps", "1000000", "--out", "run") as process:
-        while "step 20/" not in process.stderr.readline():
-            assert process.poll() is None
-        process.terminate()
-        _, err = process.communicate(timeout=60)
-    last = err.splitlines()[-1]
-    assert process.returncode == 143
-    assert last.startswith("switchpoint: stopped after step ")
-    step = int(last.split("step ")[1].split(";")[0])
-    assert Path(f"run/checkpoints/step-{step:09d}.safetensors").exists()
-
-
-# Sends a signal when the networks of a program are being written, after its last step.
-LATE = """
-import os, signal
-from switchpoint.training.run_directory import RunDirectory
-save = RunDirectory.save_networks
-
-def interrupted(*arguments):
-    os.kill(os.getpid(), signal.SIGTERM)
-    return save(*arguments)
-
-RunDirectory.save_networks = interrupted
-from switchpoint.cli import main
-main()
-"""
-
-
-@pytest.mark.slow
-def test_a_signal_after_the_last_step_of_a_program_stops_the_sweep():
-    settings = "length = 8\nbatch = 2\nvalidation = 2\nsteps = 2\nwarmup = 0\n"
-    Path("two.toml").write_text(f'model = "memoryless"\n{settings}[sweep]\nalphabet = [2, 3]\n')
-    done = subprocess.run(
-        [sys.executable, "-c", LATE, "sweep", "two.toml"],
-        env=ENVIRONMENT, text=True, capture_output=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 143
-    assert done.stderr.splitlines()[-1] == "switchpoint: terminated"
-    assert len(list(Path("sweep").glob("programs/*/model.safetensors"))) == 1
-    assert not Path("sweep/sweep.nc").exists()
-
-
 # --- streams --------------------------------------------------------------------------------
 
 
@@ -375,51 +331,3 @@ def test_an_unexpected_error_is_one_line_with_how_to_report_it(monkeypatch, caps
     monkeypatch.setenv("SWITCHPOINT_TRACEBACK", "1")
     assert failing(monkeypatch, KeyError("x")) == 70
     assert "in fail" in capsys.readouterr().err
-
-
-def test_control_characters_do_not_reach_the_terminal(capsys):
-    assert main(["predict", "a\x1b[31m\r\x07\u202e\udcff.txt"]) == 2
-    err = capsys.readouterr().err
-    assert "\\x1b[31m" in err
-    assert "\\u202e\\udcff.txt" in err
-    assert all(character.isprintable() for character in err.rstrip("\n"))
-
-
-@pytest.mark.slow
-def test_paths_that_are_markup(capsys):
-    assert main(["reproduce", "--list", "--out", "[/x]"]) == 0
-    assert "[/x]" in capsys.readouterr().out
-    assert main(["sample", "--length", "8", "--out", "[/x].csv"]) == 2
-    assert "[/x].csv" in capsys.readouterr().err
-    Path("[bold]").mkdir()
-    assert main(["sample", "--length", "8", "--out", "[bold]/x.csv"]) == 0
-    assert "[bold]/x.csv" in capsys.readouterr().out
-
-
-def test_a_loop_of_links(capsys):
-    Path("loop").symlink_to("loop")
-    Path("loop.csv").symlink_to("loop.csv")
-    for arguments in (
-        ["predict", "loop"],
-        ["predict", "bits.txt", "--out", "loop"],
-        ["predict", "bits.txt", "--out", "loop/x.csv"],
-        ["predict", "bits.txt", "--model", "loop"],
-        ["evaluate", "loop", "--on", "lin"],
-        ["sample", "--length", "8", "--out", "loop.csv"],
-        [*TRAIN, "--out", "loop"],
-        [*TRAIN, "--out", "run", "--config", "loop"],
-    ):
-        assert main(arguments) == 2, arguments
-        err = capsys.readouterr().err
-        assert err.count("\n") == 1
-        assert "loop" in err
-
-
-@pytest.mark.parametrize("text", ["a = " + "[" * 20000, "a." * 2000 + "a = 1"])
-def test_deeply_nested_settings(text, capsys):
-    Path("deep.toml").write_text(text)
-    assert main([*TRAIN, "--out", "run", "--config", "deep.toml"]) == 2
-    err = capsys.readouterr().err
-    assert "deep.toml" in err
-    assert err.count("\n") == 1
-    assert not Path("run").exists()

@@ -1,6 +1,5 @@
 """All studies at a tiny scale: complete, resumable, and in agreement with `evaluate`."""
 
-import inspect
 import os
 import re
 import shutil
@@ -333,17 +332,6 @@ def test_a_killed_study_resumes_to_the_same_result(whole, tmp_path):
 
 
 @pytest.mark.slow
-def test_list_shows_cost_and_state(command, whole, tmp_path, capsys):
-    command("reproduce", "--scale", "tiny", "--out", whole, "--list")
-    rows = capsys.readouterr().out
-    assert all(name in rows for name in STUDIES)
-    assert rows.count("done") == len(STUDIES)
-    command("reproduce", "--scale", "tiny", "--out", tmp_path / "new", "--list")
-    assert capsys.readouterr().out.count("to do") == len(STUDIES)
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.slow
 def test_reproduce_draws_and_report_draws_again(command, whole, capsys):
     command("reproduce", "--scale", "tiny", "--out", whole, "--only", "memory")
     printed = capsys.readouterr()
@@ -539,23 +527,3 @@ def test_a_new_study_is_one_object_and_one_line_in_the_registry(
     capsys.readouterr()
     command("report", tmp_path, "--markdown")
     assert f"| lstm | {float(result['excess_mean'][0, 0]):.3f} |" in capsys.readouterr().out
-
-
-def test_frames_from_the_command_to_the_predictor(command, whole, tmp_path, monkeypatch):
-    """At most 16 of our frames lie between the command line and the first prediction.
-
-    Four are of the executor, which runs a shard in this process as it would in another, four of
-    `evaluate`, and one checks the shapes of a prediction.
-    """
-
-    class Predicted(BaseException):
-        """Ends the command at its first prediction; no executor tries that again."""
-
-    def log_probs(*_):
-        raise Predicted(len([f for f in inspect.stack() if "/switchpoint/" in f.filename]))
-
-    monkeypatch.setattr(sp.neural.Network, "log_probs", log_probs)
-    shutil.copytree(whole / "runs", tmp_path / "runs")
-    with pytest.raises(Predicted) as predicted:
-        command("reproduce", "--scale", "tiny", "--only", "on-distribution", "--out", tmp_path)
-    assert predicted.value.args[0] + 1 <= 16  # with `main` itself

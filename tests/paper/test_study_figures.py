@@ -1,20 +1,15 @@
 """The figures, captions and tables of studies: complete, reproducible, with the saved numbers."""
 
 import functools
-import itertools
 import re
 
 import numpy as np
 import pytest
 import xarray as xr
-from matplotlib.figure import Figure
 from test_report import QUICK, ZOO
 
-from switchpoint._numbers import bits
 from switchpoint.paper import STUDIES, draw, load_result
-from switchpoint.paper.figures.annotations import labels_right, spread_apart
 from switchpoint.paper.figures.labels import display_name, source_label
-from switchpoint.paper.figures.seeds import draw_local
 from switchpoint.paper.results import Result, copy_result, result_path
 from switchpoint.paper.scale import RECORDED
 
@@ -101,20 +96,6 @@ def test_captions_are_whole_sentences(name):
                 assert not re.search(r"\b(nan|unknown|None|inf)\b", words)
 
 
-def test_captions_have_the_numbers():
-    result = recorded("longer-lengths")
-    text = STUDIES["longer-lengths"].captions(result)["longer-lengths"].observed
-    for network in labels_of(result["architecture"]):
-        first, *_, last = result["excess_mean"].sel(architecture=network).values
-        assert f" {display_name(network)} {bits(first)} → {bits(last)}" in text
-    captions = STUDIES["trajectory"].captions(saved("trajectory"))
-    for source in labels_of(saved("trajectory")["source"]):
-        switches = np.flatnonzero(saved("trajectory").sel(source=source)["switches"])
-        observed = captions[f"trajectory-{source}"].observed
-        assert observed.startswith(f"32 symbols with {len(switches) or 'no'} switch")
-        assert str(switches[0]) in observed
-
-
 @pytest.mark.slow
 def test_files_are_the_same_on_every_day_and_drawn_once(tmp_path, monkeypatch):
     drawn, name = [], "mean-regret"
@@ -165,34 +146,6 @@ def test_a_local_measurement_is_drawn_over_the_record(name):
     local = result.beside["excess"].mean("seed").values
     drawn = np.concatenate([heights(axes) for axes in both[list(both)[-1]].axes])
     assert contains(drawn, local[local > 0])
-
-
-@pytest.mark.slow
-def test_a_local_measurement_is_seen_however_far_off_it_is():
-    result = load_result(ZOO, "on-distribution")
-    shown, local = (each.isel(source=[0, 1]) for each in (result.shown, result.beside))
-    optimum = shown["exact_regret"].sel(exact="optimum").values
-    far = local.assign(excess=50.0 + 0 * local["excess"])
-    noise = far.assign(excess_error=40.0 + 0 * local["excess"])
-    plot = STUDIES["on-distribution"].plot
-    alone, noisy = (plot(shown, each) for each in (None, noise))
-    for name, figure in plot(shown, far).items():
-        base = np.zeros_like(optimum) if name.endswith("excess") else optimum
-        for axes, own in zip(figure.axes, base, strict=True):
-            assert axes.get_ylim()[0] < 50 + own < axes.get_ylim()[1]
-        # A difference within its error does not stretch the axes.
-        for axes, same in zip(noisy[name].axes, alone[name].axes, strict=True):
-            assert axes.get_ylim() == same.get_ylim()
-
-
-def test_on_another_source_a_local_measurement_is_drawn_above_the_exact_predictor():
-    """Its regret on a few sequences depends on which they are, unlike the difference."""
-    result = recorded("off-distribution")
-    some = 0 * result["excess"].isel(seed=[0])
-    local = result.isel(seed=[0]).assign(beyond_exact=0.1 + some, beyond_exact_error=0.02 + some)
-    axes = STUDIES["off-distribution"].figures(result, local)["off-distribution"].axes[0]
-    exact = float(result["exact_regret"].sel(test_source="uniform", exact="ptw"))
-    assert contains(heights(axes), exact + 0.1)
 
 
 def test_one_seed_is_enough():
@@ -271,35 +224,3 @@ def test_training_curves():
     assert "RNN 1 (median 0.25) and LSTM 0 (median 0.10)" in caption.observed
     (table,) = study.tables({"training-curves": result})
     assert [row[:3] for row in table.rows] == [["rnn, PTW_5", "1 of 2", "+0.90 (ends at 0.30)"]]
-
-
-@pytest.mark.parametrize(("value", "count"), [(0.5, 1), (-0.1, 0)])
-def test_a_bar_on_a_logarithmic_scale_ends_at_the_edge(value, count):
-    axes = Figure().subplots()
-    axes.set_yscale("log")
-    axes.set_ylim(1e-3, 10)
-    values = {"excess": ("architecture", [value]), "excess_error": ("architecture", [0.3])}
-    draw_local(axes, 1.0, xr.Dataset(values, {"architecture": ["lstm"]}), "lstm")
-    (bar,) = (segment[:, 1] for each in axes.collections for segment in each.get_segments())
-    assert 0 < bar.min() < 1e-3
-    assert bar.max() == pytest.approx(value + 0.6)
-    assert sum(line.get_marker() == "D" for line in axes.lines) == count
-
-
-def test_labels_keep_their_order_and_their_distance():
-    wanted = np.array([0.0, 0.5, 0.51, 0.52, 0.99, 1.0])
-    places = spread_apart(wanted, 0.05)
-    assert (np.diff(places) >= 0.05 - 1e-9).all()
-    assert places[0] == 0.0
-    assert places[2] == pytest.approx(0.51)
-    assert places[-1] <= 1.0
-    figure = Figure()
-    axes = figure.subplots()
-    labels_right(axes, [(height, f"label {height}", "#000000") for height in (0.5, 0.51, 0.1)])
-    figure.draw_without_rendering()
-    boxes = sorted(
-        (text.get_text(), text.get_window_extent().y0, text.get_window_extent().y1)
-        for text in axes.texts
-    )
-    for (_, _, top), (_, bottom, _) in itertools.pairwise(boxes):
-        assert bottom >= top - 1

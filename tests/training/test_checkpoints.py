@@ -5,14 +5,12 @@ import math
 import shutil
 import subprocess
 import sys
-import threading
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from switchpoint import _tensors
 from switchpoint.training import TrainConfig
 from switchpoint.training.checkpoints import Checkpoints, run_lock
 from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
@@ -134,22 +132,6 @@ def test_a_run_with_other_settings_is_refused(tmp_path):
     assert str(tmp_path) in message
     assert "batch: None, now 8; hidden: 64, now 128" in message
     assert "prior" not in message
-
-
-def test_saving_does_not_wait_but_for_the_one_before(tmp_path, monkeypatch):
-    gate, on_host = threading.Event(), _tensors._on_host
-    monkeypatch.setattr(_tensors, "_on_host", lambda array: gate.wait() and on_host(array))
-    checkpoints = Checkpoints(tmp_path, CONFIG)
-    checkpoints.save(1, state(1))
-    assert names(tmp_path) == []  # it came back, and nothing is written
-    second = threading.Thread(target=checkpoints.save, args=(2, state(2)))
-    second.start()
-    second.join(0.1)
-    assert second.is_alive()
-    gate.set()
-    second.join()
-    checkpoints.close()
-    assert len(names(tmp_path)) == 2
 
 
 def test_a_failed_write_is_raised_at_the_next_call(tmp_path):

@@ -6,7 +6,6 @@ import os
 import sys
 
 import pytest
-from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from switchpoint._display import BarProgress, LineProgress, show_progress
@@ -62,29 +61,6 @@ def test_plain_lines_estimate_the_time_left(monkeypatch):
     for now[0], done in [(1.0, 0.25), (11.0, 0.5), (12.0, 0.6), (31.0, 1.0)]:
         progress.update("training", done)
     assert stream.getvalue() == "training, 50%, 20 s left\ntraining, 100%, 0 s left\n"
-
-
-def test_one_member_that_diverged_has_no_numbers():
-    report = EvalRecord(500, (math.nan,), (math.nan,), (math.nan,), (0,))
-    assert lines(MEMBERS[:1], report)[1].endswith("excess - bits | 1 of 1 diverged")
-
-
-def test_the_bar_shows_the_same():
-    console = Console(
-        file=io.StringIO(), record=True, force_terminal=True, width=80, color_system=None
-    )
-    progress = BarProgress(console)
-    with progress.bar:
-        show(progress)
-    text = console.export_text()
-    assert "member 4 [red] frozen" in text
-    words = " ".join(text.split())
-    for line in lines()[:3]:
-        assert line in words
-    assert "\x1b" not in text
-    last = text[text.rindex("step 500 of 2,000, 12.5 steps/s, 100 seed-steps/s") :]
-    assert " 25% " in last
-    assert max(map(len, last.splitlines())) <= 80
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
