@@ -186,11 +186,8 @@ REFUSED = {
     "'x' in column a, line 2": ("x.csv", "a\nx\n1\n"),
     "'inf' in column x, line 3": ("x.csv", "x\n1\ninf\n"),
     "'1_0' in column x, line 2": ("x.csv", "x\n1_0\n2\n"),
-    "inf in column 0, row 1": ("x.json", "[1, Infinity]"),
-    "-100000000000000000000000000000000000... in column 0, row 1": (
-        "x.json",
-        f"[1, -1{'0' * 400}]",
-    ),
+    "'inf' in column 0, row 1": ("x.json", "[1, Infinity]"),
+    "0000... in column 0, row 1": ("x.json", f"[1, -1{'0' * 400}]"),
     "column 'open' is chosen twice": ("x.csv", TABLE, "open", "1"),
     "two columns called 'x'": ("x.csv", "x,x\n1,2\n", "x"),
     "line 3 has 1 cell, the first has 2": ("x.csv", "x,y\n1,2\n3\n"),

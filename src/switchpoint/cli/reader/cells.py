@@ -1,30 +1,30 @@
-"""Cells of a table: numbers as people write them, missing observations, and names of columns."""
+"""Cells of a table, which are texts: numbers as people write them, missing ones, and names."""
 
 import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from switchpoint import _checks
 from switchpoint._text import printable
 from switchpoint.detection.times import is_date
 
 MISSING = {"", "na", "n/a", "nan", "nat", "null", "none", "<na>"}
 """Words for a missing observation, in lower case."""
-
 _MARKS = {"-", "--", "?", ".", "..", "...", "#n/a", "#na", "#value!", "#div/0!", "#ref!"}
+
+DECIMALS = (".", ",")
 _CURRENCY = "[$€£¥₹]"
 _SPACE = " '’\u00a0\u202f"  # between groups of three digits, beside a comma or a point
+_PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _SAMPLE = 1000  # rows that show the kind of a column
 _SHOWN = 12  # names in a message
 
 
-def _number_pattern(decimal: str, other: str) -> re.Pattern[str]:
-    whole = rf"(?:\d+|[1-9]\d{{0,2}}(?:[{other}{_SPACE}]\d{{3}})+)"
+def _number_pattern(decimal: str, thousands: str) -> re.Pattern[str]:
+    whole = rf"(?:\d+|[1-9]\d{{0,2}}(?:[{thousands}{_SPACE}]\d{{3}})+)"
     number = rf"(?:{whole}(?:[{decimal}]\d*)?|[{decimal}]\d+)(?:e[+-]?\d+)?"
     return re.compile(
         rf"([+-]?)({_CURRENCY}?)([+-]?)[{_SPACE}]?({number})[{_SPACE}]?(%|{_CURRENCY}|)",
@@ -33,44 +33,32 @@ def _number_pattern(decimal: str, other: str) -> re.Pattern[str]:
 
 
 _NUMBER = {".": _number_pattern(".", ","), ",": _number_pattern(",", ".")}
-_PLAIN = {
-    sign: re.compile(rf"[+-]?(\d+[{sign}]?\d*|[{sign}]\d+)([eE][+-]?\d+)?", re.ASCII).fullmatch
-    for sign in _NUMBER
-}
-DECIMALS = tuple(_NUMBER)
 
 
 def parse_number(token: str) -> float | None:
     """The finite number that `token` is; stricter than `float`, which accepts nan and 0_1."""
-    value = float(token) if _PLAIN["."](token) else math.inf
+    value = float(token) if _PLAIN.fullmatch(token) else math.inf
     return value if math.isfinite(value) else None
 
 
-def is_missing(cell: Any) -> bool:
+def is_missing(cell: str) -> bool:
     """Whether a cell of a column of numbers is a missing observation."""
-    if isinstance(cell, str):
-        return cell.lower() in MISSING or cell.lower() in _MARKS
-    return _checks.is_missing(cell)
+    return cell.lower() in MISSING or cell.lower() in _MARKS
 
 
-def to_number(cell: Any, decimal: str) -> tuple[float, str] | None:
+def to_number(cell: str, decimal: str) -> tuple[float, str] | None:
     """The finite number in a cell, and the percent or currency sign beside it."""
-    unit = ""
-    if isinstance(cell, str):
-        match = _NUMBER[decimal].fullmatch(cell.replace("\u2212", "-"))
-        if match is None:
-            return None
-        unit = match[2] + match[5]
-        digits = re.sub(rf"[^\de{decimal}+-]", "", match[4].lower()).replace(decimal, ".")
-        cell = match[1] + match[3] + digits
-    try:
-        number = float(cell)
-    except (TypeError, ValueError, OverflowError):  # of more than 308 digits
+    if decimal == "." and (number := parse_number(cell)) is not None:
+        return number, ""
+    match = _NUMBER[decimal].fullmatch(cell.replace("\u2212", "-"))
+    if match is None:
         return None
-    return (number, unit) if math.isfinite(number) else None
+    digits = re.sub(rf"[^\de{decimal}+-]", "", match[4].lower()).replace(decimal, ".")
+    number = parse_number(match[1] + match[3] + digits)
+    return None if number is None else (number, match[2] + match[5])
 
 
-def is_number(cell: Any) -> bool:
+def is_number(cell: str) -> bool:
     """Whether a cell is a finite number with either decimal sign."""
     return any(to_number(cell, decimal) is not None for decimal in DECIMALS)
 
@@ -85,50 +73,41 @@ class Numbers:
     """The rows of the cells that are neither missing nor numbers of one unit."""
     unit: str
     """The percent or currency sign of the numbers."""
-    marks: list[str]
+    marks: set[str]
     """The marks, such as ?, of missing observations."""
     comma: str
-    """The first cell with a comma that is not the decimal sign."""
+    """The first number with a comma that is not the decimal sign."""
 
 
-def parse_numbers(cells: Sequence[Any], decimal: str = ".") -> Numbers:
+def parse_numbers(cells: Sequence[str], decimal: str = ".") -> Numbers:
     """The numbers in a column with this decimal sign."""
-    match = _PLAIN[decimal]
-    plain = np.array([type(x) is float or (type(x) is str and bool(match(x))) for x in cells], bool)
-    texts = [
-        cell.replace(decimal, ".") if type(cell) is str else cell
-        for cell, simple in zip(cells, plain.tolist(), strict=True)
-        if simple
-    ]
-    values = np.full(len(cells), np.nan)
-    values[plain] = np.array(texts, dtype=object).astype(float)
-    marks: set[str] = set()
-    invalid, units, comma = [], {}, ""
-    for row in np.flatnonzero(~plain | np.isinf(values)).tolist():
-        cell, number = cells[row], to_number(cells[row], decimal)
-        if is_missing(cell):
-            marks.update({cell} if str(cell).lower() in _MARKS else ())
-        elif number is None:
-            invalid.append(row)
-        values[row], units[row] = number or (np.nan, "")
-        comma = comma or (cell if isinstance(cell, str) and "," in cell else "")
-    rows = np.flatnonzero(~np.isnan(values)).tolist() if any(units.values()) else []
-    unit = units.get(rows[0], "") if rows else ""
-    invalid += [row for row in rows if units.get(row, "") != unit]
-    return Numbers(values, sorted(invalid), unit, sorted(marks), comma)
+    found = [to_number(cell, decimal) for cell in cells]
+    unit = next((number[1] for number in found if number is not None), "")
+    pairs = list(zip(cells, found, strict=True))
+    return Numbers(
+        np.array([math.nan if number is None else number[0] for number in found]),
+        [
+            row
+            for row, (cell, number) in enumerate(pairs)
+            if (not is_missing(cell) if number is None else number[1] != unit)
+        ],
+        unit,
+        {cell for cell, number in pairs if number is None and cell.lower() in _MARKS},
+        next((cell for cell, number in pairs if number is not None and "," in cell), ""),
+    )
 
 
 # --- names of columns -------------------------------------------------------------------------
 
 
-def is_value(cell: Any) -> bool:
+def is_value(cell: str) -> bool:
     """Whether a cell is a number or a date."""
     return is_number(cell) or is_date(cell)
 
 
 def is_header(
-    first: Sequence[Any],
-    rest: Sequence[Sequence[Any]],
+    first: Sequence[str],
+    rest: Sequence[Sequence[str]],
     names: Sequence[str | None] = (),
     labels: Sequence[str] = (),
 ) -> bool:
@@ -150,11 +129,11 @@ def is_header(
             if i in words or (dates and not is_date(cell)) or (cell == "" and _step(below) == 1):
                 return True
             values = True
-    recurring = (str(row[i]) == word for i, word in words.items() for row in rest if i < len(row))
+    recurring = (row[i] == word for i, word in words.items() for row in rest if i < len(row))
     return bool(words) and not values and not any(recurring)
 
 
-def may_be_header(first: Sequence[Any], rest: Sequence[Sequence[Any]]) -> bool:
+def may_be_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
     """Whether the first row of a table of several columns may name them although it is numbers.
 
     It counts the columns, leaves the first cell empty, does not continue a column that counts its
@@ -162,32 +141,32 @@ def may_be_header(first: Sequence[Any], rest: Sequence[Sequence[Any]]) -> bool:
     """
     if len(first) < 2 or not rest:
         return False
-    columns = [[row[i] for row in rest[:_SAMPLE] if i < len(row)] for i in range(len(first))]
+    columns = list(zip(*rest[:_SAMPLE], strict=True))
     steps = [_step(column) for column in columns]
     for cell, column, step in zip(first, columns, steps, strict=True):
         if is_date(cell) or (step and _step([cell, *column]) == step):
             return False  # its row is like those below
         if not is_number(cell) and not is_missing(cell) and cell in column:
             return False
-    numbers = [str(cell) for cell in first if is_number(cell)]
+    numbers = [cell for cell in first if is_number(cell)]
     counts = len(numbers) > 1 and numbers == [str(i) for i in range(len(numbers))]
-    below = [str(cell) for column in columns for cell in column if is_number(cell)]
+    below = [cell for column in columns for cell in column if is_number(cell)]
     fractions = all(map(str.isdigit, numbers)) and not any(map(str.isdigit, below))
     skips = len(rest) > 2 and any(steps)
     return bool(numbers) and (counts or first[0] == "" or skips or (fractions and below != []))
 
 
-def _step(column: Sequence[Any]) -> int:
+def _step(column: Sequence[str]) -> int:
     """The step of a column that counts its rows; otherwise 0."""
-    if len(column) < 2 or not all(re.fullmatch(r"\d{1,9}", str(cell)) for cell in column):
+    if len(column) < 2 or not all(re.fullmatch(r"\d{1,9}", cell, re.ASCII) for cell in column):
         return 0
     steps = np.diff([int(cell) for cell in column])
     return int(steps[0]) if (steps == steps[0]).all() else 0
 
 
-def is_boolean(word: Any) -> bool:
+def is_boolean(word: str) -> bool:
     """Whether a word is False or True."""
-    return str(word).lower() in ("false", "true")
+    return word.lower() in ("false", "true")
 
 
 def find_column(names: Sequence[str], column: str) -> int:
@@ -199,8 +178,8 @@ def find_column(names: Sequence[str], column: str) -> int:
     raise ValueError(f"there is no column {column!r}; the columns are: {first_names(names)}")
 
 
-def first_names(names: Iterable[Any]) -> str:
+def first_names(names: Iterable[str]) -> str:
     """The first of many names, for a message."""
-    names = [str(name) for name in names]
+    names = list(names)
     more = ", ..." if len(names) > _SHOWN else ""
     return printable(", ".join(names[:_SHOWN])) + more

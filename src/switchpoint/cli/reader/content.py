@@ -71,13 +71,11 @@ class Content:
         return text.removeprefix("\ufeff"), () if encoding == "utf-8" else ("UTF-16",)
 
     def array(self) -> np.ndarray:
-        """The array of one or two dimensions in an .npy file, or `symbols` in an .npz file."""
-        packed = self.data.startswith(b"PK")
-        file = io.BytesIO(_unzip(self.data, "symbols")[1] if packed else self.data)
+        """The array of one or two dimensions in a NumPy file."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # headers written by Python 2
-                array = np.lib.format.read_array(file, allow_pickle=False)
+                array = np.lib.format.read_array(io.BytesIO(self.data), allow_pickle=False)
         except Exception as error:  # damaged files fail in many ways, some of which suggest pickle
             raise ValueError(
                 "the file is damaged, or not a NumPy file of numbers or text"
@@ -91,12 +89,16 @@ class Content:
 
 
 def read_content(path: Path) -> Content:
-    """The content of a file; at most `_text.LARGEST` bytes of it, packed and unpacked."""
+    """The content of a file; at most `_text.LARGEST` bytes of it, packed and unpacked.
+
+    Of an .npz file it is the array `symbols`.
+    """
     data, suffix, name = read_bytes(path), path.suffix.lower(), name_of(path)
-    if data.startswith(b"PK") and suffix != ".npz" and WORKBOOK not in data:
+    if data.startswith(b"PK") and WORKBOOK not in data:
+        notes, array = ((), "symbols") if suffix == ".npz" else (("zip",), None)
         with locating(name):
-            member, data = _unzip(data)
-        return Content(data, Path(member).suffix.lower(), ("zip",))
+            member, data = _unzip(data, array)
+        return Content(data, Path(member).suffix.lower(), notes)
     for start, (method, opener) in _COMPRESSED.items():
         if data.startswith(start):
             try:
@@ -109,7 +111,7 @@ def read_content(path: Path) -> Content:
     return Content(data, suffix)
 
 
-def _unzip(data: bytes, array: str | None = None) -> tuple[str, bytes]:
+def _unzip(data: bytes, array: str | None) -> tuple[str, bytes]:
     """The only file in a zip archive, or the file of this array, and its name."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

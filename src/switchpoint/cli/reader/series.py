@@ -192,7 +192,7 @@ def _read_times(table: Table, name: str, decimal: str, day_first: bool | None) -
         raise ValueError(f"there is no time in column {name}, {table.place(missing)}")
     if decimal == ",":  # 1959,083
         numbers = parse_numbers(cells, ",")
-        cells = cells if numbers.invalid else numbers.values.tolist()
+        cells = cells if numbers.invalid else [f"{number:.15g}" for number in numbers.values]
     return read_times(cells, day_first)
 
 
@@ -208,7 +208,7 @@ def _check_one_series(table: Table, name: str, times: Times) -> None:
     problem = f"times in column {name} repeat or go back in {place}"
     one = "or give --time none if all of it is one series"
     for other in table.names:
-        groups = when.groupby(table.frame[other].map(str).to_numpy())
+        groups = when.groupby(table.frame[other].to_numpy())
         if 1 < groups.ngroups <= len(when) / 2 and all(
             group.is_unique and group.is_monotonic_increasing for _, group in groups
         ):

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from switchpoint._checks import is_missing
 from switchpoint._text import locating, name_of, printable
 from switchpoint.cli.output import shortened
 from switchpoint.cli.reader.cells import first_names, is_boolean, parse_number
@@ -238,11 +237,11 @@ def _table_tokens(table: Table, column: str | None, row: int | None) -> list[str
         frame = frame[frame[names[0]] == sequences[_pick_row(len(sequences), row)]]
     else:
         _pick_row(1, row)
-    cells = frame[name].tolist()
+    cells = list(frame[name])
     for line, cell in zip(frame.index, cells, strict=True):
-        if cell == "" or is_missing(cell):
+        if cell == "":
             raise ValueError(f"{table.unit} {line} has no value in column {printable(name)}")
-    return [str(cell) for cell in cells]
+    return cells
 
 
 def _array_tokens(array: np.ndarray) -> list[str]:

@@ -10,7 +10,7 @@ import json
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from switchpoint import _text
+from switchpoint._checks import is_missing as is_missing_value
 from switchpoint.cli.reader.cells import (
     find_column,
     first_names,
@@ -70,10 +71,10 @@ GUESSED = Layout()
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a table: text, or typed where the format has types."""
+    """The cells of a table, as texts; empty where nothing is there."""
 
     frame: Any
-    """A DataFrame of objects, indexed by the line or the row of the file."""
+    """A DataFrame of texts, indexed by the line or the row of the file."""
     unit: str = "row"
     notes: tuple[str, ...] = ()
     """How the file was read, for people."""
@@ -90,9 +91,9 @@ class Table:
         """The name of a column that is given by its name, or by its number from 0."""
         return self.names[find_column(self.names, column)]
 
-    def cells(self, column: str) -> list[Any]:
+    def cells(self, column: str) -> list[str]:
         """The cells of a column."""
-        return self.frame[column].tolist()
+        return list(self.frame[column])
 
     def place(self, row: int) -> str:
         """Where a row is in the file."""
@@ -101,7 +102,7 @@ class Table:
     def only(self, where: str) -> "Table":
         """The rows with a value in a column, which are given as COLUMN=VALUE."""
         column, _, value = where.partition("=")
-        cells = self.frame[self.find(column)].map(str)
+        cells = self.frame[self.find(column)]
         if not (cells == value).any():
             raise ValueError(
                 f"column {column} has no {value!r} for --where; its values are: "
@@ -118,7 +119,7 @@ def read_table(content: Content, layout: Layout) -> Table:
     elif content.is_array:
         array = content.array()
         columns = range(array.shape[-1] if array.ndim > 1 else 1)
-        table = Table(make_frame(columns, array), "row", ("NumPy",))
+        table = Table(_texts(columns, array), "row", ("NumPy",))
     elif content.suffix in (".xlsx", ".xls", ".ods") or data.startswith(b"PK"):
         sheet, rows, numbers = _read_excel(data, layout.sheet)
         table = _with_names(rows, numbers, "row", layout)
@@ -135,8 +136,8 @@ def read_table(content: Content, layout: Layout) -> Table:
     return replace(table, notes=content.notes + table.notes)
 
 
-def make_frame(names: Sequence[Any], rows: Any, index: Any = None) -> Any:
-    """A DataFrame of objects with these columns, whose names must differ."""
+def make_frame(names: Iterable[Any], rows: Any, index: Any = None) -> Any:
+    """A DataFrame of texts with these columns, whose names must differ."""
     import pandas as pd
 
     names = [str(name) for name in names]
@@ -144,6 +145,13 @@ def make_frame(names: Sequence[Any], rows: Any, index: Any = None) -> Any:
     if repeated is not None:
         raise ValueError(f"the table has two columns called {repeated!r}")
     return pd.DataFrame(rows, index=index, columns=names, dtype=object)
+
+
+def _texts(names: Iterable[Any], rows: np.ndarray) -> Any:
+    """A DataFrame of typed cells as texts."""
+    return make_frame(names, rows).map(
+        lambda cell: "" if is_missing_value(cell) else str(cell).strip()
+    )
 
 
 # --- text -------------------------------------------------------------------------------------
@@ -225,7 +233,7 @@ def guess_separator(
 
 
 def _with_names(
-    rows: Sequence[Sequence[Any]], numbers: Sequence[int], unit: str, layout: Layout
+    rows: Sequence[Sequence[str]], numbers: Sequence[int], unit: str, layout: Layout
 ) -> Table:
     """A table of these rows, of which the first may be names."""
     if not rows:
@@ -253,7 +261,7 @@ def _with_names(
     return Table(frame, unit, (f"names in {unit} {numbers[0]}",))
 
 
-def column_names(header: Sequence[Any]) -> list[Any]:
+def column_names(header: Sequence[str]) -> list[str]:
     """The names of columns in a header, of which an empty one is its number, or index."""
     return [str(i or "index") if is_missing(name) else name for i, name in enumerate(header)]
 
@@ -283,7 +291,7 @@ def _read_json(text: str) -> Any:
             "JSON must be a list of numbers, a list of records, or an object of columns of equal "
             f"length{f', got columns of {first_names(lengths)}' if lengths else ''}"
         ) from error
-    return make_frame(list(frame.columns[~nested]), frame.loc[:, ~nested].to_numpy())
+    return _texts(frame.columns[~nested], frame.loc[:, ~nested].to_numpy())
 
 
 def _json_lines(text: str, problem: ValueError) -> list[Any]:
@@ -304,10 +312,10 @@ def _read_parquet(data: bytes) -> Any:
 
     frame = _with_package(lambda: pd.read_parquet(io.BytesIO(data)), "Parquet", "pyarrow")
     frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
-    return make_frame(list(frame.columns), frame.astype(object).to_numpy())
+    return _texts(frame.columns, frame.to_numpy(object))
 
 
-def _read_excel(data: bytes, sheet: str | None) -> tuple[str, list[list[Any]], range]:
+def _read_excel(data: bytes, sheet: str | None) -> tuple[str, list[list[str]], range]:
     """The name of a sheet, the first if not given, its rows, and their numbers there."""
     import pandas as pd
 
@@ -324,7 +332,7 @@ def _read_excel(data: bytes, sheet: str | None) -> tuple[str, list[list[Any]], r
     if sheet not in sheets:
         raise ValueError(f"there is no sheet {sheet!r}; the sheets are: {first_names(sheets)}")
     frame = sheets[sheet].dropna(axis=1, how="all")
-    frame = frame.astype(object).where(frame.notna(), "")
+    frame = _texts(frame.columns, frame.to_numpy(object))
     full = np.flatnonzero((frame != "").any(axis=1)).tolist() or [0, -1]
     rows = frame.to_numpy()[full[0] : full[-1] + 1].tolist()
     return sheet, rows, range(full[0] + 1, full[-1] + 2)
