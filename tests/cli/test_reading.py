@@ -71,20 +71,50 @@ def assert_is(found, values, names, times=None):
     assert (found.times and found.times.labels) == times
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x.txt", "x.dat", "-"])
-@pytest.mark.parametrize(
-    "text",
-    ["1\n2.5\n-3e2\n", "1 2.5\n-300\n", "1, 2.5, -300", "1;2.5;-300\n", "\ufeff1\n2.5\n-300"],
-)
-def test_lists_of_numbers(series, name, text):
-    assert_is(series(name, text), [1, 2.5, -300], ("0",))
+LIST = {"x.csv": "1\n2.5\n-3e2\n", "x.txt": "1 2.5\n-300\n", "x.dat": "1, 2.5, -300",
+        "-": "1;2.5;-300\n", "y.csv": "\ufeff1\n2.5\n-300"}  # fmt: skip
+MISSING = ["1", "", "NA", "nan", "NaN", "null", "None", "N/A", "2"]
+TABLE = "date,open,close,note\n2024-01-31,1,4,a\n2024-02-29,2,,b\n2024-03-31,3,6,\n"
+DATES = ("2024-01-31", "2024-02-29", "2024-03-31")
+YEARS = ("1871", "1872")
+JSON = {
+    "0": [[1, None, 3]],
+    "x": [
+        [{"x": 1}, {"x": None}, {"x": 3}],
+        [{"x": 1, "name": "a"}, {"name": "b"}, {"x": 3, "name": "c"}],
+        {"x": [1, None, 3]},
+        {"x": {"0": 1, "1": None, "2": 3}, "name": {"0": "a", "1": "b", "2": "c"}},
+    ],
+}
+# The file, its content and the columns that are asked for; the values, names and times.
+SERIES = [
+    *((name, text, (), [1, 2.5, -300], ("0",)) for name, text in LIST.items()),
+    ("x.csv", "t,x\n" + "".join(f"{t},{cell}\n" for t, cell in enumerate(MISSING)), "x",
+     [1, *[NAN] * 7, 2], ("x",)),
+    ("x.csv", "NA\n1\n2\n", (), [NAN, 1, 2], ("0",)),
+    ("x.csv", ",\nx,y\n1,2\n,\n\n3,4\n,\n,\n", "x", [1, NAN, 3], ("x",)),
+    ("x.csv", TABLE, ["close"], [4, NAN, 6], ("close",), DATES),
+    ("x.csv", TABLE, "2", [4, NAN, 6], ("close",), DATES),
+    ("x.csv", TABLE, ["close", "open"], [[4, 1], [NAN, 2], [6, 3]], ("close", "open"), DATES),
+    ("x.tsv", TABLE.replace(",", "\t"), ["open"], [1, 2, 3], ("open",), DATES),
+    ("x.csv", TABLE.replace(",", ";"), ["open"], [1, 2, 3], ("open",), DATES),
+    *(("x.csv", f"{name},flow\n1871,5\n1872,6\n", (), [5, 6], ("flow",), YEARS)
+      for name in ("year", "Date", "TIME")),
+    ("x.csv", "year,flow\n1871,5\n1872,6\n", ["year"], [1871, 1872], ("year",)),
+    ("x.csv", "2024-01-31,1\n2024-02-29,2\n2024-03-31,3\n", (), [1, 2, 3], ("1",), DATES),
+    ("x.csv", "1,2\n3,4\n", "1", [2, 4], ("1",)),
+    *((name, json.dumps(content), (), [1, NAN, 3], (column,))
+      for column, contents in JSON.items() for content in contents for name in ("x.json", "-")),
+    ("x.npy", np.array([1.5, NAN]), (), [1.5, NAN], ("0",)),
+    ("x.npy", np.array([[1, 2], [3, 4]]), "1", [2, 4], ("1",)),
+]  # fmt: skip
 
 
-def test_missing_observations_have_many_spellings(series):
-    cells = ["1", "", "NA", "nan", "NaN", "null", "None", "N/A", "2"]
-    text = "t,x\n" + "".join(f"{t},{cell}\n" for t, cell in enumerate(cells))
-    assert_is(series("x.csv", text, "x"), [1, *[NAN] * 7, 2], ("x",))
-    assert_is(series("x.csv", "NA\n1\n2\n"), [NAN, 1, 2], ("0",))
+@pytest.mark.parametrize(("name", "content", "columns", "expected"), [
+    (name, content, columns, expected) for name, content, columns, *expected in SERIES
+])  # fmt: skip
+def test_series(series, name, content, columns, expected):
+    assert_is(series(name, content, *columns), *expected)
 
 
 @pytest.mark.parametrize("columns", [("x",), ("x", "y")])
@@ -93,51 +123,6 @@ def test_a_whole_gap_keeps_its_length(series, columns):
     values = np.repeat([[NAN], [1], [NAN], [NAN], [2]], len(columns), axis=1)
     text = pd.DataFrame(values, columns=columns).to_csv(index=False)
     assert_is(series("x.csv", text, *columns), values, columns)
-    assert_is(series("x.csv", ",\nx,y\n1,2\n,\n\n3,4\n,\n,\n", "x"), [1, NAN, 3], ("x",))
-
-
-TABLE = "date,open,close,note\n2024-01-31,1,4,a\n2024-02-29,2,,b\n2024-03-31,3,6,\n"
-DATES = ("2024-01-31", "2024-02-29", "2024-03-31")
-
-
-def test_columns_by_name_or_number_with_dates_as_times(series):
-    assert_is(series("x.csv", TABLE, "close"), [4, NAN, 6], ("close",), DATES)
-    assert_is(series("x.csv", TABLE, "2"), [4, NAN, 6], ("close",), DATES)
-    both = [[4, 1], [NAN, 2], [6, 3]]
-    assert_is(series("x.csv", TABLE, "close", "open"), both, ("close", "open"), DATES)
-    assert_is(series("x.csv", TABLE, "open", time="date"), [1, 2, 3], ("open",), DATES)
-    tabs = TABLE.replace(",", "\t")
-    assert_is(series("x.tsv", tabs, "open"), [1, 2, 3], ("open",), DATES)
-    assert_is(series("x.csv", TABLE.replace(",", ";"), "open"), [1, 2, 3], ("open",), DATES)
-
-
-@pytest.mark.parametrize("name", ["year", "Date", "TIME"])
-def test_a_first_column_that_is_called_like_time_is_the_time(series, name):
-    found = series("x.csv", f"{name},flow\n1871,5\n1872,6\n")
-    assert_is(found, [5, 6], ("flow",), ("1871", "1872"))
-    assert found.time_name == name
-    assert_is(series("x.csv", f"{name},flow\n1871,5\n1872,6\n", name), [1871, 1872], (name,))
-
-
-def test_a_table_without_a_header(series):
-    text = "2024-01-01,5\n2024-01-02,6\n"
-    assert_is(series("x.csv", text), [5, 6], ("1",), ("2024-01-01", "2024-01-02"))
-    assert_is(series("x.csv", "1,2\n3,4\n", "1"), [2, 4], ("1",))
-
-
-@pytest.mark.parametrize("name", ["x.json", "-", "x"])
-@pytest.mark.parametrize(
-    ("content", "columns"),
-    [
-        ([1, None, 3], ("0",)),
-        ([{"x": 1}, {"x": None}, {"x": 3}], ("x",)),
-        ([{"x": 1, "name": "a"}, {"name": "b"}, {"x": 3, "name": "c"}], ("x",)),
-        ({"x": [1, None, 3]}, ("x",)),
-        ({"x": {"0": 1, "1": None, "2": 3}, "name": {"0": "a", "1": "b", "2": "c"}}, ("x",)),
-    ],
-)
-def test_json_as_lists_records_and_columns(series, name, content, columns):
-    assert_is(series(name, json.dumps(content)), [1, NAN, 3], columns)
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.jsonl", "-"])
@@ -200,20 +185,19 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("message", "arguments"), REFUSED.items(), ids=list(REFUSED))
-def test_bad_files_are_refused_in_one_sentence(series, message, arguments):
+REFUSED_TIMES = {
+    "both the series and its time": "open",
+    "there is no column 'when'": "when",
+    "no time in column note, line 4": "note",
+}
+
+
+@pytest.mark.parametrize("message", [*REFUSED, *REFUSED_TIMES])
+def test_bad_files_are_refused_in_one_sentence(series, message):
+    arguments = REFUSED.get(message, ("x.csv", TABLE, "open"))
     with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
-        series(*arguments)
+        series(*arguments, time=REFUSED_TIMES.get(message))
     assert message in str(caught.value)
-
-
-def test_bad_times_are_refused_in_one_sentence(series):
-    with pytest.raises(ValueError, match="both the series and its time"):
-        series("x.csv", TABLE, "open", time="open")
-    with pytest.raises(ValueError, match="there is no column 'when'"):
-        series("x.csv", TABLE, "open", time="when")
-    with pytest.raises(ValueError, match="no time in column note, line 4"):
-        series("x.csv", TABLE, "open", time="note")
 
 
 # --- layouts ----------------------------------------------------------------------------------
@@ -313,11 +297,6 @@ def test_excel_needs_a_package(series, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(ValueError, match=r"pip install 'switchpoint\[excel\]'"):
         series("x.xlsx", zipped("", "xl/workbook.xml"))
-
-
-def test_arrays_are_series_too(series):
-    assert_is(series("x.npy", np.array([1.5, NAN])), [1.5, NAN], ("0",))
-    assert_is(series("x.npy", np.array([[1, 2], [3, 4]]), "1"), [2, 4], ("1",))
 
 
 WRITTEN = {
@@ -542,17 +521,12 @@ def test_files_without_symbols_are_refused(sequence, name, content, options, par
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        *(
-            ({"labels": text}, "labels must be .* got")
-            for text in ("up,up", "up,,down", "", "a\x1b,b")
-        ),
-        ({"alphabet": 1}, "alphabet must be at least 2, got 1"),
-    ],
+    "options",
+    [*({"labels": text} for text in ("up,up", "up,,down", "", "a\x1b,b")), {"alphabet": 1}],
 )
-def test_bad_options_of_symbols(sequence, options, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_options_of_symbols(sequence, options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name} must be .* got"):
         sequence("x.txt", "0 1", **options)
 
 
@@ -567,37 +541,81 @@ def test_archives_that_numpy_does_not_write(sequence):
     assert "`symbols`, but draws\\x1b" in message
 
 
-def test_digits_are_single_symbols_only_in_small_alphabets(sequence):
-    assert sequence("x.txt", "12 3", alphabet=10).symbols.tolist() == [1, 2, 3]
-    found = sequence("x.txt", "12 3", alphabet=13)
-    assert found.symbols.tolist() == [12, 3]
-    assert (found.alphabet, found.labels) == (13, ())
-
-
 BITS = "01101110000000010000111101111111"
-SPACED = " ".join(BITS)
-FLOATS = ", ".join(f"{bit}.0" for bit in BITS)
 COLUMN = "\n".join(BITS)
 ROWS = "\n".join(f"{t};{bit}" for t, bit in enumerate(BITS))
+WORDS = ["up", "up", "down", "up", "level", "down"]
+NUMBERED = ([0, 0, 1, 0, 2, 1], ("up", "down", "level"))
+LINE = "ACGT" * 15
+# The file, its content and the options; the symbols, and their labels if there are any.
+SYMBOLS = [
+    *((name, text, {"column": column}, list(map(int, BITS)))
+      for name, text, column in [
+          ("bits", " ".join(BITS), None),
+          ("bits.txt", ", ".join(f"{bit}.0" for bit in BITS), None),
+          ("bits.txt", "\ufeff" + BITS[:9] + ";\r\n" + BITS[9:], None),
+          ("bits.csv", COLUMN, None),
+          ("bits.csv", "bit\n" + COLUMN + "\n\n", None),
+          ("bits.csv", ROWS, "1"),
+          ("bits.csv", "time;bit\n" + ROWS, "bit"),
+          ("bits.csv", "time;bit\n" + ROWS, "1"),
+          ("bits.tsv", ROWS.replace(";", "\t"), "1"),
+          ("bits.txt", "a,b\n" + ROWS.replace(";", ","), "b"),
+      ]),
+    ("x.txt", "12 3", {"alphabet": 10}, [1, 2, 3]),
+    ("x.txt", "12 3", {"alphabet": 13}, [12, 3]),
+    *((name, content, options, *NUMBERED)
+      for name, content, options in [
+          ("x.txt", "\n".join(WORDS), {}),
+          ("x", ", ".join(WORDS), {}),
+          ("x.csv", "\n".join(WORDS), {}),
+          ("x.csv", "direction\n" + "\n".join(WORDS), {}),
+          ("x.csv", "\n".join(f"{t},{word}" for t, word in enumerate(WORDS)), {"column": "1"}),
+          ("x.csv", "t,d\n" + "\n".join(f"{t},{w}" for t, w in enumerate(WORDS)), {"column": "d"}),
+          ("x.tsv", "\n".join(f"{word}\t{word}" for word in WORDS), {"column": "0"}),
+          ("x.npy", np.array(WORDS), {}),
+          ("x.npz", np.array(WORDS), {}),
+          ("x.npy", np.array(WORDS).astype("S"), {}),
+          ("x.npy", np.array([WORDS[::-1], WORDS]), {"row": 1}),
+      ]),
+    *(("x.txt", text, {}, [0, 1, 2, 3, 3, 2, 1, 0], tuple("ACGT"))
+      for text in ("ACGTTGCA", "ACGT\nTGCA\n", "A C G T T G C A")),
+    ("x.txt", f"{LINE}\n{LINE}\n", {}, [0, 1, 2, 3] * 30, tuple("ACGT")),
+    # False is 0, and True is 1.
+    *((name, content, {}, [0, 1, 1, 0], ("False", "True"))
+      for name, content in [
+          ("x.txt", "False true TRUE false"),
+          ("x.npy", np.array(["False", "true", "TRUE", "false"])),
+      ]),
+    ("x.txt", "TRUE true", {}, [1, 1], ("False", "True")),
+    ("x.csv", "True\nFalse\nfalse\n", {}, [1, 0, 0], ("False", "True")),
+    # Given labels fix the order, and a first line that is a label is no header.
+    *((name, content, {"labels": labels}, symbols, tuple(labels.split(",")))
+      for name, content, labels, symbols in [
+          ("x.txt", "down up down", "up,down,level", [1, 0, 1]),
+          ("x.csv", "down\nup\nup", "up,down", [1, 0, 0]),
+          ("x.txt", "ACCA\nACCA", "C,A", [1, 0, 0, 1] * 2),
+          ("x.txt", "0110", "1,0", [1, 0, 0, 1]),
+          ("x.npy", np.array([-1, 1, -1]), "-1,1", [0, 1, 0]),
+          ("x.txt", "nan 0_1 nan", "nan,0_1", [0, 1, 0]),
+      ]),
+    ("x.csv", '"a,b"\nc\nc', {"labels": 'c,"a,b"'}, [1, 0, 0], ("c", "a,b")),
+    # A header is no label.
+    ("x.csv", "a,b\nu,v\nw,u\n", {"column": "a"}, [0, 1], ("u", "w")),
+    ("x.csv", "u,v\nw,u\nu,v\n", {"column": "0"}, [0, 1, 0], ("u", "w")),
+    ("x.csv", "0,up\n1,down\n", {"column": "1"}, [0, 1], ("up", "down")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "column"),
-    [
-        ("bits", SPACED, None),
-        ("bits.txt", FLOATS, None),
-        ("bits.txt", "\ufeff" + BITS[:9] + ";\r\n" + BITS[9:], None),
-        ("bits.csv", COLUMN, None),
-        ("bits.csv", "bit\n" + COLUMN + "\n\n", None),
-        ("bits.csv", ROWS, "1"),
-        ("bits.csv", "time;bit\n" + ROWS, "bit"),
-        ("bits.csv", "time;bit\n" + ROWS, "1"),
-        ("bits.tsv", ROWS.replace(";", "\t"), "1"),
-        ("bits.txt", "a,b\n" + ROWS.replace(";", ","), "b"),
-    ],
-)
-def test_kinds_of_text(sequence, name, text, column):
-    assert sequence(name, text, column=column).symbols.tolist() == [int(bit) for bit in BITS]
+@pytest.mark.parametrize(("name", "content", "options", "expected"), [
+    (name, content, options, expected) for name, content, options, *expected in SYMBOLS
+])  # fmt: skip
+def test_symbols(sequence, name, content, options, expected):
+    found, (symbols, *labels) = sequence(name, content, **options), expected
+    assert found.symbols.tolist() == symbols
+    assert found.symbols.dtype == np.int32
+    assert [found.labels] == (labels or [()])
+    assert found.alphabet == options.get("alphabet", max(2, len(found.labels)))
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int64, np.uint8, np.float32])
@@ -610,7 +628,6 @@ def test_kinds_of_arrays(sequence, dtype):
         sequence("x.npz", both.astype(dtype), row=1),
     ):
         assert found.symbols.tolist() == symbols.tolist()
-        assert found.symbols.dtype == np.int32
 
 
 NOT_NUMBERS = ["0_1", "1_000", "١", "１", "1e400", "-1e400", "nan", "NaN", "inf", "infinity", "0x1"]
@@ -635,69 +652,6 @@ def test_a_malformed_number_is_no_symbol(sequence, token, others, name):
     assert "position 2" in message
 
 
-# --- sequences of labels ----------------------------------------------------------------------
-
-WORDS = ["up", "up", "down", "up", "level", "down"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "options"),
-    [
-        ("x.txt", "\n".join(WORDS), {}),
-        ("x", ", ".join(WORDS), {}),
-        ("x.csv", "\n".join(WORDS), {}),
-        ("x.csv", "direction\n" + "\n".join(WORDS), {}),
-        ("x.csv", "\n".join(f"{t},{word}" for t, word in enumerate(WORDS)), {"column": "1"}),
-        ("x.csv", "t,d\n" + "\n".join(f"{t},{w}" for t, w in enumerate(WORDS)), {"column": "d"}),
-        ("x.tsv", "\n".join(f"{word}\t{word}" for word in WORDS), {"column": "0"}),
-        ("x.npy", np.array(WORDS), {}),
-        ("x.npz", np.array(WORDS), {}),
-        ("x.npy", np.array(WORDS).astype("S"), {}),
-        ("x.npy", np.array([WORDS[::-1], WORDS]), {"row": 1}),
-    ],
-)
-def test_labels_are_numbered_as_they_appear(sequence, name, content, options):
-    found = sequence(name, content, **options)
-    assert found.labels == ("up", "down", "level")
-    assert found.symbols.tolist() == [0, 0, 1, 0, 2, 1]
-    assert found.symbols.dtype == np.int32
-    assert found.alphabet == 3
-
-
-@pytest.mark.parametrize("text", ["ACGTTGCA", "ACGT\nTGCA\n", "A C G T T G C A"])
-def test_letters_need_no_separators(sequence, text):
-    found = sequence("x.txt", text)
-    assert found.labels == tuple("ACGT")
-    assert found.symbols.tolist() == [0, 1, 2, 3, 3, 2, 1, 0]
-
-
-def test_long_lines_of_letters_may_repeat(sequence):
-    line = "ACGT" * 15
-    assert len(sequence("x.txt", f"{line}\n{line}\n").symbols) == 120
-
-
-@pytest.mark.parametrize("text", ["False true TRUE false", "true True FALSE true"])
-def test_false_is_0_and_true_is_1(sequence, text):
-    found = sequence("x.txt", text)
-    assert found.labels == ("False", "True")
-    assert found.symbols.tolist() == [int(word.lower() == "true") for word in text.split()]
-    assert sequence("x.txt", "TRUE true").symbols.tolist() == [1, 1]
-    assert sequence("x.npy", np.array(text.split())).labels == ("False", "True")
-
-
-def test_given_labels_fix_the_order(sequence):
-    found = sequence("x.txt", "down up down", labels="up,down, level")
-    assert found.labels == ("up", "down", "level")
-    assert (found.symbols.tolist(), found.alphabet) == ([1, 0, 1], 3)
-    # A first line that is a label is no header.
-    assert sequence("x.csv", "down\nup\nup", labels="up,down").symbols.tolist() == [1, 0, 0]
-    assert sequence("x.txt", "ACCA\nACCA", labels="C,A").symbols.tolist() == [1, 0, 0, 1] * 2
-    assert sequence("x.txt", "0110", labels="1,0").symbols.tolist() == [1, 0, 0, 1]
-    assert sequence("x.npy", np.array([-1, 1, -1]), labels="-1,1").symbols.tolist() == [0, 1, 0]
-    assert sequence("x.txt", "nan 0_1 nan", labels="nan,0_1").symbols.tolist() == [0, 1, 0]
-    assert sequence("x.csv", '"a,b"\nc\nc', labels='c,"a,b"').symbols.tolist() == [1, 0, 0]
-
-
 def test_alphabets_of_labels(sequence):
     found = sequence("x.txt", "up up")
     assert (found.alphabet, found.labels) == (2, ("up",))
@@ -706,13 +660,6 @@ def test_alphabets_of_labels(sequence):
     words = ["".join(pair) for pair in itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=2)]
     assert sequence("x.csv", "\n".join(words[:256] * 2)).alphabet == 256
     assert "257 labels" in refusal(sequence, "x.csv", "\n".join(words[:257] * 2))
-
-
-def test_a_header_is_no_label(sequence):
-    assert sequence("x.csv", "a,b\nu,v\nw,u\n", column="a").symbols.tolist() == [0, 1]
-    assert sequence("x.csv", "u,v\nw,u\nu,v\n", column="0").symbols.tolist() == [0, 1, 0]
-    assert sequence("x.csv", "True\nFalse\nfalse\n").symbols.tolist() == [1, 0, 0]
-    assert sequence("x.csv", "0,up\n1,down\n", column="1").symbols.tolist() == [0, 1]
 
 
 # --- arrays that lie ------------------------------------------------------------------------
