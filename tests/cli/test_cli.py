@@ -172,15 +172,6 @@ def test_without_a_prior_predict_finds_the_change(folder, capsys):
     assert "no switch: " in shown
 
 
-@pytest.mark.slow
-def test_the_partition_of_ptw_is_no_estimate(bits, capsys):
-    _, _, err = run(capsys, "predict", bits, "--prior", "ptw")
-    assert "midpoints of a binary tree" in err
-    _, _, err = run(capsys, "predict", bits, "--hazard", 0.01)  # an option names its prior
-    assert "Geometric(hazard=0.01)" in err
-    assert "midpoints" not in err
-
-
 def test_predict_writes_json(bits, folder, capsys):
     status, out, err = run(capsys, "predict", bits, "--prior", "ptw", "--out", "rows.json")
     assert (status, err) == (0, "")
@@ -197,9 +188,10 @@ def test_predict_writes_json(bits, folder, capsys):
 
 
 def test_format_decides_over_the_suffix(bits, folder, capsys):
-    assert run(capsys, "predict", bits, "--format", "json", "--out", "rows.csv")[0] == 0
+    command = ("predict", bits, "--prior", "ptw", "--format", "json")
+    assert run(capsys, *command, "--out", "rows.csv")[0] == 0
     assert len(json.loads((folder / "rows.csv").read_text())["rows"]) == LENGTH
-    status, out, _ = run(capsys, "predict", bits, "--format", "json")
+    status, out, _ = run(capsys, *command)
     assert status == 0
     assert len(json.loads(out)["rows"]) == LENGTH
 

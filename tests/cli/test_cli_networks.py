@@ -110,29 +110,6 @@ def test_predict_with_a_network(run_directory, symbols, capsys):
     assert "switches" not in summary
 
 
-@pytest.mark.usefixtures("symbols")
-def test_a_member_may_be_chosen(run_directory, capsys):
-    file = run_directory / "model.safetensors"
-    arguments = ("predict", "bits.txt", "--model", file, "--member", 3, "--format", "json")
-    status, out, err = run(capsys, *arguments)
-    assert status == 0
-    answer = json.loads(out)
-    assert answer["rows"][0].keys() == {"t", "symbol", "p0", "p1"}
-    assert answer["summary"]["member"] == 3
-    assert answer["summary"]["network"] == "lstm, hidden 8, readout 1"
-    assert answer["summary"]["trained_on"] == "LIN()"
-    assert answer["summary"]["trained_length"] == TRAINED
-    assert "map_switches" not in answer["summary"]
-    assert "member 3 members 5 chosen by --member" in flat(err)
-    symbols = [row["symbol"] for row in answer["rows"]]
-    network = neural.load_members(file)[3]
-    np.testing.assert_allclose(
-        [[row["p0"], row["p1"]] for row in answer["rows"]],
-        np.exp(network.log_probs(symbols)),
-        rtol=1e-6,
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("run_directory")
 @pytest.mark.parametrize("alphabet", [2, 3])
@@ -298,6 +275,14 @@ BAD = {
         f"with {name}": ((*MODEL, "lstm", f"--{name}", 2), f"{name} cannot be given with --model")
         for name in ("prior", "depth", "period", "pmf", "alphabet", "concentration")
     },
+    "evaluate an unknown name": (("evaluate", "ctw"), "predictor must be one of ptw, lin"),
+    "evaluate no such reference": (("evaluate", "kt", "--reference", "x"), "reference must be one"),
+    "evaluate without a period": (("evaluate", "regular"), "prior 'regular' needs period"),
+    "evaluate a parameter of another": (
+        ("evaluate", "kt", "--period", 4),
+        "period is a parameter of regular, which is neither",
+    ),
+    "evaluate into a table": (("evaluate", "kt", "--out", "x.csv"), "out must end in .nc"),
     "evaluate nothing": (("evaluate", "none"), "zoo or the path of trained networks, got 'none'"),
     "evaluate no name": (("evaluate", "=lstm"), "a name must stand before ="),
     "evaluate a truncated file": (

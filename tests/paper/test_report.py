@@ -191,28 +191,6 @@ def test_every_figure_has_its_caption_and_every_study_its_tables(results, page):
                 assert with_subscripts(" ".join(cell for cell in row if cell)) in page.text
 
 
-def test_it_leads_with_the_answer(results, page):
-    result = results["on-distribution"]
-    for source in result["source"].values:
-        one = result.sel(source=source)
-        optimum = one.sel(exact="optimum")
-        regret, error = (float(optimum[n]) for n in ("exact_regret", "exact_regret_error"))
-        assert f"optimum pays {plus_minus(regret, error)}" in page.text
-        for network in one["architecture"].values:
-            cell = one.sel(architecture=network)
-            mean = float(cell["excess_mean"])
-            told = " ".join(
-                [
-                    plus_minus(mean, float(cell["excess_mean_error"])),
-                    f"min {bits(float(cell['excess_minimum']))} ·",
-                    f"median {bits(float(cell['excess_median']))}",
-                    f"{percent(mean / regret)} above",
-                ]
-            ).replace("\xa0", " ")
-            question = page.text.index(STUDIES["trajectory"].question)
-            assert 0 < page.text.index(told) < page.text.index("Claims of the paper") < question
-
-
 def test_findings_are_judged(results, page, tmp_path):
     findings = [f for name in results for f in STUDIES[name].judge(results[name])]
     assert len(findings) >= 6
