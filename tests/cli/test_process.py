@@ -297,17 +297,13 @@ def failing(monkeypatch, error):
 
 
 @pytest.mark.parametrize(
-    ("line", "function", "names"),
+    ("line", "function", "most"),
     [
-        ("prior lin --length 4", "switchpoint.cli.prior.length_law", ["prior"]),
-        (
-            "detect bits.csv",
-            "switchpoint.exact.start_posterior.filter_sequences_in_chunks",
-            ["start_posterior", "posterior", "detect", "detect"],
-        ),
+        ("prior lin --length 4", "switchpoint.cli.prior.length_law", 3),
+        ("detect bits.csv", "switchpoint.streams.forward.FamilyHypotheses.step", 7),
     ],
 )
-def test_few_frames_are_before_the_computation(monkeypatch, line, function, names):
+def test_few_frames_are_before_the_computation(monkeypatch, line, function, most):
     seen = []
 
     def record(*_):
@@ -319,7 +315,8 @@ def test_few_frames_are_before_the_computation(monkeypatch, line, function, name
     assert main(line.split()) == 2
     root = str(Path(sp.__file__).parent)
     ours = [code.co_name for code in seen if code.co_filename.startswith(root)]
-    assert ours == [*names, "invoke", "main"]
+    assert ours[-1] == "main"
+    assert len(ours) <= most
 
 
 def test_an_unexpected_error_is_one_line_with_how_to_report_it(monkeypatch, capsys):

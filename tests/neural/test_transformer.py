@@ -173,10 +173,9 @@ class TestAttention:
         ("limits", "context"),
         [((64, 2**20), 9), ((64, 800), 9), ((3, 2**20), 9), ((2, 170), 100), ((1, 1), 9)],
     )
-    def test_blocks_are_the_plain_formula(self, limits, context, monkeypatch):
+    def test_blocks_are_the_plain_formula(self, limits, context):
         # A sequence has 374 scores, 34 for each query: all of them at once, two sequences of five,
         # blocks of 3 queries, of 2 queries of two sequences, and one query of one sequence.
-        monkeypatch.setattr(attention, "_block_limits", lambda: limits)
         *arrays, rel_query, by_distance = random_arrays()
         relative = attention.RelativeScores(rel_query, by_distance)
         slopes = alibi_slopes(2)
@@ -186,25 +185,26 @@ class TestAttention:
         @jax.jit
         def found(query, key, value, relative):
             options = {"first": 2, "context": context, "slopes": slopes, "relative": relative}
-            return attend(query, key, value, **options)
+            return attend(query, key, value, **options, limits=limits)
 
         np.testing.assert_allclose(found(*single), expected, atol=1e-5)
 
     @pytest.mark.parametrize("limits", [(64, 800), (3, 2**20)])
-    def test_blocks_have_the_gradient_of_all_at_once(self, limits, monkeypatch):
+    def test_blocks_have_the_gradient_of_all_at_once(self, limits):
         given = [jnp.asarray(array, jnp.float32) for array in random_arrays()]
 
-        def gradient():
-            def loss(query, key, value, *relative):  # made anew, so that it is traced anew
+        def gradient(limits):
+            def loss(query, key, value, *relative):
                 options = {"first": jnp.asarray(2), "context": 9, "slopes": alibi_slopes(2)}
                 relative = attention.RelativeScores(*relative)
-                return (attend(query, key, value, **options, relative=relative) ** 2).sum()
+                options |= {"relative": relative, "limits": limits}
+                return (attend(query, key, value, **options) ** 2).sum()
 
             return jax.jit(jax.grad(loss, range(5)))(*given)
 
-        whole = gradient()
-        monkeypatch.setattr(attention, "_block_limits", lambda: limits)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), gradient(), whole)
+        pairs = zip(gradient(limits), gradient((64, 2**20)), strict=True)
+        for blocks, whole in pairs:
+            np.testing.assert_allclose(blocks, whole, atol=2e-5)
 
     def test_memory_grows_with_the_length(self):
         def temporary(length):

@@ -43,6 +43,7 @@ def attend(
     context: int | None = None,
     slopes: Float[Array, " heads"] | None = None,
     relative: RelativeScores | None = None,
+    limits: tuple[int, int] | None = None,
 ) -> Float[Array, "batch queries heads size"]:
     """Causal softmax attention of the queries, which belong to the last keys.
 
@@ -51,14 +52,15 @@ def attend(
     of query and key, plus the `relative` one, over sqrt(size), minus the head's slope times the
     distance if `slopes` are given.
 
-    Scores are computed for a block of queries of some sequences at a time. Keys that come after
-    all queries of a group of blocks are left out, as are those before the context of all. The
-    backward pass recomputes scores instead of storing them.
+    Scores are computed for a block of queries of some sequences at a time: at most `limits` queries
+    and scores, by default those that suit a CPU's caches, or a GPU. Keys that come after all
+    queries of a group of blocks are left out, as are those before the context of all. The backward
+    pass recomputes scores instead of storing them.
     """
     _, queries, heads, size = query.shape
     keys = key.shape[1]
     before = keys - queries
-    max_rows, max_scores = _block_limits()
+    max_rows, max_scores = limits or _block_limits()
     blocks = -(-queries // max(1, min(max_rows, max_scores // (heads * keys))))
     rows = -(-queries // blocks)
     group = -(-blocks // _GROUPS)
