@@ -82,9 +82,6 @@ def reproduce(
             f"--out. Fields: {', '.join(SETTINGS)}.",
         ),
     ] = None,
-    first_seed: Annotated[
-        int | None, typer.Option(help="The first training seed; 0 by default.")
-    ] = None,
     executor: Executor = None,
     jobs: Jobs = None,
     ray_address: RayAddress = None,
@@ -104,22 +101,19 @@ def reproduce(
     For example:
 
         switchpoint reproduce --out report
-        switchpoint reproduce --scale quick --set period=30 --first-seed 100 --out other
+        switchpoint reproduce --scale quick --set period=30 --set first_seed=100 --out other
         switchpoint reproduce --scale full --executor ray --ray-address 10.0.0.1:6379 --out full
     """
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
     size = SCALES[scale]
     given = dict(map(_setting, settings or []))
-    if first_seed is not None:
-        given["first_seed"] = first_seed
     size = size.changed(given)
     chosen = executor_arguments(executor, jobs, ray_address)
     if size.fast_compile:
         _compile_fast()
     use_all_cores()
     options = [word for each in settings or [] for word in ("--set", each)]
-    options += [] if first_seed is None else ["--first-seed", str(first_seed)]
     options += [] if chosen["executor"] == "local" else ["--executor", chosen["executor"]]
     options += [] if shard_members is None else ["--shard-members", str(shard_members)]
     words = ["switchpoint", "reproduce", "--scale", scale, "--out", str(out), *options]
@@ -286,7 +280,7 @@ def _compile_fast() -> None:
 def _print_plan(runner: StudyRunner, out: Path, settings: Mapping[str, Any]) -> None:
     """Print the studies ahead, their expected time, and the directory."""
     scale, states = runner.scale, runner.states
-    ahead = [study for study in runner.studies if states[study.name] in ("to do", "partly")]
+    ahead = [study for study in runner.studies if states[study.name] == "to do"]
     networks = "pretrained networks" if scale.zoo is not None else f"{scale.seeds} seeds"
     size = f"sequences of {scale.length}, {networks}, {scale.sequences:,} test sequences"
     rows = {"scale": f"{scale.name}: {size}"}
@@ -311,7 +305,7 @@ def _print_studies(runner: StudyRunner) -> None:
     table = output.table(title, "study", "paper", "state", "cost", texts=3)
     for study in runner.studies:
         state, cost = runner.states[study.name], "-"
-        if state in ("to do", "partly"):
+        if state == "to do":
             cost = f"about {duration(study.seconds.get(runner.scale.name, 0))}"
         local = runner.results[study.name].local if state == "done" else None
         if local is not None:

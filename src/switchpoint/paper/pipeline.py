@@ -15,7 +15,6 @@ from switchpoint._progress import Part, Progress
 from switchpoint._text import did_you_mean
 from switchpoint.executors import Executor, Task, TaskResults, open_executor, run_tasks
 from switchpoint.figures.style import write_figure
-from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.paper.base import Study
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.networks import PretrainedNetworks, TrainedNetworks
@@ -106,7 +105,7 @@ class StudyRunner:
         self.measurements = self.out / "measurements" / self.networks.identity
         self.results: dict[str, Result] = {}
         self.states: dict[str, str] = {}
-        """Of each study: done, partly done, to do, recorded, or skipped without networks."""
+        """Of each study: done, to do, recorded, or skipped without networks."""
         self._plans = {study.name: plan_for(study, scale) for study in self.studies}
         self._shards: dict[str, list[Shard]] = {}
         for study in self.studies:
@@ -121,8 +120,7 @@ class StudyRunner:
             state = "recorded" if recorded is not None else "skipped"
         else:
             local = finished(self.out, study, self._plans[study.name], self.progress.note)
-            begun = any(map(self._is_begun, study.runs(self.scale)))
-            state = "done" if local is not None else "partly" if begun else "to do"
+            state = "to do" if local is None else "done"
         self.states[study.name] = state
         if local is not None or recorded is not None:
             self.results[study.name] = Result(local, recorded)
@@ -132,18 +130,11 @@ class StudyRunner:
             return False
         return all(map(self.networks.can_have, study.runs(self.scale).values()))
 
-    def _is_begun(self, run: str) -> bool:
-        """Whether a run has checkpoints, networks or measurements."""
-        runs = self.out / "runs"
-        names = [run, *(path.name for path in runs.glob(f"{run}.*"))]
-        files = [runs / name / file for name in names for file in ("checkpoints", MODEL_FILE)]
-        return any(path.exists() for path in files) or any(self.measurements.glob(f"{run}[-.]*.nc"))
-
     def run(
         self, executor: Executor, command: str = "", then: Callable[[Outcome], None] | None = None
     ) -> list[Outcome]:
         """Compute the studies that are to do, and return the outcomes of all."""
-        ahead = [s for s in self.studies if self.states[s.name] in ("partly", "to do")]
+        ahead = [study for study in self.studies if self.states[study.name] == "to do"]
         self._store = MeasurementStore(self.measurements, self.progress.note)
         trained = self._train(ahead, executor)
         start = _TRAINING if trained.done else 0.0
