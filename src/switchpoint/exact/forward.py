@@ -30,7 +30,7 @@ from switchpoint.exact.streams import (
 )
 from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Dirichlet, Segment
-from switchpoint.segments.base import Statistics, lift, log_density, observe, prior_statistics
+from switchpoint.segments.base import Statistics, observe, prior_statistics
 from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 
@@ -85,21 +85,6 @@ def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPre
     return ForwardPredictor(source.prior, source.segment, max_hypotheses)
 
 
-class Pruned(eqx.Module):
-    """The pruned hypotheses about symbols, merged into one.
-
-    It is updated like any other but does not contribute to predictions. Its weight falls when the
-    data contradict it, and when its segment has probably ended.
-    """
-
-    weight: Float[Array, ""]
-    """An estimate of P(the current segment started at a pruned start | x_<t)."""
-    run: Float[Array, ""]
-    """The mean number of symbols since their starts."""
-    counts: Float[Array, " alphabet"]
-    """The mean count of each symbol since their starts."""
-
-
 class ForwardState(eqx.Module):
     """The hypotheses about where the current segment started."""
 
@@ -117,9 +102,6 @@ class ForwardState(eqx.Module):
 
     offset: Float[Array, "*event"]
     """The first value, from which all are measured; NaN before it."""
-
-    pruned: Pruned | None
-    """The pruned hypotheses, for symbols."""
 
     pruned_weight: Float[Array, ""]
     """The sum of the weights of all pruned hypotheses, each when it was pruned."""
@@ -173,16 +155,12 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             wanted = self.max_hypotheses
         capacity = wanted if most is None else min(wanted, most)
         statistics, offset = fresh_statistics(self.segment, capacity)
-        pruned = None
-        if self._estimates_error():
-            pruned = Pruned(jnp.zeros(()), jnp.zeros(()), jnp.zeros(self.alphabet))
         return ForwardState(
             time=Clock.start(),
             starts=jnp.zeros(capacity, jnp.int32),
             log_weights=jnp.full(capacity, -jnp.inf).at[0].set(0),
             statistics=statistics,
             offset=offset,
-            pruned=pruned,
             pruned_weight=jnp.zeros(()),
             grows=length is None and capacity != most,
         )
@@ -203,38 +181,10 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         """
         return jnp.minimum(state.pruned_weight, 1.0)
 
-    @jax.jit
-    def pruning_error(self, state: ForwardState) -> Float[Array, ""]:
-        """An estimate of how far `predict(state)` is from exact, in total variation, for symbols.
-
-        It compares the prediction with one that includes the pruned hypotheses, represented by
-        their mean counts; on average it is right within a factor of about two. It is 0 if nothing
-        was pruned. `state.pruned.weight` is more conservative: the error if the pruned hypotheses
-        predicted something else entirely.
-        """
-        if not isinstance(self.segment, Dirichlet):
-            raise ValueError(
-                f"the pruning error is estimated for independent symbols, not for "
-                f"{self.segment!r}: use pruning_bound"
-            )
-        if state.pruned is None:
-            return jnp.zeros(())
-        without = self.segment.probs(state.pruned.counts)
-        gap = jnp.abs(jnp.exp(self.predict(state)) - without).sum()
-        return 0.5 * state.pruned.weight * gap
-
     def pruning_bounds(self, values: Any) -> Float[Array, "*batch time"]:
         """`pruning_bound` at the prediction of x_t, for every t."""
         sequences, batch = self._values(values)
         return self._filter_pruned(sequences, "pruning_bound").reshape(*batch, -1)
-
-    def pruning_errors(self, symbols: Any) -> Float[Array, "*batch time"]:
-        """`pruning_error` at the prediction of x_t, for every t."""
-        sequences, batch = self._values(symbols)
-        return self._filter_pruned(sequences, "pruning_error").reshape(*batch, -1)
-
-    def _estimates_error(self) -> bool:
-        return self.max_hypotheses is not None and isinstance(self.segment, Dirichlet)
 
     def _most_needed(self) -> int | None:
         """The largest useful number of hypotheses; None if unbounded."""
@@ -348,17 +298,9 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         lightest = checkpoint_name(jnp.argmin(stays), _CHOICE)
         enters = checkpoint_name(starts_now > stays[lightest], _CHOICE)
         dropped = jnp.exp(jnp.minimum(starts_now, stays[lightest]))
-        pruned = state.pruned
         if self.max_hypotheses is None:
             # Nothing may be dropped: inside `jit`, a stream beyond its capacity becomes NaN.
             dropped = jnp.where(dropped > 0, jnp.nan, 0.0)
-        elif pruned is not None:
-            pruned = self._with_pruned(
-                self._pruned_after(pruned, evidence, x, time),
-                dropped,
-                jnp.where(enters, runs[lightest], 0),
-                jnp.where(enters, statistics[lightest], 0),
-            )
 
         def put(array: Array, value: Array) -> Array:
             return jnp.where(enters, array.at[lightest].set(value), array)
@@ -369,38 +311,8 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             log_weights=put(stays, starts_now) - jnp.log1p(-dropped),
             statistics=jax.tree.map(put, statistics, self._fresh(state)),
             offset=state.offset,
-            pruned=pruned,
             pruned_weight=state.pruned_weight + dropped,
             grows=state.grows,
-        )
-
-    def _pruned_after(
-        self, pruned: Pruned, evidence: Float[Array, ""], x: Float[Array, ""], time: Clock
-    ) -> Pruned:
-        """The pruned hypotheses after a symbol, to which the kept ones gave this log density."""
-        joint = pruned.weight * jnp.exp(log_density(self.segment, pruned.counts, x))
-        seen = joint / (joint + (1 - pruned.weight) * jnp.exp(evidence))
-        run = pruned.run + 1
-        whole = jnp.maximum(jnp.round(run).astype(jnp.int32), 1)
-        survival = self.prior.survival_after(time.low - whole, whole)
-        counts = pruned.counts + lift(self.segment, x)
-        return Pruned(seen * survival, run, counts)
-
-    @staticmethod
-    def _with_pruned(
-        pruned: Pruned,
-        dropped: Float[Array, ""],
-        run: Int[Array, ""],
-        counts: Int[Array, " alphabet"],
-    ) -> Pruned:
-        """The pruned hypotheses with one more, of this weight relative to the kept ones."""
-        added = dropped * (1 - pruned.weight)
-        weight = pruned.weight + added
-        share = jnp.where(added > 0, added / weight, 0.0)
-        return Pruned(
-            weight,
-            pruned.run + share * (run - pruned.run),
-            pruned.counts + share * (counts - pruned.counts),
         )
 
     @jax.jit
