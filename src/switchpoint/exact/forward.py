@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import in_chunks
-from switchpoint.exact.base import ExactPredictor
+from switchpoint.exact.base import ExactPredictor, remembered
 from switchpoint.exact.block_weights import safe_log
 from switchpoint.exact.blocks import extend_blocks, filter_sequences, whole_blocks
 from switchpoint.exact.counting import Clock
@@ -26,7 +25,6 @@ from switchpoint.exact.streams import (
     check_statistics,
     fresh_statistics,
     log_densities,
-    mixture,
 )
 from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Dirichlet, Segment
@@ -36,8 +34,6 @@ from switchpoint.sources import Source
 
 _INITIAL_CAPACITY = 64
 _NUMBERS_PER_SYMBOL = 8
-_PART = 64  # observations
-_CHOICE = "pruned hypothesis"
 
 
 def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
@@ -166,11 +162,6 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         )
 
     @jax.jit
-    def _predict(self, state: ForwardState) -> Any:
-        check_statistics(self.segment, state.statistics, len(state.log_weights))
-        return mixture(self.segment, state.log_weights, state.statistics, state.offset)
-
-    @jax.jit
     def pruning_bound(self, state: ForwardState) -> Float[Array, ""]:
         """A bound on how far `predict(state)` is from exact, in mean total variation.
 
@@ -184,7 +175,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     def pruning_bounds(self, values: Any) -> Float[Array, "*batch time"]:
         """`pruning_bound` at the prediction of x_t, for every t."""
         sequences, batch = self._values(values)
-        return self._filter_pruned(sequences, "pruning_bound").reshape(*batch, -1)
+        return self._loop(sequences, "pruning_bound").reshape(*batch, -1)
 
     def _most_needed(self) -> int | None:
         """The largest useful number of hypotheses; None if unbounded."""
@@ -198,16 +189,18 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             grown = 2 * grown if most is None else min(2 * grown, most)
         if grown == capacity:
             return state
-        return _with_hypotheses(state, self._hypotheses(state).filled(grown, self._fresh(state)))
+        return _with_hypotheses(state, self._started(state).filled(grown, self._fresh(state)))
 
     def _extend(self, state: ForwardState, values: Any) -> Any:
+        if self.max_hypotheses is not None:
+            return self._extend_by_steps(state, values)
         return self._extend_live(state, values, self._live_slots(state))
 
     def _live_slots(self, state: ForwardState) -> int:
         """The number of slots among which all hypotheses are: few numbers, as each is compiled."""
         capacity = len(state.log_weights)
         arrays = (state.time.low, state.log_weights)
-        if self.max_hypotheses is not None or any(isinstance(a, jax.core.Tracer) for a in arrays):
+        if any(isinstance(a, jax.core.Tracer) for a in arrays):
             return capacity
         live = _INITIAL_CAPACITY
         while live < int(state.time) + 1:
@@ -223,21 +216,13 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         check_statistics(self.segment, state.statistics, len(state.log_weights))
         by_symbol = isinstance(self.segment, Dirichlet) and self.alphabet <= SMALL_ALPHABET
         whole = len(values) if by_symbol else whole_blocks(len(values))
-        if self.max_hypotheses is not None:
-            whole = 0
         parts = []
         if whole:
             state, logs = self._extend_blocks(state, values[:whole], live, by_symbol)
             parts.append(logs)
 
-        def step(state: ForwardState, x: Float[Array, "*event"]) -> tuple[ForwardState, Array]:
-            if self.segment.finite:
-                return self._update(state, x), self.predict(state)
-            logs = log_densities(self.segment, state.statistics, x)
-            return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
-
         if whole < len(values):
-            state, logs = lax.scan(step, state, values[whole:])
+            state, logs = self._extend_by_steps(state, values[whole:])
             parts.append(logs)
         return state, jnp.concatenate(parts)
 
@@ -250,7 +235,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     ) -> Any:
         """`_extend` without pruning, for many observations at once."""
         times = state.time.plus(jnp.arange(len(values) + 1, dtype=jnp.int32))
-        hypotheses = jax.tree.map(lambda leaf: leaf[:live], self._hypotheses(state))
+        hypotheses = jax.tree.map(lambda leaf: leaf[:live], self._started(state))
         if by_symbol:
             symbols = jnp.where(jnp.isnan(values), -1, values).astype(jnp.int32)
             after, filtered = extend_counts(
@@ -273,7 +258,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         return eqx.tree_at(lambda s: s.time, _with_hypotheses(state, after), time), logs[0]
 
     @staticmethod
-    def _hypotheses(state: ForwardState) -> Hypotheses:
+    def _started(state: ForwardState) -> Hypotheses:
         runs = state.time.since(state.starts)
         return Hypotheses(state.starts, runs, state.log_weights, state.statistics)
 
@@ -281,9 +266,12 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         """The statistics of a segment before its first observation."""
         return self.segment.translate(prior_statistics(self.segment), anchor(state.offset))
 
-    @jax.jit
-    def _update(self, state: ForwardState, x: Float[Array, "*event"]) -> ForwardState:
-        check_statistics(self.segment, state.statistics, len(state.log_weights))
+    def _hypotheses(self, state: ForwardState) -> tuple[Float[Array, " hypotheses"], Statistics]:
+        return state.log_weights, state.statistics
+
+    def _observe(
+        self, state: ForwardState, x: Float[Array, "*event"]
+    ) -> tuple[ForwardState, Float[Array, ""]]:
         joint = state.log_weights + log_densities(self.segment, state.statistics, x)
         evidence = jax.nn.logsumexp(joint)
         seen = joint - evidence
@@ -295,8 +283,8 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         statistics = jax.vmap(functools.partial(observe, self.segment), in_axes=(0, None))(
             state.statistics, x
         )
-        lightest = checkpoint_name(jnp.argmin(stays), _CHOICE)
-        enters = checkpoint_name(starts_now > stays[lightest], _CHOICE)
+        lightest = remembered(jnp.argmin(stays))
+        enters = remembered(starts_now > stays[lightest])
         dropped = jnp.exp(jnp.minimum(starts_now, stays[lightest]))
         if self.max_hypotheses is None:
             # Nothing may be dropped: inside `jit`, a stream beyond its capacity becomes NaN.
@@ -305,7 +293,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         def put(array: Array, value: Array) -> Array:
             return jnp.where(enters, array.at[lightest].set(value), array)
 
-        return ForwardState(
+        after = ForwardState(
             time=time,
             starts=put(state.starts, time.low),
             log_weights=put(stays, starts_now) - jnp.log1p(-dropped),
@@ -314,17 +302,18 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             pruned_weight=state.pruned_weight + dropped,
             grows=state.grows,
         )
+        return after, evidence
 
     @jax.jit
     def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
         if self.max_hypotheses is not None:
-            return self._filter_pruned(sequences, "predict")
+            return super()._log_probs(sequences)
         return jnp.log(self._filter(sequences, "probs"))
 
     @jax.jit
     def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
         if self.max_hypotheses is not None:
-            return self._filter_pruned(sequences)
+            return super()._log_density(sequences)
         return self._filter(sequences, "log_density")
 
     def _filter(self, sequences: Sequences, field: str) -> Array:
@@ -345,43 +334,6 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         )
 
     _posterior = start_posterior
-
-    @functools.partial(jax.jit, static_argnames="result")
-    def _filter_pruned(self, sequences: Sequences, result: str | None = None) -> Any:
-        """The named method's result before every observation; by default its log density."""
-        sequences = eqx.tree_at(lambda each: each.values, sequences, sequences.values.astype(float))
-
-        def one(sequence: Sequences) -> Any:
-            length = len(sequence.values)
-            state = self.init(length=length)
-            statistics = jax.vmap(self.segment.translate, in_axes=(0, None))(
-                state.statistics, sequence.offset
-            )
-            state = eqx.tree_at(
-                lambda s: (s.offset, s.statistics), state, (sequence.offset, statistics)
-            )
-
-            def step(state: ForwardState, x: Float[Array, "*event"]) -> tuple[ForwardState, Any]:
-                if result is not None:
-                    return self._update(state, x), getattr(self, result)(state)
-                logs = log_densities(self.segment, state.statistics, x)
-                return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
-
-            # Reverse-mode differentiation stores one state per part, and recomputes the others;
-            # but not the choice of the pruned one, which rounding would change in a near tie.
-            count = -(-length // _PART)
-            padding = ((0, count * _PART - length), *((0, 0),) * (sequence.values.ndim - 1))
-            parts = jnp.pad(sequence.values, padding, constant_values=jnp.nan)
-            parts = parts.reshape(count, _PART, *sequence.values.shape[1:])
-            run = jax.checkpoint(
-                lambda state, xs: lax.scan(step, state, xs),
-                prevent_cse=False,
-                policy=jax.checkpoint_policies.save_only_these_names(_CHOICE),
-            )
-            results = lax.scan(run, state, parts)[1]
-            return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:length], results)
-
-        return in_chunks(jax.vmap(one), sequences)
 
 
 def _with_hypotheses(state: ForwardState, hypotheses: Hypotheses) -> ForwardState:
