@@ -14,11 +14,12 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
     "myst_nb",
+    "drawings",
     "mathml",
     "playground_page",
     "public_api",
 ]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "jupyter_execute"]
 html_theme = "furo"
 html_title = "switchpoint"
 html_static_path = ["_static"]
