@@ -178,7 +178,7 @@ REFUSED = {
     "line 3 has 1 cell, the first has 2": ("x.csv", "x,y\n1,2\n3\n"),
     "is not JSON": ("x.json", "{"),
     "JSON must be a list of numbers": ("x.json", '"text"'),
-    "a: 2, b: 1": ("x.json", '{"a": [1, 2], "b": [1]}'),
+    "object of columns of equal length": ("x.json", '{"a": [1, 2], "b": [1]}'),
     "'x' in column 0, row 1": ("x.json", '[1, "x"]'),
     "byte 1 is not UTF-8": ("x.csv", b"1\xff\x01"),
     "standard input: there is no column 'y'": ("-", "x\n1\n2\n", "y"),

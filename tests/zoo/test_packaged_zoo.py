@@ -2,16 +2,12 @@
 
 import json
 
-import jax
-import numpy as np
 import pytest
 
-import switchpoint as sp
 from switchpoint import evaluation
 from switchpoint.paper.scale import RECORDED
 from switchpoint.zoo import NAMES, Zoo
 from switchpoint.zoo.building import LARGEST
-from switchpoint.zoo.manifest import MODELS
 
 
 def test_the_packaged_zoo_is_whole_and_small():
@@ -44,15 +40,3 @@ def test_cards_measured_on_a_cpu_agree_with_what_a_gpu_recorded():
         (member,) = card["members"]
         own = {"architecture": card["model"], "source": member["prior"], "seed": member["seed"]}
         assert card["test"]["excess"] == pytest.approx(float(recorded.sel(own)), abs=1e-4)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_packaged_network_says_the_same_of_a_sequence_and_of_a_stream(model):
-    network = sp.load(f"{model}-ptw")
-    symbols = sp.Source(sp.PTW(8)).sample(jax.random.key(3), 1, 40).symbols[0]
-    whole = network.log_probs(symbols)
-    state, said = network.init(), []
-    for symbol in symbols:
-        said.append(network.predict(state))
-        state = network.update(state, symbol)
-    np.testing.assert_allclose(np.exp(said), np.exp(whole), atol=1e-5)

@@ -169,15 +169,6 @@ def is_boolean(word: str) -> bool:
     return word.lower() in ("false", "true")
 
 
-def find_column(names: Sequence[str], column: str) -> int:
-    """The index of a column that is given by its name, or by its number from 0."""
-    if column in names:
-        return list(names).index(column)
-    if column.isascii() and column.isdigit() and int(column) < len(names):
-        return int(column)
-    raise ValueError(f"there is no column {column!r}; the columns are: {first_names(names)}")
-
-
 def first_names(names: Iterable[str]) -> str:
     """The first of many names, for a message."""
     names = list(names)

@@ -19,7 +19,8 @@ from switchpoint.cli.reader.cells import (
     to_number,
 )
 from switchpoint.cli.reader.content import read_content
-from switchpoint.cli.reader.tables import GUESSED, Layout, Table, read_table
+from switchpoint.cli.reader.layout import GUESSED, Layout
+from switchpoint.cli.reader.tables import Table, read_table
 from switchpoint.detection.times import Times, holds_dates, read_times
 
 TIME_NAMES = {"date", "datetime", "day", "hour", "month", "time", "timestamp", "week", "year"}

@@ -13,7 +13,8 @@ from switchpoint._text import locating, name_of, printable
 from switchpoint.cli.output import shortened
 from switchpoint.cli.reader.cells import first_names, is_boolean, parse_number
 from switchpoint.cli.reader.content import read_content
-from switchpoint.cli.reader.tables import GUESSED, Layout, Table, read_table
+from switchpoint.cli.reader.layout import GUESSED, Layout
+from switchpoint.cli.reader.tables import Table, read_table
 
 SAMPLE_COLUMNS = ("sequence", "t", "symbol", "switch")
 """The first columns of a table written by `switchpoint sample`."""

@@ -20,7 +20,6 @@ import numpy as np
 from switchpoint import _text
 from switchpoint._checks import is_missing as is_missing_value
 from switchpoint.cli.reader.cells import (
-    find_column,
     first_names,
     is_header,
     is_missing,
@@ -29,44 +28,12 @@ from switchpoint.cli.reader.cells import (
     may_be_header,
 )
 from switchpoint.cli.reader.content import WORKBOOK, Content
+from switchpoint.cli.reader.layout import Layout
 
 SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "pipes", ",": "commas", " ": "spaces"}
 """The separators of columns that are recognised, and their names."""
 
 _SAMPLE = 200  # lines that show the separator
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The layout of a file; None where it is to be guessed."""
-
-    separator: str | None = None
-    decimal: str | None = None
-    header: bool | None = None
-    sheet: str | None = None
-    where: tuple[str, ...] = ()
-    """COLUMN=VALUE: only the rows with these values."""
-    names: tuple[str, ...] = ()
-    """Columns that were asked for, which a header may have."""
-    labels: tuple[str, ...] = ()
-    """Labels of symbols, which no header has."""
-
-    def __post_init__(self) -> None:
-        for name, mark in (("tab", "\t"), ("\\t", "\t"), ("space", " ")):
-            if self.separator == name:
-                object.__setattr__(self, "separator", mark)
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):
-            raise ValueError(
-                f"separator must be one character, tab or space, got {self.separator!r}"
-            )
-        if self.decimal not in (None, ".", ","):
-            raise ValueError(f"decimal must be a point or a comma, got {self.decimal!r}")
-        for each in self.where:
-            if "=" not in each:
-                raise ValueError(f"where must be COLUMN=VALUE, got {each!r}")
-
-
-GUESSED = Layout()
 
 
 @dataclass(frozen=True)
@@ -89,7 +56,12 @@ class Table:
 
     def find(self, column: str) -> str:
         """The name of a column that is given by its name, or by its number from 0."""
-        return self.names[find_column(self.names, column)]
+        names = self.names
+        if column in names:
+            return column
+        if column.isascii() and column.isdigit() and int(column) < len(names):
+            return names[int(column)]
+        raise ValueError(f"there is no column {column!r}; the columns are: {first_names(names)}")
 
     def cells(self, column: str) -> list[str]:
         """The cells of a column."""
@@ -285,11 +257,9 @@ def _read_json(text: str) -> Any:
         if nested.all():
             raise ValueError("all of its columns are nested")
     except (ValueError, AttributeError) as error:
-        columns = content if isinstance(content, dict) else {}
-        lengths = [f"{name}: {len(x)}" for name, x in columns.items() if isinstance(x, list)]
         raise ValueError(
             "JSON must be a list of numbers, a list of records, or an object of columns of equal "
-            f"length{f', got columns of {first_names(lengths)}' if lengths else ''}"
+            "length"
         ) from error
     return _texts(frame.columns[~nested], frame.loc[:, ~nested].to_numpy())
 
@@ -301,9 +271,8 @@ def _json_lines(text: str, problem: ValueError) -> list[Any]:
         try:
             rows += [json.loads(line)] if line.strip() else []
         except ValueError as error:
-            reason = f"line {number} is not JSON ({error})"
-            reason = reason if rows else f"the file is not JSON ({problem})"
-            raise ValueError(reason) from error
+            place = f"line {number}" if rows else "the file"
+            raise ValueError(f"{place} is not JSON ({error if rows else problem})") from error
     return rows
 
 
