@@ -360,16 +360,10 @@ def test_save_and_load(results, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["results.nc"]
 
 
-def test_a_damaged_file_is_refused(tmp_path):
+def test_files_of_others_are_refused(tmp_path):
     path = tmp_path / "results.nc"
-    save(run(predictors={"kt": sp.KT()}), path)
-    whole = path.read_bytes()
-    for length in [*range(0, len(whole), 97), len(whole) - 1]:
-        path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"results\.nc is (not a whole|damaged)"):
-            load(path)
-    xr.Dataset({"a": ("x", [1.0, 2.0])}).to_netcdf(path, engine="scipy")  # of someone else
-    with pytest.raises(ValueError, match="is not a whole evaluation file"):
+    xr.Dataset({"a": ("x", [1.0, 2.0])}).to_netcdf(path, engine="scipy")
+    with pytest.raises(ValueError, match=r"results\.nc is not a whole evaluation file"):
         load(path)
     with pytest.raises(ValueError, match="cannot be read"):
         load(tmp_path / "missing.nc")

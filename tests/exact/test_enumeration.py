@@ -113,7 +113,7 @@ def test_marginal_and_partition_at_other_lengths(prior, length):
 
 def test_run_lengths_that_need_too_much_memory_are_refused(monkeypatch):
     posterior = sp.bayes_optimal(sp.Source(sp.LIN())).posterior(np.zeros((2, LENGTH), int))
-    monkeypatch.setattr("switchpoint.exact.base._MAX_NUMBERS", 2 * LENGTH * 4 + 1)
+    monkeypatch.setattr("switchpoint.exact.posterior._MAX_NUMBERS", 2 * LENGTH * 4 + 1)
     assert posterior.run_length_pmf(most=4).shape == (2, LENGTH, 4)
     with pytest.raises(ValueError, match=r"most must be at most 4 .* got 9"):
         posterior.run_length_pmf()

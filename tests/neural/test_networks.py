@@ -346,24 +346,19 @@ class TestStorage:
             with pytest.raises(ValueError, match=message):
                 sp.load(path, **choice)
 
-    def test_files_that_are_not_networks_are_refused(self, tmp_path):
+    def test_the_card_outlives_damaged_weights(self, tmp_path):
         path = saved(tmp_path / "a.safetensors", [small("lstm")])
         whole, card = path.read_bytes(), sp.neural.read_card(path)
+        path.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+        for read in (sp.load, sp.load_members, sp.neural.load_with_card):
+            with pytest.raises(ValueError, match=r"not a switchpoint network: .*checksum"):
+                read(path)
+        assert sp.neural.read_card(path) == card
         with pytest.raises(ValueError, match="there is no file or directory"):
             sp.load(tmp_path / "none.safetensors")
+        path.unlink()
         with pytest.raises(ValueError, match="holds no trained network"):
             sp.load(tmp_path)
-        for damaged, message in (
-            (whole[:-7], "truncated"),
-            (b"hello", "truncated or not a safetensors"),
-            (b"", "truncated or not a safetensors"),
-            (whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:], "checksum"),
-        ):
-            path.write_bytes(damaged)
-            for read in (sp.load, sp.load_members, sp.neural.load_with_card):
-                with pytest.raises(ValueError, match=f"not a switchpoint network: .*{message}"):
-                    read(path)
-        assert sp.neural.read_card(path) == card  # the weights alone have changed
 
     def test_a_card_is_read_without_the_weights(self, tmp_path):
         path = tmp_path / "large.safetensors"

@@ -115,21 +115,17 @@ def test_what_the_zoo_fixes_cannot_be_changed(scale, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_recorded_result_that_is_not_the_one_of_the_manifest_is_refused(scale, tmp_path):
+def test_a_recorded_result_that_is_missing_is_refused(scale, tmp_path):
     for path in scale.recorded.glob("*.nc"):
         record(path, tmp_path)
-    path = recorded_result(tmp_path, "memory")
-    assert path.read_bytes() == (scale.recorded / "memory.nc").read_bytes()
-    evaluation.save(evaluation.load(path).assign_attrs(title="another"), path)
-    with pytest.raises(ValueError, match=r"memory\.nc is damaged"):
-        recorded_result(tmp_path, "memory")
+    assert (
+        recorded_result(tmp_path, "memory").read_bytes()
+        == (scale.recorded / "memory.nc").read_bytes()
+    )
     (tmp_path / "on-distribution.nc").unlink()
     with pytest.raises(ValueError, match=r"on-distribution\.nc is missing"):
         recorded_result(tmp_path, "on-distribution")
     assert recorded_result(tmp_path, "ablations") is None  # was never recorded
-    (tmp_path / "manifest.json").write_text("null")
-    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
-        recorded_result(tmp_path, "longer-lengths")
 
 
 @pytest.mark.parametrize("study", [path.stem for path in RECORDED.glob("*.nc")])

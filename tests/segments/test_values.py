@@ -445,9 +445,6 @@ BAD = {
         sp.Source(sp.Geometric(0.1), sp.Gaussian()), [np.nan] * 3
     ),
     "nothing to fit": lambda: sp.fit(sp.Source(sp.LIN(), Plain()), [0.0, 1.0]),
-    "use pruning_bound": lambda: sp.bayes_optimal(
-        sp.Source(sp.LIN(), sp.Gaussian()), 2
-    ).pruning_errors([0.0, 1.0]),
 }
 
 

@@ -68,32 +68,11 @@ def test_the_last_few_are_kept_and_nothing_else(tmp_path):
     assert restored(tmp_path).checkpoint.step == 1_234_567_890
 
 
-def test_any_flipped_bit_is_noticed(tmp_path):
-    saved(tmp_path, 1, 2)
-    path = tmp_path / "step-000000002.safetensors"
-    whole = path.read_bytes()
-    checkpoints = Checkpoints(tmp_path, CONFIG)
-    for place in range(len(whole)):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << place % 8
-        path.write_bytes(damaged)
-        result = checkpoints.restore()
-        assert result.checkpoint.step == 1, f"byte {place}"
-        assert len(result.notes) == 1
-        assert str(path) in result.notes[0]
-
-
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "truncated"),
-        (lambda path: path.write_bytes(b""), "truncated"),
-        (lambda path: path.write_bytes(b"hello, world"), "a safetensors file"),
         (lambda path: save_file({"a": np.ones(2)}, path), "not written by switchpoint"),
-        (
-            lambda path: save_file({}, path, {"switchpoint": json.dumps({"kind": "model"})}),
-            "not written by switchpoint",
-        ),
         (
             lambda path: shutil.copy(path.with_name("step-000000001.safetensors"), path),
             "the checkpoint of step 1 under another name",
@@ -244,21 +223,6 @@ def test_the_log_keeps_bytes_and_drops_an_unfinished_line(tmp_path):
     metrics.replace(up_to_20)
     metrics.append(report(30))
     assert path.read_bytes() == metrics.content == up_to_30
-
-
-def test_any_flipped_bit_of_a_report_is_noticed(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    whole = "".join(report(step).to_json_line() + "\n" for step in (1, 2, 3)).encode()
-    first = whole.index(b"\n") + 1
-    for place in range(first, whole.index(b"\n", first) + 1):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << place % 8
-        path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: "):
-            read_reports(path)
-        lines = MetricsLog(path).lines()
-        assert lines.content == whole[:first], f"byte {place}"
-        assert "line 2" in lines.damage
 
 
 def test_a_finished_run_has_all_its_reports(tmp_path):

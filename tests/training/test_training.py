@@ -4,7 +4,6 @@ import io
 import json
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -137,37 +136,6 @@ class TestResuming:
         assert f"resuming from step 7 ({last.name})" in out
         assert_same(resumed, train(config))
         assert np.isfinite(resumed.reports[-1].loss).all()
-
-    @pytest.mark.slow
-    def test_damaged_files_of_a_run_are_repaired(self, tmp_path, capsys):
-        whole, cut = tmp_path / "whole", tmp_path / "cut"
-        train(small(), out=whole)
-        interrupt(small(), 25, cut)
-        first, second, _ = (whole / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-        damaged = first.replace(b"0.", b"1.", 1)
-        cases = [
-            (cut, "metrics.jsonl", first),
-            (cut, "metrics.jsonl", damaged + second),
-            (cut, "metrics.jsonl", None),
-            (whole, "metrics.jsonl", first + second),
-            (cut, "config.json", None),
-            (whole, "config.json", b'{"model": "rnn"}'),
-        ]
-        for case, (run, name, content) in enumerate(cases):
-            out = tmp_path / str(case)
-            shutil.copytree(run, out)
-            path, unfinished = out / name, out / ".0123456789abcdef.tmp"
-            unfinished.write_bytes(b"left by a kill")
-            path.unlink() if content is None else path.write_bytes(content)
-            reports = train(small(), out=out, progress=LineProgress(sys.stdout)).reports
-            assert [report.step for report in reports] == [10, 20, 30]
-            for each in ("metrics.jsonl", "model.safetensors", "config.json"):
-                assert (out / each).read_bytes() == (whole / each).read_bytes()
-            shown = capsys.readouterr().out
-            damage = "lacked reports" if name == "metrics.jsonl" else "was damaged"
-            assert f"{path} {damage}" in shown
-            assert ("line 1: its content does not match its checksum" in shown) == (case == 1)
-            assert not unfinished.exists()
 
     @pytest.mark.slow
     def test_a_run_resumes_with_the_other_kernels(self, tmp_path):

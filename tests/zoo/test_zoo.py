@@ -232,23 +232,17 @@ def test_a_name_loads_like_a_path_and_wins_over_one(built, tmp_path):
 def test_damaged_and_missing_files_are_refused(copy, capsys):
     path = copy / "lstm-ptw.safetensors"
     whole = path.read_bytes()
-    for where in (0.1, 0.5, 0.99):
-        data = bytearray(whole)
-        data[int(where * len(data))] ^= 1
-        path.write_bytes(data)
-        for read in (Zoo(copy).network, Zoo(copy).card, Zoo(copy).parameters):
-            with pytest.raises(ValueError, match="damaged: its SHA-256"):
-                read("lstm-ptw")
-            read("lstm-lin")
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    for read in (Zoo(copy).network, Zoo(copy).card, Zoo(copy).parameters):
+        with pytest.raises(ValueError, match="damaged: its SHA-256"):
+            read("lstm-ptw")
+        read("lstm-lin")
     status, out, err = run(capsys, "zoo", "--zoo", copy)
     assert (status, out) == (2, "")
     assert "lstm-ptw.safetensors is damaged" in err
     path.unlink()
     with pytest.raises(ValueError, match="lstm-ptw is missing from the zoo"):
         Zoo(copy).network("lstm-ptw")
-    (copy / "manifest.json").write_text('{"networks": {"lstm-ptw": {"file": "x"}}}')
-    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
-        Zoo(copy)
 
 
 @pytest.mark.slow

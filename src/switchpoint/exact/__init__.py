@@ -1,8 +1,9 @@
 """Exact Bayes-optimal prediction, and the posterior over switching points."""
 
-from switchpoint.exact.base import ExactPredictor, Posterior, SwitchInterval
+from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.forward import ForwardPredictor, ForwardState, bayes_optimal
 from switchpoint.exact.kt import KT, KTOracle
+from switchpoint.exact.posterior import Posterior, SwitchInterval
 from switchpoint.exact.ptw import PTWPredictor, PTWState
 
 __all__ = [

@@ -1,296 +1,62 @@
-"""The interface of exact predictors: their predictions, and the posterior of switching points."""
+"""The interface of exact predictors, and their loop over the observations of a sequence."""
 
-import math
+import functools
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float
 
 from switchpoint import _checks
-from switchpoint._labels import Labels, keeps_labels, labels_of
+from switchpoint._batching import in_chunks
+from switchpoint._labels import keeps_labels, labels_of
 from switchpoint.exact.hypotheses import Sequences
-from switchpoint.exact.streams import relative_value, relative_values
+from switchpoint.exact.posterior import Posterior
+from switchpoint.exact.streams import (
+    check_statistics,
+    mixture,
+    relative_value,
+    relative_values,
+)
 from switchpoint.predictor import Predictor, check_capacity
 from switchpoint.priors import Prior
 from switchpoint.segments import Dirichlet, Segment
+from switchpoint.segments.base import Statistics
 from switchpoint.segments.values import checked_values, rounded_off, typical_value
 
 State = TypeVar("State", bound=Any)
 
-
-class Partitions(eqx.Module):
-    """The posterior distribution of the partitions of a flat batch of sequences."""
-
-    @abstractmethod
-    def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
-        """`count` partitions of every sequence."""
-
-    @abstractmethod
-    def run_lengths(self, most: int) -> Float[Array, "flat time lengths"]:
-        """P(the segment of x_t has r observations up to x_t | x_<=t) for r = 1..most."""
-
-    @abstractmethod
-    def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
-        """P(k switches | x) for k = 0..most."""
-
-    @abstractmethod
-    def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
-        """P(no switch inside the window | x), for each window."""
+_PART = 64  # observations
+_CHOICE = "choice of a hypothesis"
 
 
-@dataclass(frozen=True)
-class SwitchInterval:
-    """One switch of the most probable partition, with an interval that probably contains one.
-
-    position
-        Its position in the most probable partition.
-    probability
-        P(a switch at exactly this position | x).
-    begin, end
-        The interval begin..end, both included.
-    interval_probability
-        P(at least one switch in the interval | x).
-    """
-
-    position: int
-    probability: float
-    begin: int
-    end: int
-    interval_probability: float
-
-
-class Posterior(eqx.Module):
-    """The posterior over switching points of sequences x = x_0..x_(n-1), under a source.
-
-    S is the set of switching points: t is in S if a new segment starts with x_t. The first segment
-    always starts at t = 0, which is not a switching point: all switch fields are 0 there. Shapes
-    are those of one sequence; a batch comes before them.
-
-    log_marginal: ()
-        ln P(x) = ln sum_S P(S) P(x | S), the evidence of the whole sequence.
-    switch_filtered: (n,)
-        P(t in S | x_<=t): an alarm raised as soon as x_t is seen. One symbol is weak evidence, so
-        this stays small even at true switches; `switch_smoothed` locates them in hindsight.
-    switch_smoothed: (n,)
-        P(t in S | x): where the switches were, in hindsight.
-    run_length_mean: (n,)
-        E[r_t | x_<=t], where r_t >= 1 is the number of observations in the segment of x_t up to
-        and including x_t. It drops when the data up to t suggest a recent switch.
-        `run_length_pmf()` has the whole distribution.
-    map_switches: (n,), bool
-        argmax_S P(S | x), the single most probable partition: True where one of its segments
-        starts. Its switches are not always those where `switch_smoothed` is high: many partitions
-        can share a likely switch while each is improbable.
-    map_log_prob: ()
-        max_S ln P(S | x), the log-probability of that partition.
-    probs_smoothed: (n, alphabet), or None where there is no alphabet
-        E[p_t | x], where p_t is the distribution that x_t was drawn from: an estimate of
-        `Draw.probs`.
-    level_mean: (n,) or (n, columns), or None where there is an alphabet
-        E[m_t | x], where the level m_t is the mean of x_t given the parameters of its segment.
-    level_std: like level_mean
-        The standard deviation of m_t given x, which includes the uncertainty about S. A mean plus
-        and minus two of these is a band around the level, not around the observations.
-
-    None of these is the P(run length = 0) of the online change-point literature, which under a
-    constant hazard equals that hazard regardless of the data. `switch_filtered` conditions on x_t
-    itself, and `switch_smoothed` on all of x, so both rise where the data suggest a change.
-
-    Computing them takes O(n depth) time for PTW, and O(n^2) for any other prior.
-
-        >>> import numpy as np
-        >>> import switchpoint as sp
-        >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.1)))
-        >>> posterior = bayes.posterior([0] * 8 + [1] * 8)
-        >>> posterior.map_switches.nonzero()[0].tolist()
-        [8]
-        >>> print(np.asarray(posterior.switch_smoothed)[6:11].round(2))
-        [0.06 0.12 0.85 0.12 0.06]
-    """
-
-    log_marginal: Float[Array, "*batch"]
-    switch_filtered: Float[Array, "*batch time"]
-    switch_smoothed: Float[Array, "*batch time"]
-    run_length_mean: Float[Array, "*batch time"]
-    map_switches: Bool[Array, "*batch time"]
-    map_log_prob: Float[Array, "*batch"]
-    probs_smoothed: Float[Array, "*batch time alphabet"] | None = None
-    level_mean: Float[Array, "*batch_time_columns"] | None = None
-    level_std: Float[Array, "*batch_time_columns"] | None = None
-    _partitions: Partitions = eqx.field(kw_only=True)
-    _batch: tuple[int, ...] = eqx.field(static=True, kw_only=True)
-    _labels: Labels | None = eqx.field(static=True, kw_only=True, default=None)
-
-    def sample(self, key: PRNGKeyArray, n: int) -> Bool[Array, "n *batch time"]:
-        """`n` partitions drawn from P(partition | all of x): True where a segment starts."""
-        key, n = _checks.random_key(key), _checks.positive_int("n", n)
-        draws = self._partitions.sample(key, n)
-        return draws.reshape(n, *self._batch, draws.shape[-1])
-
-    def run_length_pmf(self, most: int | None = None) -> Float[Array, "*batch time lengths"]:
-        """P(the segment of x_t has r observations up to and including x_t | x_<=t), r = 1..most.
-
-        Entry [..., t, r - 1] is the probability that the segment of x_t started at t - r + 1, given
-        the observations up to t alone. By default `most` is the length n of the sequence, and the
-        result takes O(n^2) memory; otherwise a row falls short of 1 by the probability of a longer
-        run. Time is O(n^2), and O(n (depth + most)) for PTW. It is exact for pruned predictors too.
-        """
-        time = self.map_switches.shape[-1]
-        most = time if most is None else min(_checks.positive_int("most", most), time)
-        observations = math.prod(self._batch) * time
-        if observations * most > _MAX_NUMBERS:
-            raise ValueError(
-                f"most must be at most {_MAX_NUMBERS // observations} for {observations} "
-                f"observations, got {most}: the result would be {observations * most} numbers"
-            )
-        return self._partitions.run_lengths(most).reshape(*self._batch, time, most)
-
-    def switch_count_pmf(self, most: int = 64) -> Float[Array, "*batch counts"]:
-        """P(there are k switches | all of x) for k = 0..most, or up to length - 1.
-
-        The sum falls short of 1 by the probability of more than `most` switches.
-        """
-        most = min(_checks.whole_number("most", most), self.map_switches.shape[-1] - 1)
-        return self._partitions.switch_counts(most).reshape(*self._batch, most + 1)
-
-    def switch_within(self, begin: int, end: int) -> Float[Array, "*batch"]:
-        """P(at least one switch at begin..end, both included | all of x)."""
-        return 1 - self.no_switch_within(begin, end)
-
-    def no_switch_within(self, begin: int, end: int) -> Float[Array, "*batch"]:
-        """P(no switch at begin..end, both included | all of x), exact where it is tiny."""
-        time = self.map_switches.shape[-1]
-        if not 0 <= begin <= end < time:
-            raise ValueError(
-                f"begin and end must be from 0 to {time - 1} and in order, got {begin} and {end}"
-            )
-        window = (np.arange(time) >= begin) & (np.arange(time) <= end)
-        return self._without_switch(window[None]).reshape(self._batch)
-
-    def switch_intervals(self, level: float = 0.9) -> list[SwitchInterval]:
-        """The switches of the most probable partition of one sequence, with their uncertainty.
-
-        Each interval grows from its switch towards the likelier neighbour, but not beyond the
-        adjacent switches, until it contains a switch with probability `level`. If that cannot be
-        reached, `interval_probability` is below `level`.
-        """
-        if self._batch:
-            raise ValueError(f"intervals are for one sequence, got a batch of {self._batch}")
-        level = _checks.probability("level", level)
-        marginals = np.asarray(self.switch_smoothed, np.float64)
-        positions = np.flatnonzero(self.map_switches).tolist()
-        if not positions:
-            return []
-        bounds = zip([0, *positions], [*positions[1:], len(marginals)], strict=False)
-        candidates = [
-            [_grow_interval(marginals, at, low + 1, high - 1, level * share) for share in _SHARES]
-            for at, (low, high) in zip(positions, bounds, strict=True)
-        ]
-        times = np.arange(len(marginals))
-        windows = [(times >= a) & (times <= b) for each in candidates for a, b in each]
-        missed = np.asarray(self._without_switch(np.stack(windows))[0], np.float64)
-        intervals = []
-        for at, each, chances in zip(
-            positions, candidates, 1 - missed.reshape(len(positions), -1), strict=True
-        ):
-            reached = np.append(np.flatnonzero(chances >= level), len(each) - 1)[0]
-            begin, end = each[reached]
-            probability = float(marginals[at])
-            intervals.append(SwitchInterval(at, probability, begin, end, float(chances[reached])))
-        return intervals
-
-    def to_frame(self) -> Any:
-        """A row for each position of one sequence, and a column for each field.
-
-        A DataFrame of pandas with the index of the values, or of polars if they were. Fields with
-        several numbers for each position have a column for each: `probs_smoothed_0` and so on, or
-        the name of the column that they are about.
-        """
-        if self._batch:
-            raise ValueError(f"to_frame is for one sequence, got a batch of {self._batch}")
-        import pandas as pd
-
-        labels = self._labels or Labels("pandas", pd.RangeIndex(self.map_switches.shape[-1]))
-        columns: dict[str, np.ndarray] = {}
-        for name in _FRAME_FIELDS:
-            array = np.asarray(getattr(self, name))
-            if array.ndim == 2:
-                named = name.startswith("level") and len(labels.names) == array.shape[1]
-                keys = labels.names if named else range(array.shape[1])
-                columns |= {f"{name}_{k}": each for k, each in zip(keys, array.T, strict=True)}
-            elif array.ndim == 1:
-                columns[name] = array
-        return labels.frame(columns)
-
-    def _without_switch(
-        self, windows: Bool[np.ndarray, "windows time"]
-    ) -> Float[Array, "flat windows"]:
-        """P(no switch inside the window | x), for each window.
-
-        For one sequence their number is rounded up, so that few programs serve all numbers.
-        """
-        count = len(windows)
-        if not self._batch:
-            windows = np.pad(windows, ((0, _round_up(count) - count), (0, 0)))
-        return self._partitions.without_switch(jnp.asarray(windows))[:, :count]
-
-
-_MAX_NUMBERS = 2**30  # 4 GiB in single precision
-
-_FRAME_FIELDS = (
-    "switch_filtered", "switch_smoothed", "run_length_mean", "map_switches",
-    "probs_smoothed", "level_mean", "level_std",
-)  # fmt: skip
-
-# Expected numbers of switches relative to `level`; an interval may contain more than one.
-_SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
-
-
-def _round_up(windows: int) -> int:
-    """A round number of windows: 16, 64, 256 and so on."""
-    capacity = 16
-    while capacity < windows:
-        capacity *= 4
-    return capacity
-
-
-def _grow_interval(
-    marginals: Float[np.ndarray, " time"], at: int, low: int, high: int, share: float
-) -> tuple[int, int]:
-    """The interval around `at`, within low..high, with this expected number of switches."""
-    begin = end = at
-    total = marginals[at]
-    while total < share and (begin > low or end < high):
-        before = marginals[begin - 1] if begin > low else -1.0
-        after = marginals[end + 1] if end < high else -1.0
-        if before > after:
-            begin -= 1
-        else:
-            end += 1
-        total += max(before, after)
-    return begin, end
-
-
-def make_posterior(
-    fields: Mapping[str, Array], batch: tuple[int, ...], partitions: Partitions
-) -> Posterior:
-    """The posterior of a batch of that shape, from the fields of a flat batch."""
-    shaped: dict[str, Any] = {
-        name: field.reshape(*batch, *field.shape[1:]) for name, field in fields.items()
-    }
-    return Posterior(**shaped, _partitions=partitions, _batch=batch)
+def remembered(choice: Array) -> Array:
+    """A choice that reverse-mode differentiation stores: rounding would change a near tie."""
+    return checkpoint_name(choice, _CHOICE)
 
 
 class SegmentPredictor(Predictor[State]):
-    """A predictor of observations whose segments are of one family."""
+    """A predictor of observations whose segments are of one family.
+
+    A subclass says which hypotheses about the current segment a state holds, and how an observation
+    changes them. Whole sequences are then a loop of that, unless a subclass has a faster way.
+    """
 
     segment: eqx.AbstractVar[Segment]
+
+    @abstractmethod
+    def _hypotheses(self, state: State) -> tuple[Float[Array, " hypotheses"], Statistics]:
+        """The logarithms of the weights of all hypotheses, and the statistics under each."""
+
+    @abstractmethod
+    def _observe(self, state: State, x: Float[Array, "*event"]) -> tuple[State, Float[Array, ""]]:
+        """The state after a value relative to the offset, and the log density of that value."""
 
     @property
     def alphabet(self) -> int:
@@ -373,27 +139,77 @@ class SegmentPredictor(Predictor[State]):
         del length
         return state
 
-    @abstractmethod
+    def _checked_hypotheses(self, state: State) -> tuple[Float[Array, " hypotheses"], Statistics]:
+        log_weights, statistics = self._hypotheses(state)
+        check_statistics(self.segment, statistics, len(log_weights))
+        return log_weights, statistics
+
+    @jax.jit
     def _predict(self, state: State) -> Any:
         """`predict`, of values minus `rounded_off(segment)`."""
+        return mixture(self.segment, *self._checked_hypotheses(state), state.offset)
 
-    @abstractmethod
+    @jax.jit
     def _update(self, state: State, x: Float[Array, "*event"]) -> State:
         """`update` by a value relative to the offset."""
+        self._checked_hypotheses(state)
+        return self._observe(state, x)[0]
 
-    @abstractmethod
-    def _extend(
+    def _extend(self, state: State, values: Any) -> tuple[State, Array]:
+        """`extend` by values relative to the offset; missing ones may have any density."""
+        return self._extend_by_steps(state, values)
+
+    @jax.jit
+    def _extend_by_steps(
         self, state: State, values: Float[Array, "time *event"]
     ) -> tuple[State, Float[Array, "time *alphabet"]]:
-        """`extend` by values relative to the offset; missing ones may have any density."""
+        self._checked_hypotheses(state)
 
-    @abstractmethod
+        def step(state: State, x: Float[Array, "*event"]) -> tuple[State, Array]:
+            after, log_density = self._observe(state, x)
+            return after, self._predict(state) if self.segment.finite else log_density
+
+        return lax.scan(step, state, values)
+
     def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
         """`log_probs` of a flat batch of symbols."""
+        return self._loop(sequences, "_predict")
 
-    @abstractmethod
     def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
         """`log_density` of a flat batch; missing observations may have any."""
+        return self._loop(sequences)
+
+    @functools.partial(jax.jit, static_argnames="result")
+    def _loop(self, sequences: Sequences, result: str | None = None) -> Array:
+        """The named method's result before every observation; by default its log density."""
+        return in_chunks(jax.vmap(functools.partial(self._loop_over_one, result)), sequences)
+
+    def _loop_over_one(self, result: str | None, sequence: Sequences) -> Float[Array, "time ..."]:
+        """`_loop` of a sequence without the axis of the batch."""
+        values = sequence.values.astype(float)
+        state = self.init(length=len(values))
+        translate = jax.vmap(self.segment.translate, in_axes=(0, None))
+        state = eqx.tree_at(
+            lambda s: (s.offset, s.statistics),
+            state,
+            (sequence.offset, translate(state.statistics, sequence.offset)),
+        )
+
+        def step(state: State, x: Float[Array, "*event"]) -> tuple[State, Any]:
+            after, log_density = self._observe(state, x)
+            return after, log_density if result is None else getattr(self, result)(state)
+
+        # Reverse-mode differentiation stores one state per part, and recomputes the others.
+        count = -(-len(values) // _PART)
+        padding = ((0, count * _PART - len(values)), *((0, 0),) * (values.ndim - 1))
+        parts = jnp.pad(values, padding, constant_values=jnp.nan)
+        run = jax.checkpoint(
+            lambda state, xs: lax.scan(step, state, xs),
+            prevent_cse=False,
+            policy=jax.checkpoint_policies.save_only_these_names(_CHOICE),
+        )
+        results = lax.scan(run, state, parts.reshape(count, _PART, *values.shape[1:]))[1]
+        return results.reshape(-1, *results.shape[2:])[: len(values)]
 
     def _symbols(self, values: Any) -> tuple[Sequences, tuple[int, ...]]:
         """Symbols, none of which is missing, as a flat batch."""

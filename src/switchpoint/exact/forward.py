@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
 from switchpoint._batching import in_chunks
-from switchpoint.exact.base import ExactPredictor
+from switchpoint.exact.base import ExactPredictor, remembered
 from switchpoint.exact.block_weights import safe_log
 from switchpoint.exact.blocks import extend_blocks, filter_sequences, whole_blocks
 from switchpoint.exact.counting import Clock
@@ -26,18 +25,15 @@ from switchpoint.exact.streams import (
     check_statistics,
     fresh_statistics,
     log_densities,
-    mixture,
 )
 from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Dirichlet, Segment
-from switchpoint.segments.base import Statistics, lift, log_density, observe, prior_statistics
+from switchpoint.segments.base import Statistics, observe, prior_statistics
 from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 
 _INITIAL_CAPACITY = 64
 _NUMBERS_PER_SYMBOL = 8
-_PART = 64  # observations
-_CHOICE = "pruned hypothesis"
 
 
 def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
@@ -85,21 +81,6 @@ def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPre
     return ForwardPredictor(source.prior, source.segment, max_hypotheses)
 
 
-class Pruned(eqx.Module):
-    """The pruned hypotheses about symbols, merged into one.
-
-    It is updated like any other but does not contribute to predictions. Its weight falls when the
-    data contradict it, and when its segment has probably ended.
-    """
-
-    weight: Float[Array, ""]
-    """An estimate of P(the current segment started at a pruned start | x_<t)."""
-    run: Float[Array, ""]
-    """The mean number of symbols since their starts."""
-    counts: Float[Array, " alphabet"]
-    """The mean count of each symbol since their starts."""
-
-
 class ForwardState(eqx.Module):
     """The hypotheses about where the current segment started."""
 
@@ -117,9 +98,6 @@ class ForwardState(eqx.Module):
 
     offset: Float[Array, "*event"]
     """The first value, from which all are measured; NaN before it."""
-
-    pruned: Pruned | None
-    """The pruned hypotheses, for symbols."""
 
     pruned_weight: Float[Array, ""]
     """The sum of the weights of all pruned hypotheses, each when it was pruned."""
@@ -173,24 +151,15 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             wanted = self.max_hypotheses
         capacity = wanted if most is None else min(wanted, most)
         statistics, offset = fresh_statistics(self.segment, capacity)
-        pruned = None
-        if self._estimates_error():
-            pruned = Pruned(jnp.zeros(()), jnp.zeros(()), jnp.zeros(self.alphabet))
         return ForwardState(
             time=Clock.start(),
             starts=jnp.zeros(capacity, jnp.int32),
             log_weights=jnp.full(capacity, -jnp.inf).at[0].set(0),
             statistics=statistics,
             offset=offset,
-            pruned=pruned,
             pruned_weight=jnp.zeros(()),
             grows=length is None and capacity != most,
         )
-
-    @jax.jit
-    def _predict(self, state: ForwardState) -> Any:
-        check_statistics(self.segment, state.statistics, len(state.log_weights))
-        return mixture(self.segment, state.log_weights, state.statistics, state.offset)
 
     @jax.jit
     def pruning_bound(self, state: ForwardState) -> Float[Array, ""]:
@@ -203,38 +172,10 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         """
         return jnp.minimum(state.pruned_weight, 1.0)
 
-    @jax.jit
-    def pruning_error(self, state: ForwardState) -> Float[Array, ""]:
-        """An estimate of how far `predict(state)` is from exact, in total variation, for symbols.
-
-        It compares the prediction with one that includes the pruned hypotheses, represented by
-        their mean counts; on average it is right within a factor of about two. It is 0 if nothing
-        was pruned. `state.pruned.weight` is more conservative: the error if the pruned hypotheses
-        predicted something else entirely.
-        """
-        if not isinstance(self.segment, Dirichlet):
-            raise ValueError(
-                f"the pruning error is estimated for independent symbols, not for "
-                f"{self.segment!r}: use pruning_bound"
-            )
-        if state.pruned is None:
-            return jnp.zeros(())
-        without = self.segment.probs(state.pruned.counts)
-        gap = jnp.abs(jnp.exp(self.predict(state)) - without).sum()
-        return 0.5 * state.pruned.weight * gap
-
     def pruning_bounds(self, values: Any) -> Float[Array, "*batch time"]:
         """`pruning_bound` at the prediction of x_t, for every t."""
         sequences, batch = self._values(values)
-        return self._filter_pruned(sequences, "pruning_bound").reshape(*batch, -1)
-
-    def pruning_errors(self, symbols: Any) -> Float[Array, "*batch time"]:
-        """`pruning_error` at the prediction of x_t, for every t."""
-        sequences, batch = self._values(symbols)
-        return self._filter_pruned(sequences, "pruning_error").reshape(*batch, -1)
-
-    def _estimates_error(self) -> bool:
-        return self.max_hypotheses is not None and isinstance(self.segment, Dirichlet)
+        return self._loop(sequences, "pruning_bound").reshape(*batch, -1)
 
     def _most_needed(self) -> int | None:
         """The largest useful number of hypotheses; None if unbounded."""
@@ -248,16 +189,18 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             grown = 2 * grown if most is None else min(2 * grown, most)
         if grown == capacity:
             return state
-        return _with_hypotheses(state, self._hypotheses(state).filled(grown, self._fresh(state)))
+        return _with_hypotheses(state, self._started(state).filled(grown, self._fresh(state)))
 
     def _extend(self, state: ForwardState, values: Any) -> Any:
+        if self.max_hypotheses is not None:
+            return self._extend_by_steps(state, values)
         return self._extend_live(state, values, self._live_slots(state))
 
     def _live_slots(self, state: ForwardState) -> int:
         """The number of slots among which all hypotheses are: few numbers, as each is compiled."""
         capacity = len(state.log_weights)
         arrays = (state.time.low, state.log_weights)
-        if self.max_hypotheses is not None or any(isinstance(a, jax.core.Tracer) for a in arrays):
+        if any(isinstance(a, jax.core.Tracer) for a in arrays):
             return capacity
         live = _INITIAL_CAPACITY
         while live < int(state.time) + 1:
@@ -273,21 +216,13 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         check_statistics(self.segment, state.statistics, len(state.log_weights))
         by_symbol = isinstance(self.segment, Dirichlet) and self.alphabet <= SMALL_ALPHABET
         whole = len(values) if by_symbol else whole_blocks(len(values))
-        if self.max_hypotheses is not None:
-            whole = 0
         parts = []
         if whole:
             state, logs = self._extend_blocks(state, values[:whole], live, by_symbol)
             parts.append(logs)
 
-        def step(state: ForwardState, x: Float[Array, "*event"]) -> tuple[ForwardState, Array]:
-            if self.segment.finite:
-                return self._update(state, x), self.predict(state)
-            logs = log_densities(self.segment, state.statistics, x)
-            return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
-
         if whole < len(values):
-            state, logs = lax.scan(step, state, values[whole:])
+            state, logs = self._extend_by_steps(state, values[whole:])
             parts.append(logs)
         return state, jnp.concatenate(parts)
 
@@ -300,7 +235,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     ) -> Any:
         """`_extend` without pruning, for many observations at once."""
         times = state.time.plus(jnp.arange(len(values) + 1, dtype=jnp.int32))
-        hypotheses = jax.tree.map(lambda leaf: leaf[:live], self._hypotheses(state))
+        hypotheses = jax.tree.map(lambda leaf: leaf[:live], self._started(state))
         if by_symbol:
             symbols = jnp.where(jnp.isnan(values), -1, values).astype(jnp.int32)
             after, filtered = extend_counts(
@@ -323,7 +258,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         return eqx.tree_at(lambda s: s.time, _with_hypotheses(state, after), time), logs[0]
 
     @staticmethod
-    def _hypotheses(state: ForwardState) -> Hypotheses:
+    def _started(state: ForwardState) -> Hypotheses:
         runs = state.time.since(state.starts)
         return Hypotheses(state.starts, runs, state.log_weights, state.statistics)
 
@@ -331,9 +266,12 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         """The statistics of a segment before its first observation."""
         return self.segment.translate(prior_statistics(self.segment), anchor(state.offset))
 
-    @jax.jit
-    def _update(self, state: ForwardState, x: Float[Array, "*event"]) -> ForwardState:
-        check_statistics(self.segment, state.statistics, len(state.log_weights))
+    def _hypotheses(self, state: ForwardState) -> tuple[Float[Array, " hypotheses"], Statistics]:
+        return state.log_weights, state.statistics
+
+    def _observe(
+        self, state: ForwardState, x: Float[Array, "*event"]
+    ) -> tuple[ForwardState, Float[Array, ""]]:
         joint = state.log_weights + log_densities(self.segment, state.statistics, x)
         evidence = jax.nn.logsumexp(joint)
         seen = joint - evidence
@@ -345,74 +283,37 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         statistics = jax.vmap(functools.partial(observe, self.segment), in_axes=(0, None))(
             state.statistics, x
         )
-        lightest = checkpoint_name(jnp.argmin(stays), _CHOICE)
-        enters = checkpoint_name(starts_now > stays[lightest], _CHOICE)
+        lightest = remembered(jnp.argmin(stays))
+        enters = remembered(starts_now > stays[lightest])
         dropped = jnp.exp(jnp.minimum(starts_now, stays[lightest]))
-        pruned = state.pruned
         if self.max_hypotheses is None:
             # Nothing may be dropped: inside `jit`, a stream beyond its capacity becomes NaN.
             dropped = jnp.where(dropped > 0, jnp.nan, 0.0)
-        elif pruned is not None:
-            pruned = self._with_pruned(
-                self._pruned_after(pruned, evidence, x, time),
-                dropped,
-                jnp.where(enters, runs[lightest], 0),
-                jnp.where(enters, statistics[lightest], 0),
-            )
 
         def put(array: Array, value: Array) -> Array:
             return jnp.where(enters, array.at[lightest].set(value), array)
 
-        return ForwardState(
+        after = ForwardState(
             time=time,
             starts=put(state.starts, time.low),
             log_weights=put(stays, starts_now) - jnp.log1p(-dropped),
             statistics=jax.tree.map(put, statistics, self._fresh(state)),
             offset=state.offset,
-            pruned=pruned,
             pruned_weight=state.pruned_weight + dropped,
             grows=state.grows,
         )
-
-    def _pruned_after(
-        self, pruned: Pruned, evidence: Float[Array, ""], x: Float[Array, ""], time: Clock
-    ) -> Pruned:
-        """The pruned hypotheses after a symbol, to which the kept ones gave this log density."""
-        joint = pruned.weight * jnp.exp(log_density(self.segment, pruned.counts, x))
-        seen = joint / (joint + (1 - pruned.weight) * jnp.exp(evidence))
-        run = pruned.run + 1
-        whole = jnp.maximum(jnp.round(run).astype(jnp.int32), 1)
-        survival = self.prior.survival_after(time.low - whole, whole)
-        counts = pruned.counts + lift(self.segment, x)
-        return Pruned(seen * survival, run, counts)
-
-    @staticmethod
-    def _with_pruned(
-        pruned: Pruned,
-        dropped: Float[Array, ""],
-        run: Int[Array, ""],
-        counts: Int[Array, " alphabet"],
-    ) -> Pruned:
-        """The pruned hypotheses with one more, of this weight relative to the kept ones."""
-        added = dropped * (1 - pruned.weight)
-        weight = pruned.weight + added
-        share = jnp.where(added > 0, added / weight, 0.0)
-        return Pruned(
-            weight,
-            pruned.run + share * (run - pruned.run),
-            pruned.counts + share * (counts - pruned.counts),
-        )
+        return after, evidence
 
     @jax.jit
     def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
         if self.max_hypotheses is not None:
-            return self._filter_pruned(sequences, "predict")
+            return super()._log_probs(sequences)
         return jnp.log(self._filter(sequences, "probs"))
 
     @jax.jit
     def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
         if self.max_hypotheses is not None:
-            return self._filter_pruned(sequences)
+            return super()._log_density(sequences)
         return self._filter(sequences, "log_density")
 
     def _filter(self, sequences: Sequences, field: str) -> Array:
@@ -433,43 +334,6 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         )
 
     _posterior = start_posterior
-
-    @functools.partial(jax.jit, static_argnames="result")
-    def _filter_pruned(self, sequences: Sequences, result: str | None = None) -> Any:
-        """The named method's result before every observation; by default its log density."""
-        sequences = eqx.tree_at(lambda each: each.values, sequences, sequences.values.astype(float))
-
-        def one(sequence: Sequences) -> Any:
-            length = len(sequence.values)
-            state = self.init(length=length)
-            statistics = jax.vmap(self.segment.translate, in_axes=(0, None))(
-                state.statistics, sequence.offset
-            )
-            state = eqx.tree_at(
-                lambda s: (s.offset, s.statistics), state, (sequence.offset, statistics)
-            )
-
-            def step(state: ForwardState, x: Float[Array, "*event"]) -> tuple[ForwardState, Any]:
-                if result is not None:
-                    return self._update(state, x), getattr(self, result)(state)
-                logs = log_densities(self.segment, state.statistics, x)
-                return self._update(state, x), jax.nn.logsumexp(state.log_weights + logs)
-
-            # Reverse-mode differentiation stores one state per part, and recomputes the others;
-            # but not the choice of the pruned one, which rounding would change in a near tie.
-            count = -(-length // _PART)
-            padding = ((0, count * _PART - length), *((0, 0),) * (sequence.values.ndim - 1))
-            parts = jnp.pad(sequence.values, padding, constant_values=jnp.nan)
-            parts = parts.reshape(count, _PART, *sequence.values.shape[1:])
-            run = jax.checkpoint(
-                lambda state, xs: lax.scan(step, state, xs),
-                prevent_cse=False,
-                policy=jax.checkpoint_policies.save_only_these_names(_CHOICE),
-            )
-            results = lax.scan(run, state, parts)[1]
-            return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:length], results)
-
-        return in_chunks(jax.vmap(one), sequences)
 
 
 def _with_hypotheses(state: ForwardState, hypotheses: Hypotheses) -> ForwardState:

@@ -7,24 +7,15 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
-from switchpoint._prefix_sums import sum_before
+from switchpoint._batching import in_chunks
 from switchpoint.exact.base import SegmentPredictor
-from switchpoint.exact.blocks import initial_statistics
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.hypotheses import Sequences
-from switchpoint.exact.streams import anchor, check_statistics, fresh_statistics, mixture
-from switchpoint.segments import Bernoulli, Dirichlet, Segment
-from switchpoint.segments.base import (
-    Statistics,
-    lift,
-    log_density,
-    no_statistics,
-    observe,
-    prior_statistics,
-)
+from switchpoint.exact.streams import anchor, check_statistics, fresh_statistics, log_densities
+from switchpoint.segments import Bernoulli, Segment
+from switchpoint.segments.base import Statistics, observe, prior_statistics
 
 
 class KTState(eqx.Module):
@@ -48,122 +39,24 @@ class _KnownSegments(SegmentPredictor[KTState]):
         return KTState(Clock.start(), *fresh_statistics(self.segment, 1))
 
     @abstractmethod
-    def _starts(self, times: Int[Array, " time"]) -> Bool[Array, " time"] | None:
-        """Where segments start in a stream, unless nowhere."""
+    def _starts(self, time: Clock) -> Bool[Array, ""]:
+        """Whether a segment starts with the next observation."""
 
-    @abstractmethod
-    def _all_starts(self, shape: tuple[int, int]) -> Bool[Array, "flat time"] | None:
-        """Where segments start in whole sequences, unless nowhere."""
-
-    @jax.jit
-    def _predict(self, state: KTState) -> Any:
-        return mixture(self.segment, jnp.zeros(1), self._current(state), state.offset)
-
-    @jax.jit
-    def _update(self, state: KTState, x: Float[Array, "*event"]) -> KTState:
-        observe_one = jax.vmap(functools.partial(observe, self.segment), in_axes=(0, None))
-        return KTState(state.time.next(), observe_one(self._current(state), x), state.offset)
-
-    def _current(self, state: KTState) -> Statistics:
-        """The statistics of the segment of the next observation."""
+    def _hypotheses(self, state: KTState) -> tuple[Float[Array, " 1"], Statistics]:
         check_statistics(self.segment, state.statistics, 1)
-        starts = self._starts(state.time.low[None])
-        return self._restarted(state, starts)
-
-    def _restarted(self, state: KTState, starts: Bool[Array, " time"] | None) -> Statistics:
-        """The statistics of the state, or fresh ones from a start on: (time, ...)."""
-        if starts is None:
-            return state.statistics
         fresh = self.segment.translate(prior_statistics(self.segment), anchor(state.offset))
-        return _where(jnp.cumsum(starts) > 0, fresh, state.statistics)
-
-    @jax.jit
-    def _extend(
-        self, state: KTState, values: Float[Array, "time *event"]
-    ) -> tuple[KTState, Float[Array, "time *alphabet"]]:
-        check_statistics(self.segment, state.statistics, 1)
-        starts = self._starts(state.time.low + jnp.arange(len(values), dtype=jnp.int32))
-        before, after = _run_statistics(self.segment, values, starts)
-        first = jax.tree.map(
-            lambda old, new: jnp.broadcast_to(old, new.shape),
-            self._restarted(state, starts),
-            before,
+        starts = self._starts(state.time)
+        return jnp.zeros(1), jax.tree.map(
+            lambda new, old: jnp.where(starts, new, old), fresh, state.statistics
         )
-        merge = jax.vmap(self.segment.merge)
-        last = jax.tree.map(lambda leaf: leaf[-1:], (first, after))
-        time = state.time.plus(jnp.asarray(len(values), jnp.int32))
-        logs = _logs(self.segment, merge(first, before), values, self.segment.finite)
-        return KTState(time, merge(*last), state.offset), logs
 
-    @jax.jit
-    def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
-        return self._whole(sequences, with_probs=True)
-
-    @jax.jit
-    def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
-        return self._whole(sequences, with_probs=False)
-
-    def _whole(self, sequences: Sequences, with_probs: bool) -> Array:
-        """`_extend` from a state before any observation, of a batch."""
-        segment, values = self.segment, sequences.values.astype(float)
-
-        def one(fresh: Statistics, values: Array, starts: Array | None) -> Array:
-            before, _ = _run_statistics(segment, values, starts)
-            statistics = jax.vmap(segment.merge, in_axes=(None, 0))(fresh, before)
-            return _logs(segment, statistics, values, with_probs)
-
-        fresh = initial_statistics(segment, sequences.offset)
-        flat, time = values.shape[:2]
-        return jax.vmap(one)(fresh, values, self._all_starts((flat, time)))
-
-
-def _run_statistics(
-    segment: Segment, values: Float[Array, "time *event"], starts: Bool[Array, " time"] | None
-) -> tuple[Statistics, Statistics]:
-    """The statistics of x_s..x_(t-1) and of x_s..x_t, without the prior: (time, ...) each.
-
-    s is the last start up to t, or 0. They are parallel prefix sums.
-    """
-    each = jax.vmap(functools.partial(lift, segment))(values)
-    if isinstance(segment, Dirichlet):
-        total = sum_before(each.T.astype(float))
-        if starts is not None:
-            first = lax.cummax(jnp.where(starts, jnp.arange(len(values)), 0))
-            total = total - total[:, first]
-        before = total.T.astype(each.dtype)
-        return before, before + each
-    merge = jax.vmap(segment.merge)
-    begins = jnp.zeros(len(values), bool).at[0].set(True)
-    if starts is None:
-        through = lax.associative_scan(merge, each)
-    else:
-
-        def joined(one: tuple[Array, Statistics], other: tuple[Array, Statistics]) -> Any:
-            (starts, run), (restarts, later) = one, other
-            return starts | restarts, _where(restarts, later, merge(run, later))
-
-        begins = begins | starts
-        _, through = lax.associative_scan(joined, (starts, each))
-    shifted = jax.tree.map(lambda leaf: jnp.roll(leaf, 1, axis=0), through)
-    return _where(begins, no_statistics(segment), shifted), through
-
-
-def _where(times: Bool[Array, " time"], there: Statistics, elsewhere: Statistics) -> Statistics:
-    """Statistics at some times, and others elsewhere."""
-
-    def select(one: Any, other: Array) -> Array:
-        return jnp.where(times.reshape(-1, *(1,) * (other.ndim - 1)), one, other)
-
-    return jax.tree.map(select, there, elsewhere)
-
-
-def _logs(
-    segment: Segment, statistics: Statistics, values: Float[Array, "time *event"], with_probs: bool
-) -> Float[Array, "time *alphabet"]:
-    if not with_probs:
-        return jax.vmap(functools.partial(log_density, segment))(statistics, values)
-    predictive: Any = jax.vmap(segment.predictive)(statistics)
-    return jnp.log(predictive.probs)
+    def _observe(
+        self, state: KTState, x: Float[Array, "*event"]
+    ) -> tuple[KTState, Float[Array, ""]]:
+        _, before = self._hypotheses(state)
+        after = jax.vmap(functools.partial(observe, self.segment), in_axes=(0, None))(before, x)
+        log_density = log_densities(self.segment, before, x)[0]
+        return KTState(state.time.next(), after, state.offset), log_density
 
 
 def _checked(segment: Any) -> Segment:
@@ -203,11 +96,9 @@ class KT(_KnownSegments):
     def _check_length(self, length: int) -> None:
         del length
 
-    def _starts(self, times: Int[Array, " time"]) -> None:
-        del times
-
-    def _all_starts(self, shape: tuple[int, int]) -> None:
-        del shape
+    def _starts(self, time: Clock) -> Bool[Array, ""]:
+        del time
+        return jnp.zeros((), bool)
 
 
 class KTOracle(_KnownSegments):
@@ -261,8 +152,16 @@ class KTOracle(_KnownSegments):
                 f"switches must have the shape of the {values} {shape}, got {self.switches.shape}"
             )
 
-    def _starts(self, times: Int[Array, " time"]) -> Bool[Array, " time"]:
-        return jnp.take(self.switches, times, mode="fill", fill_value=False)
+    def _starts(self, time: Clock) -> Bool[Array, ""]:
+        return jnp.take(self.switches, time.low, mode="fill", fill_value=False)
 
-    def _all_starts(self, shape: tuple[int, int]) -> Bool[Array, "flat time"]:
-        return jnp.broadcast_to(self.switches[..., : shape[1]].reshape(-1, shape[1]), shape)
+    @functools.partial(jax.jit, static_argnames="result")
+    def _loop(self, sequences: Sequences, result: str | None = None) -> Array:
+        flat, time = sequences.values.shape[:2]
+        switches = self.switches[..., :time].reshape(-1, time)
+
+        def one(row: tuple[Array, Sequences]) -> Array:
+            oracle = eqx.tree_at(lambda each: each.switches, self, row[0])
+            return oracle._loop_over_one(result, row[1])
+
+        return in_chunks(jax.vmap(one), (jnp.broadcast_to(switches, (flat, time)), sequences))

@@ -15,13 +15,12 @@ from switchpoint.exact.counting import Clock
 from switchpoint.exact.hypotheses import Sequences
 from switchpoint.exact.streams import (
     anchor,
-    check_statistics,
     fresh_statistics,
     log_densities,
-    mixture,
 )
 from switchpoint.exact.tree import TreeLevel, stop_log_odds, tree_levels
 from switchpoint.exact.tree_posterior import tree_posterior
+from switchpoint.predictor import check_state
 from switchpoint.priors import PTW
 from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics, observe, prior_statistics
@@ -83,23 +82,16 @@ class PTWPredictor(ExactPredictor[PTWState]):
         statistics, offset = fresh_statistics(self.segment, self.prior.depth + 1)
         return PTWState(Clock.start(), statistics, self._fresh_log_odds(), offset)
 
-    @jax.jit
-    def _predict(self, state: PTWState) -> Any:
-        self._check(state)
+    def _hypotheses(self, state: PTWState) -> tuple[Float[Array, " heights"], Statistics]:
+        check_state("log-odds", state.log_odds.shape, (self.prior.depth + 1,))
         stays, splits = jax.nn.log_sigmoid(state.log_odds), jax.nn.log_sigmoid(-state.log_odds)
         # The segment is the node at a height where it does not split, and all above it do.
         above = jnp.cumsum(splits[::-1])[::-1] - splits
-        return mixture(self.segment, above + stays.at[0].set(0), state.statistics, state.offset)
-
-    @jax.jit
-    def _update(self, state: PTWState, x: Float[Array, "*event"]) -> PTWState:
-        self._check(state)
-        return self._observe(state, x)[0]
+        return above + stays.at[0].set(0), state.statistics
 
     def _observe(
         self, state: PTWState, x: Float[Array, "*event"]
     ) -> tuple[PTWState, Float[Array, ""]]:
-        """The state after one more observation, and the log density of that observation."""
         whole = log_densities(self.segment, state.statistics, x)
 
         def climb(below: Float[Array, ""], node: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -121,16 +113,6 @@ class PTWPredictor(ExactPredictor[PTWState]):
         return PTWState(time, statistics, log_odds, state.offset), log_density
 
     @jax.jit
-    def _extend(self, state: PTWState, values: Float[Array, "time *event"]) -> tuple[PTWState, Any]:
-        self._check(state)
-
-        def step(state: PTWState, x: Float[Array, "*event"]) -> tuple[PTWState, Any]:
-            after, log_density = self._observe(state, x)
-            return after, self.predict(state) if self.segment.finite else log_density
-
-        return lax.scan(step, state, values)
-
-    @jax.jit
     def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
         def log_probs(sequences: Sequences) -> Float[Array, "flat time alphabet"]:
             probs: Any = self._root(sequences, with_probs=True).probs
@@ -150,9 +132,6 @@ class PTWPredictor(ExactPredictor[PTWState]):
         return functools.reduce(lambda _, level: level, levels)
 
     _posterior = tree_posterior
-
-    def _check(self, state: PTWState) -> None:
-        check_statistics(self.segment, state.statistics, self.prior.depth + 1)
 
     def _fresh_log_odds(self) -> Float[Array, " heights"]:
         return jnp.pad(stop_log_odds(self.prior, self.prior.depth), (1, 0))

@@ -20,11 +20,12 @@ from switchpoint._batching import in_chunks
 from switchpoint._prefix_sums import sum_before
 from switchpoint._random import uniform
 from switchpoint.exact.all_segments import Segments, SegmentsFrom, over_sequences
-from switchpoint.exact.base import ExactPredictor, Partitions, Posterior, make_posterior
+from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.blocks import filter_sequences, initial_statistics
 from switchpoint.exact.counts import filter_counts
 from switchpoint.exact.hypotheses import Filtered, Sequences
 from switchpoint.exact.levels import Levels, add_levels, level_fields, levels_from, levels_of
+from switchpoint.exact.posterior import Partitions, Posterior, make_posterior
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.segments.base import log_density, prior_statistics

@@ -16,10 +16,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint._batching import in_chunks
 from switchpoint._random import uniform
-from switchpoint.exact.base import ExactPredictor, Partitions, Posterior, make_posterior
+from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.blocks import initial_statistics
 from switchpoint.exact.hypotheses import Sequences
 from switchpoint.exact.levels import Levels, add_levels, level_fields, levels_of, side_by_side
+from switchpoint.exact.posterior import Partitions, Posterior, make_posterior
 from switchpoint.exact.tree import TreeLevel, tree_levels
 from switchpoint.priors import PTW
 from switchpoint.segments import Dirichlet, Segment

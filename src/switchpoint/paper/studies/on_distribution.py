@@ -94,12 +94,7 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
         one = result.sel(architecture=architecture)
         rows.append([architecture, *(_cell(one.sel(source=source)) for source in sources)])
     labels = [result.attrs["labels"][source] for source in sources]
-    tables = [base.Table("Excess over the exact optimum, bits", ["", *labels], rows)]
-    shards: Mapping[str, Any] = result.attrs["provenance"].get("networks", {})
-    if all("measuring_seconds" in each for each in shards.values()) and shards:
-        tables.append(_cost_table(shards))
-        tables += _further_cost(results, set(shards))
-    return tables
+    return [base.Table("Excess over the exact optimum, bits", ["", *labels], rows), *_cost(results)]
 
 
 def _cell(one: xr.Dataset) -> str:
@@ -111,36 +106,26 @@ def _cell(one: xr.Dataset) -> str:
     return text if count == seeds.size else f"{text}, {count} seed{'s' if count > 1 else ''}"
 
 
-def _cost_table(shards: Mapping[str, Any]) -> base.Table:
-    rows = [
-        [name, str(each["members"]), str(each["device"]), *_minutes([each])]
-        for name, each in shards.items()
-    ]
-    head = ["shard", "members", "on", "training, min", "measuring, min"]
-    return base.Table("Wall time of the shards of the main study", head, rows)
-
-
-def _further_cost(results: Mapping[str, xr.Dataset], known: set[str]) -> list[base.Table]:
-    """Members and minutes on each device of what other studies than the main ones trained."""
+def _cost(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
+    """Members and minutes, by device, of the networks that no study before needs."""
+    known: set[str] = set()
     rows = []
-    for study, result in results.items():
+    for study in dict.fromkeys(["on-distribution", *results]):
+        networks = results[study].attrs["provenance"].get("networks", {})
         by_device: dict[str, list[Any]] = {}
-        for name, about in result.attrs["provenance"].get("networks", {}).items():
-            if name not in known:
-                by_device.setdefault(str(about["device"]), []).append(about)
-        for device, own in by_device.items():
-            rows.append([study, str(sum(each["members"] for each in own)), device, *_minutes(own)])
+        for name, each in networks.items():
+            if name not in known and "measuring_seconds" in each:
+                by_device.setdefault(str(each["device"]), []).append(each)
+        for device, shards in by_device.items():
+            times = (
+                f"{sum(each[f'{what}_seconds'] for each in shards) / 60:.1f}"
+                for what in ("training", "measuring")
+            )
+            rows.append([study, str(sum(each["members"] for each in shards)), device, *times])
+        known |= set(networks)
     head = ["study", "members", "on", "training, min", "measuring, min"]
-    title = "Wall time of the shards of studies that train further networks, added up"
+    title = "Wall time of the shards that a study is the first to need, added up"
     return [base.Table(title, head, rows)] if rows else []
-
-
-def _minutes(shards: Any) -> list[str]:
-    every = list(shards)
-    return [
-        f"{sum(each[f'{what}_seconds'] for each in every) / 60:.1f}"
-        for what in ("training", "measuring")
-    ]
 
 
 def _optimum_is_lowest(result: xr.Dataset) -> base.Verdict:
