@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint._namespace import Numbers
+from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import log
 from switchpoint.segments._triangular import between, insert
@@ -176,14 +176,15 @@ class Regression(Segment):
         )
 
     def merge(self, before: RegressionRun, after: RegressionRun) -> RegressionRun:
+        xp = namespace(before.duration, after.duration)
         moved = self._moved(after, before.duration)
         row, (weight, means) = between(
-            jnp, (before.weight, before.means), (moved.weight, moved.means)
+            xp, (before.weight, before.means), (moved.weight, moved.means)
         )
         root = list(before.root)
-        residuals = [insert(jnp, root, row)[..., -1]]
+        residuals = [insert(xp, root, row)[..., -1]]
         for row, start in zip(moved.root, self._first_columns(), strict=True):
-            residuals.append(insert(jnp, root, row, start)[..., -1])
+            residuals.append(insert(xp, root, row, start)[..., -1])
         merged = before._replace(
             weight=weight,
             means=means,
@@ -215,7 +216,7 @@ class Regression(Segment):
         )
 
     def observe(self, statistics: RegressionRun, x: Numbers) -> tuple[Numbers, RegressionRun]:
-        x = x + jnp.zeros_like(statistics.duration)
+        x = x + namespace(x, statistics.duration).zeros_like(statistics.duration)
         last = statistics.last
         after = self._with(statistics, statistics.duration, last, x, statistics.duration >= 0)
         return self.predictive(statistics).log_density(x), after._replace(
@@ -302,35 +303,37 @@ class Regression(Segment):
         for cosine, sine in self._rotations(time):
             columns += [cosine, sine]
         columns += reversed(lags)
+        xp = namespace(*columns, time)
         if not columns:
-            return jnp.zeros((*jnp.shape(time), 0))
-        return jnp.stack(jnp.broadcast_arrays(*columns), -1)
+            return xp.zeros((*np.shape(time), 0))
+        return xp.stack(xp.broadcast_arrays(*columns), -1)
 
     def _rotations(self, time: Any) -> list[tuple[Any, Any]]:
         """The cosine and sine of every harmonic; whole periods are left out, to keep digits."""
+        xp = namespace(time)
         angles = [
-            2 * math.pi * j * (time / period - jnp.floor(time / period))
-            for period, j in self._waves
+            2 * math.pi * j * (time / period - xp.floor(time / period)) for period, j in self._waves
         ]
-        return [(jnp.cos(angle), jnp.sin(angle)) for angle in angles]
+        return [(xp.cos(angle), xp.sin(angle)) for angle in angles]
 
     def _moved(self, run: RegressionRun, by: Any) -> RegressionRun:
         """A run whose times count from `by` observations before its beginning."""
         rotations = self._rotations(by)
+        xp = namespace(by, run.means)
 
         def rotated(row: Any) -> Any:
             columns = [row[..., i] for i in range(row.shape[-1])]
             for at, (c, s) in zip(range(self.slope, len(columns), 2), rotations, strict=False):
                 one, other = columns[at : at + 2]
                 columns[at : at + 2] = c * one - s * other, s * one + c * other
-            return jnp.stack(jnp.broadcast_arrays(*columns), -1)
+            return xp.stack(xp.broadcast_arrays(*columns), -1)
 
         means, root = run.means, run.root
         if rotations:
             means, root = rotated(means), tuple(rotated(row) for row in root)
         if self.slope:
             time = np.arange(means.shape[-1]) == 0
-            means = means + jnp.asarray(by * (run.weight > 0))[..., None] * time
+            means = means + xp.asarray(by * (run.weight > 0))[..., None] * time
         since = tuple(each + by for each in run.since)
         return run._replace(means=means, root=root, since=since)
 
@@ -338,12 +341,13 @@ class Regression(Segment):
         self, run: RegressionRun, time: Any, lags: Sequence[Any], value: Any, known: Any
     ) -> RegressionRun:
         """The fit with one more observation, if it is known."""
+        xp = namespace(run.weight, time, value)
         features = self._features(time, lags)
-        row = jnp.concatenate(_broadcast(features, value[..., None]), -1)
-        new = jnp.where(known, 1.0, 0.0), row
-        row, (weight, means) = between(jnp, (run.weight, run.means), new)
+        row = xp.concatenate(_broadcast(xp, features, value[..., None]), -1)
+        new = xp.where(known, 1.0, 0.0), row
+        row, (weight, means) = between(xp, (run.weight, run.means), new)
         root = list(run.root)
-        residual = insert(jnp, root, row)[..., -1]
+        residual = insert(xp, root, row)[..., -1]
         return run._replace(
             weight=weight,
             means=means,
@@ -355,26 +359,27 @@ class Regression(Segment):
         self, merged: RegressionRun, before: RegressionRun, after: RegressionRun
     ) -> RegressionRun:
         """The merged fit, with the values at both ends of the two runs together."""
+        xp = namespace(before.seen, after.seen)
         begun = before.seen > before.waiting  # it begins a segment, and nothing of it waits
         first, since, last = [], [], []
         for j in range(self.lags):
             value, time, end = before.first[j], before.since[j], after.last[j]
             for i in range(j + 1):
                 here = ~begun & (before.waiting + i == j) & (i < after.waiting)
-                value = jnp.where(here, after.first[i], value)
-                time = jnp.where(here, after.since[i], time)
+                value = xp.where(here, after.first[i], value)
+                time = xp.where(here, after.since[i], time)
             for count in range(self.lags - j):
-                end = jnp.where(after.seen == count, before.last[j + count], end)
+                end = xp.where(after.seen == count, before.last[j + count], end)
             first.append(value)
             since.append(time)
             last.append(end)
-        waiting = jnp.minimum(before.waiting + after.waiting, self.lags)
+        waiting = xp.minimum(before.waiting + after.waiting, self.lags)
         return merged._replace(
             first=tuple(first),
             since=tuple(since),
-            waiting=jnp.where(begun, before.waiting, waiting),
+            waiting=xp.where(begun, before.waiting, waiting),
             last=tuple(last),
-            seen=jnp.minimum(before.seen + after.seen, self.lags),
+            seen=xp.minimum(before.seen + after.seen, self.lags),
         )
 
 
@@ -384,7 +389,7 @@ def _period(period: Any) -> float:
     return float(period)
 
 
-def _broadcast(one: Any, other: Any) -> list[Any]:
+def _broadcast(xp: Any, one: Any, other: Any) -> list[Any]:
     """Both arrays with the leading axes of both."""
     batch = np.broadcast_shapes(one.shape[:-1], other.shape[:-1])
-    return [jnp.broadcast_to(each, (*batch, each.shape[-1])) for each in (one, other)]
+    return [xp.broadcast_to(each, (*batch, each.shape[-1])) for each in (one, other)]
