@@ -4,6 +4,7 @@ Nothing here uses the statistics of the library: the marginal likelihood of a ru
 normal or t density, a ratio of Gamma functions, or a product over contexts.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -72,9 +73,24 @@ def log_marginal(segment, values):
                 dirichlet(np.full(size, segment.concentration), symbols)
                 for symbols in by_context(values, order).values()
             )
+        case sp.HMM():
+            return math.log(over_hidden_paths(segment, values))
         case sp.Bernoulli() | sp.Categorical():
             return dirichlet(np.asarray(segment.pseudo_counts), known)
     raise TypeError(segment)
+
+
+def over_hidden_paths(hmm, values):
+    """P(values), by the sum over all sequences of hidden states."""
+    total, count = 0.0, len(hmm.initial_probs)
+    for states in itertools.product(range(count), repeat=len(values)):
+        chance = hmm.initial_probs[states[0]] if states else 1.0
+        for before, after in itertools.pairwise(states):
+            chance *= hmm.transition_probs[before, after]
+        for state, x in zip(states, values, strict=True):
+            chance *= 1.0 if np.isnan(x) else hmm.emission_probs[state, int(x)]
+        total += chance
+    return total
 
 
 def normal_wishart(segment, values):
@@ -166,6 +182,12 @@ def level(segment, values):
                 counts = counts + segment.concentration
                 rows.append(counts / counts.sum())
             return np.stack(rows), None
+        case sp.HMM(alphabet=alphabet):
+            rows = [
+                [over_hidden_paths(segment, [*values[:t], symbol]) for symbol in range(alphabet)]
+                for t in range(n)
+            ]
+            return np.stack([np.array(row) / sum(row) for row in rows]), None
         case sp.Bernoulli() | sp.Categorical():
             pseudo = np.asarray(segment.pseudo_counts)
             counts = np.bincount(known.astype(int), minlength=len(pseudo)) + pseudo

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         statistics,
     )
     from switchpoint.segments import (
+        HMM,
         Bernoulli,
         Categorical,
         Exponential,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "HMM",
     "KT",
     "LIN",
     "PTW",
@@ -126,7 +128,7 @@ _NAMES = {
     "predictor": "Predictor",
     "priors": "LIN PTW Geometric Prior RandomUniform RegularPeriodic Renewal prior_from_name "
     "statistics",
-    "segments": "Bernoulli Categorical Exponential Gaussian Independent MarkovChain "
+    "segments": "HMM Bernoulli Categorical Exponential Gaussian Independent MarkovChain "
     "MultivariateNormal NegativeBinomial NormalGamma Poisson Regression Segment Trend",
     "sources": "Draw Source",
     "streams": "Alarm Stream",

@@ -69,6 +69,23 @@ def distribution(name: str, values: Any) -> tuple[float, ...]:
     return tuple((array[: np.flatnonzero(array)[-1] + 1] / total).tolist())
 
 
+def distributions(name: str, values: Any, axes: int) -> Any:
+    """An array of `axes` axes, of distributions along the last one, unless traced."""
+    if any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(values)):
+        return jnp.asarray(values)
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers, got {shown(values)}") from error
+    if array.ndim != axes or array.size == 0:
+        raise ValueError(f"{name} must be an array of {axes} axes, got shape {array.shape}")
+    if axes > 1:
+        rows = [distributions(f"{name}[{i}]", row, axes - 1) for i, row in enumerate(array)]
+        return np.stack(rows)
+    positive = distribution(name, array)
+    return np.pad(positive, (0, len(array) - len(positive)))
+
+
 def random_key(value: Any) -> PRNGKeyArray:
     """`value` as a random key; a number is refused, since it is probably a seed."""
     try:

@@ -31,6 +31,11 @@ def location(default: float | None = None) -> Any:
     return checked_field(_checks.finite_float, default, real=True, location=True)
 
 
+def simplex() -> Any:
+    """A field for an array of probabilities, which sum to 1 along its last axis."""
+    return eqx.field(metadata={"simplex": True})
+
+
 def checked_field(
     check: Callable[[str, Any], float], default: float | None = None, **metadata: Any
 ) -> Any:
@@ -40,7 +45,7 @@ def checked_field(
 
 
 def fields_with(cls: type, mark: str) -> tuple[str, ...]:
-    """The names of the fields of a class that are declared as `real` or as `location`."""
+    """The names of the fields of a class that are declared as `real`, `location` or `simplex`."""
     fields = dataclasses.fields(cls)
     return tuple(field.name for field in fields if field.metadata.get(mark))
 

@@ -95,6 +95,7 @@ PARTS = [
     *(sp.PTW(7, 0.3), sp.LIN(), sp.RegularPeriodic(3), sp.RandomUniform(5), sp.Geometric(0.1)),
     *(sp.Renewal([0.25, 0.75]), Fatigue(0.2), Lifetime(), sp.MarkovChain(3, order=2)),
     sp.Independent(sp.NormalGamma(mean=1.5), sp.Trend(), sp.Bernoulli(0.3, 0.4)),
+    sp.HMM([0.7, 0.3], [[0.9, 0.1], [0.0, 1.0]], [[0.6, 0.4], [0.1, 0.9]]),
     *(sp.KT(sp.Categorical(3)), sp.KTOracle([False, True, False])),
     sp.bayes_optimal(sp.Source(sp.LIN()), max_hypotheses=9),
 ]

@@ -96,16 +96,17 @@ def test_methods_compiled_by_equinox_are_compiled_once(make, values, compilation
     assert abs(first - second).max() > 1e-3
 
 
+MODEL = sp.HMM([0.7, 0.3], [[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4], [0.1, 0.9]])
 REALS = np.random.default_rng(2).normal(size=7).repeat(2).cumsum()[:12]
 DIFFERENTIABLE = [
     (
         sp.Geometric(0.3),
         sp.segments.Independent(
             sp.NormalGamma(0.1, 2.0), sp.Categorical(3, 0.7), sp.MarkovChain(2, 1, 0.6),
-            sp.Poisson(), Volatility(2, rate=3.0),
+            sp.Poisson(), Volatility(2, rate=3.0), MODEL,
         ),
-        np.random.default_rng(1).integers(0, 2, (6, 5)),
-        1 + 4 + 1 + 1 + 2 + 2,
+        np.random.default_rng(1).integers(0, 2, (6, 6)),
+        1 + 4 + 1 + 1 + 2 + 2 + (2 + 4 + 4),
     ),
     (
         sp.Renewal([0.2, 0.5, 0.3]),

@@ -27,6 +27,7 @@ FAMILIES = [
     sp.MarkovChain(2, order=2, concentration=0.6),
     sp.Independent(*COLUMNS),
     sp.MultivariateNormal(2, mean=0.2, strength=0.5, shape=1.5, rate=0.8),
+    sp.HMM([0.7, 0.3], [[0.9, 0.1], [0.0, 1.0]], [[0.6, 0.4, 0.0], [0.1, 0.2, 0.7]]),
 ]
 PRIORS = [
     sp.PTW(7, split=0.8),

@@ -47,7 +47,7 @@ def test_streams_inside_jit_are_whole_sequences(segment, options):
 
         return jax.lax.scan(step, predictor.init(length=LENGTH), row)[1]
 
-    whole = np.asarray(jax.jit(predictor.log_density)(jnp.asarray(values)))
+    whole = np.asarray(jax.jit(lambda x: predictor.log_density(x))(jnp.asarray(values)))
     for row, logs in zip(values, whole, strict=True):
         seen = ~np.isnan(row.reshape(LENGTH, -1)).any(-1)
         np.testing.assert_allclose(
@@ -433,6 +433,21 @@ BAD = {
     "rate must be .* above 0, got -1.0": lambda: sp.Poisson(rate=-1),
     "order must be .* at least 1, got 0": lambda: sp.MarkovChain(3, 0),
     "at most 65536 contexts, got 10.9": lambda: sp.MarkovChain(10, 9),
+    r"transition_probs\[1\] must sum to one, got a sum of 0.7": lambda: sp.HMM(
+        [0.5, 0.5], [[0.5, 0.5], [0.5, 0.2]], np.eye(2)
+    ),
+    r"initial_probs must hold .* at least 0, got -1.0 at index 1": lambda: sp.HMM(
+        [2, -1], np.eye(2), np.eye(2)
+    ),
+    r"transition_probs must have shape \(2, 2\).*got shape \(3, 3\)": lambda: sp.HMM(
+        [1, 0], np.eye(3), np.eye(2)
+    ),
+    r"emission_probs must have a row .* each of 2 states, got shape \(3, 3\)": lambda: sp.HMM(
+        [1, 0], np.eye(2), np.eye(3)
+    ),
+    r"emission_probs must be an array of 2 axes, got shape \(2,\)": lambda: sp.HMM(
+        [1, 0], np.eye(2), [1, 0]
+    ),
     "columns must be": lambda: sp.Independent(),
     "single values.*got Independent": lambda: sp.Independent(sp.Independent(sp.Gaussian())),
     "parameters must be among prior.hazard, .*got 'rate'": lambda: sp.fit(

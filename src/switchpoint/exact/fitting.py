@@ -346,8 +346,8 @@ def _hyperparameter(source: Source, place: int, path: Any, value: Any) -> _Hyper
         parts[-1], support = field.removesuffix("_log_odds"), "real"
     elif isinstance(owner, Parametric) and field in fields_with(type(owner), "real"):
         support = "real"
-    elif parts[0] == "prior" and np.ndim(value) and abs(numbers.sum() - 1) < 1e-5:
-        support = "simplex"  # the probabilities of a `Renewal`
+    elif isinstance(owner, Parametric) and field in fields_with(type(owner), "simplex"):
+        support = "simplex"
     elif parts[0] == "prior" and np.all((numbers > 0) & (numbers < 1)):
         support = "unit"
     return _Hyperparameter(".".join(parts), place, support)

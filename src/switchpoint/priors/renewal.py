@@ -11,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from switchpoint import _checks
 from switchpoint._namespace import Numbers, as_float, log_sigmoid, namespace, sigmoid
-from switchpoint._parameters import Parameter, describe
+from switchpoint._parameters import Parameter, describe, simplex
 from switchpoint.priors.base import Positions, Prior
 from switchpoint.priors.log_odds import log_odds_of, probability_of, shown_probability
 
@@ -188,7 +188,7 @@ class Renewal(Prior):
     """
 
     name = "renewal"
-    pmf: Float[np.ndarray, " length"] | Float[Array, " length"]
+    pmf: Float[np.ndarray, " length"] | Float[Array, " length"] = simplex()
 
     def __init__(self, pmf: Any) -> None:
         parts = pmf if isinstance(pmf, list | tuple) else [pmf]

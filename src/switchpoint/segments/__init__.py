@@ -1,7 +1,7 @@
 """The distribution of observations within one segment: conjugate families."""
 
 from switchpoint._namespace import namespace
-from switchpoint._parameters import location, positive, real
+from switchpoint._parameters import location, positive, real, simplex
 from switchpoint.segments.base import Level, Segment
 from switchpoint.segments.dirichlet import Bernoulli, Categorical, Dirichlet, make_segment
 from switchpoint.segments.distributions import (
@@ -18,6 +18,7 @@ from switchpoint.segments.distributions import (
 )
 from switchpoint.segments.exponential import Exponential
 from switchpoint.segments.gaussian import Gaussian
+from switchpoint.segments.hmm import HMM
 from switchpoint.segments.independent import Independent
 from switchpoint.segments.markov_chain import MarkovChain
 from switchpoint.segments.multivariate_normal import (
@@ -36,6 +37,7 @@ from switchpoint.segments.regression import Regression
 from switchpoint.segments.trend import Trend
 
 __all__ = [
+    "HMM",
     "Bernoulli",
     "BetaNegativeBinomial",
     "Categorical",
@@ -70,4 +72,5 @@ __all__ = [
     "positive",
     "principal_axes",
     "real",
+    "simplex",
 ]

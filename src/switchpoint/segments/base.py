@@ -88,9 +88,9 @@ class Segment(Parametric):
     `statistic` and `predictive`, whose distribution may be conditional on some columns of x.
 
     Fields are hyperparameters: numbers become NumPy scalars, which are traced, so another value
-    does not recompile. `positive()`, `real()` and `location()` from `switchpoint.segments` declare
-    their range, which is checked and which `fit` keeps; others are taken for positive. Sizes must
-    be static (`equinox.field(static=True)`).
+    does not recompile. `positive()`, `real()`, `location()` and `simplex()` from
+    `switchpoint.segments` declare their range, which `fit` keeps; others are taken for positive.
+    Sizes must be static (`equinox.field(static=True)`).
 
     An observation that is NaN, or a vector of which an entry is, is missing: it has log density 0,
     and adds `missing()`.
