@@ -1,5 +1,6 @@
 """Alarms of streams: what they must not miss, and how often they may be false."""
 
+import copy
 import json
 
 import numpy as np
@@ -133,3 +134,12 @@ def test_rules_refuse_invalid_settings():
         sp.Alarm().check(stream, 1)
     with pytest.raises(ValueError, match="outliers"):
         sp.Stream(sp.bayes_optimal(sp.Source(sp.PTW(4))), outliers=0.1)
+
+
+def test_densities_of_a_robust_stream_integrate_to_1():
+    bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), sp.NormalGamma(shape=5.0)), 30)
+    stream = sp.Stream(bayes, outliers=0.3)
+    stream.extend([0.1, -0.4, 0.2, 7.0])
+    grid = np.linspace(-30, 30, 121)
+    logs = [copy.deepcopy(stream).update(x) for x in grid]
+    assert np.exp(logs).sum() * (grid[1] - grid[0]) == pytest.approx(1, abs=1e-3)

@@ -89,14 +89,14 @@ def default_column(
             shape=_SHAPE,
             rate=_RATE,
         )
-        return Column(segment, *_centre_and_scale(seen))
+        return Column(segment, *centre_and_scale(seen))
     if season is not None:
         raise ValueError(f"season is for segments with a trend or a level, got segment {kind!r}")
     if kind == "trend":
-        return Column(Trend(_LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE), *_centre_and_scale(seen))
+        return Column(Trend(_LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE), *centre_and_scale(seen))
     if kind == "level":
         level = NormalGamma(0.0, _LEVEL_SCALE**-2, _SHAPE, _RATE)
-        return Column(level, *_centre_and_scale(seen))
+        return Column(level, *centre_and_scale(seen))
     if kind not in SEGMENTS:
         raise ValueError(f"segment must be {' or '.join(SEGMENTS)}, got {kind!r}")
     checked_values(Poisson() if kind == "counts" else Exponential(), values, name)
@@ -120,7 +120,7 @@ def destandardise(column: Column) -> Segment:
     return replace(segment, level=centre, rate=rate, lag_scale=segment.lag_scale / column.scale)
 
 
-def _centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:
+def centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:
     """The median, and the range of the central 80% in units of a Gaussian's standard deviation.
 
     A few outliers move neither. The scale is the standard deviation where that range is a point,

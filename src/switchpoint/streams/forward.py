@@ -414,7 +414,7 @@ class FamilyHypotheses(Hypotheses):
         self, predictor: Exact, columns: tuple[str, ...] | None, outliers: float | None = None
     ) -> None:
         super().__init__(predictor.segment, columns)
-        self.lowest_log_ratio = None if outliers is None else math.log(outliers)
+        self.outliers = outliers
         self.family = HostFamily(predictor.segment)
         ends, stays = self._begin(predictor, self.family.first)
         self.weights[0] = 0.0
@@ -489,17 +489,21 @@ class FamilyHypotheses(Hypotheses):
 
     def _absorb(self, x: Any) -> Slots:
         """ln p(x) under each hypothesis; its statistics then include x, unless it is an outlier."""
-        if self.lowest_log_ratio is None:
+        if self.outliers is None:
             return self.family.absorb(self.table, x)
-        before = list(self.table)
+        before, slot = list(self.table), self.replaced[0]
         logs = self.family.absorb(self.table, x)
-        least = logs[: self.used].max() + self.lowest_log_ratio
-        odd = np.flatnonzero(logs < least)
+        if slot < self.used and self.starts[slot] == self.position:
+            fresh = logs.item(slot)
+        else:
+            fresh = self.family.absorb(self.family.rows(1), x).item()
+        fresh += math.log(self.outliers)
+        logs = logs + math.log1p(-self.outliers)
+        odd = np.flatnonzero(logs < fresh)
         if len(odd):
-            logs[odd] = least
             for after, leaf in zip(self.table, before, strict=True):
                 after[odd] = leaf[odd]
-        return logs
+        return np.logaddexp(logs, fresh)
 
     def _level(self, slots: np.ndarray) -> Any:
         if not len(slots):

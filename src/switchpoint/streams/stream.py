@@ -86,11 +86,11 @@ class Stream:
     and for families and priors whose formulas do not work on NumPy arrays. `columns` names the
     columns of an `Independent` source, whose observations may then be mappings by name.
 
-    With `outliers`, a stream of values is robust: under a hypothesis for which the density of x is
-    below `outliers` times that of the best hypothesis, it has just that density, and is left out of
-    the statistics. So a single value cannot move the odds of a switch by more than 1 / `outliers`,
-    and does not widen the noise of its segment. Densities are then those of no source, and their
-    integral is a little above 1.
+    With `outliers` = e, a stream of values is robust: each observation is an outlier with
+    probability e, drawn as the first of a segment that ends with it. Under a hypothesis with the
+    density f, x has the density (1 - e) f(x) + e f_0(x), with f_0 that of a fresh segment, and it
+    is left out of the statistics if the second term is the larger. So a single value cannot move
+    the odds of a switch to it by more than 1 / e, and does not widen the noise of its segment.
 
     A stream is not thread-safe: it takes one call at a time. A call while another thread is inside
     one raises a `RuntimeError` and changes nothing. Threads may take turns, and different streams
