@@ -18,13 +18,11 @@ from switchpoint.neural import load_members, read_card, save_networks
 from switchpoint.neural.registry import network_from_name
 from switchpoint.paper.base import Measurement
 from switchpoint.paper.cost import Stopwatch
-from switchpoint.paper.results import record, recorded_result
 from switchpoint.paper.scale import RECORDED, TestSet
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.training import Sweep, TrainConfig, sweep, train
 from switchpoint.training.checkpoints import Checkpoints
 from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
-from switchpoint.zoo import Zoo
 
 DATASET = xr.Dataset(
     {
@@ -58,17 +56,6 @@ def measurements(directory):
     return path, read
 
 
-def recorded(directory):
-    record(RECORDED / "longer-lengths.nc", directory)
-    path = directory / "longer-lengths.nc"
-    return path, lambda: evaluation.load(recorded_result(directory, "longer-lengths"))
-
-
-def recorded_manifest(directory):
-    _, read = recorded(directory)
-    return directory / "manifest.json", read
-
-
 def network(directory):
     path = directory / "model.safetensors"
     one = network_from_name("memoryless", 2, 8, jax.random.key(0))
@@ -93,14 +80,6 @@ def checkpoint(directory):
         return {name: array.tolist() for name, array in found.checkpoint.arrays.items()}
 
     return directory / "step-000000007.safetensors", read
-
-
-def zoo_manifest(directory):
-    zoo = Zoo(directory)
-    for name in ("lstm-ptw", "lstm-lin"):
-        zoo.file(name).write_bytes(name.encode())
-        zoo.add(name)
-    return directory / "manifest.json", lambda: Zoo(directory).entries
 
 
 def json_file(directory):
@@ -144,11 +123,8 @@ KINDS = [
     metrics,
     result,
     measurements,
-    recorded,
-    recorded_manifest,
     network,
     checkpoint,
-    zoo_manifest,
     json_file,
     stopwatch,
 ]
@@ -321,18 +297,3 @@ def test_a_damaged_run_is_repaired_from_its_checkpoint(count, tmp_path):
         assert json.loads(files[0].read_bytes()) == json.loads(whole[files[0]]), number
         assert read_reports(files[1]) == reports, number
         files[2].write_bytes(whole[files[2]])  # damaged weights are found when they are loaded
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["null", "3", "[]", '{"networks": 3}', '{"networks": {"lstm-ptw": 3}}', "{" * 10**5]
-    + ["[" * 10**5, "\x00", '{"networks": {}, "nothing": 0}']
-    + [
-        json.dumps({"networks": {"lstm-ptw": {"file": file, "size": size, "sha256": "0" * 64}}})
-        for file, size in (("../secret", 3), (3, 3), ("lstm-ptw.safetensors", "3"))
-    ],
-)
-def test_a_manifest_that_is_none_is_refused(content, tmp_path):
-    (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(ValueError, match=r"manifest\.json is"):
-        Zoo(tmp_path)

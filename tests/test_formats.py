@@ -8,7 +8,7 @@ import pytest
 
 import switchpoint as sp
 from switchpoint import evaluation
-from switchpoint._files import write_json
+from switchpoint._files import read_json, write_json
 from switchpoint._formats import check_format
 from switchpoint._tensors import read_tensors, write_tensors
 from switchpoint.training import TrainConfig, read_reports
@@ -48,9 +48,9 @@ def test_newer_formats_are_refused(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(f'{line[:-1]}, "crc32": "{checksum}"}}\n')
     with pytest.raises(ValueError, match=NEWER):
         read_reports(tmp_path / "metrics.jsonl")
-    write_json(tmp_path / "manifest.json", {"format": 99, "networks": {}})
+    write_json(tmp_path / "cost.json", {"format": 99, "cost": {}})
     with pytest.raises(ValueError, match=NEWER):
-        Zoo(tmp_path)
+        read_json(tmp_path / "cost.json", cost=dict)
 
 
 def test_files_carry_their_format(tmp_path):
@@ -61,4 +61,4 @@ def test_files_carry_their_format(tmp_path):
     found = sp.evaluate({"kt": sp.KT()}, sp.Source(sp.PTW(3)), 8, 5)
     evaluation.save(found, tmp_path / "evaluation.nc")
     assert b"format" in (tmp_path / "evaluation.nc").read_bytes()
-    assert json.loads((Zoo().directory / "manifest.json").read_text())["format"] == 1
+    assert Zoo().card("lstm-ptw")["format"] == 1

@@ -13,8 +13,6 @@ from switchpoint.paper.results import (
     copy_result,
     has_plan,
     read_result,
-    record,
-    recorded_result,
     result_path,
 )
 from switchpoint.paper.scale import RECORDED
@@ -112,25 +110,6 @@ def test_what_the_zoo_fixes_cannot_be_changed(scale, tmp_path):
     assert scale.changed({"longer_lengths": [12], "sequences": 5}).longer_lengths == (12,)
     with pytest.raises(ValueError, match="trained with length 8, got 4"):
         reproduce(scale.replace(length=4), tmp_path, ["mean-regret"])
-
-
-@pytest.mark.slow
-def test_a_recorded_result_that_is_missing_is_refused(scale, tmp_path):
-    for path in scale.recorded.glob("*.nc"):
-        record(path, tmp_path)
-    assert (
-        recorded_result(tmp_path, "memory").read_bytes()
-        == (scale.recorded / "memory.nc").read_bytes()
-    )
-    (tmp_path / "on-distribution.nc").unlink()
-    with pytest.raises(ValueError, match=r"on-distribution\.nc is missing"):
-        recorded_result(tmp_path, "on-distribution")
-    assert recorded_result(tmp_path, "ablations") is None  # was never recorded
-
-
-@pytest.mark.parametrize("study", [path.stem for path in RECORDED.glob("*.nc")])
-def test_the_packaged_results_are_those_of_their_manifest(study):
-    assert recorded_result(RECORDED, study) is not None
 
 
 def test_an_incomplete_zoo_is_refused_before_anything_is_done(tmp_path):

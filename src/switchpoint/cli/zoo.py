@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from switchpoint import _checks
+from switchpoint import _checks, neural
 from switchpoint._display import show_progress
 from switchpoint._progress import Part
 from switchpoint._text import printable
@@ -41,14 +41,14 @@ def zoo(directory: Path | None = _DIRECTORY) -> None:
     for name in networks.names():
         card = networks.card(name)
         excess = f"{card['test']['excess']:.4f} ± {card['test']['excess_error']:.4f}"
-        size = f"{networks.entries[name].size / 2**20:.2f}"
+        size = f"{networks.file(name).stat().st_size / 2**20:.2f}"
         prior = re.sub(r"\w+=", "", repr(trained_source(card).prior))  # fits into 80 columns
-        table.add_row(name, prior, f"{networks.parameters(name):,}", excess, size)
-    total = sum(networks.entries[name].size for name in networks.names()) / 2**20
+        table.add_row(
+            name, prior, f"{neural.count_parameters(networks.path(name)):,}", excess, size
+        )
     output.console().print(table)
-    output.console().print(
-        f"{len(networks.names())} of {len(NAMES)} networks, {total:.1f} MiB in all"
-    )
+    total = f"{networks.size() / 2**20:.1f} MiB in all"
+    output.console().print(f"{len(networks.names())} of {len(NAMES)} networks, {total}")
 
 
 def verify(
@@ -113,15 +113,16 @@ def _open(directory: Path | None) -> Zoo:
     networks = Zoo(directory)
     if not networks.names():
         shown, exists = printable(str(networks.directory)), networks.directory.is_dir()
-        problem = "has no manifest.json that lists networks" if exists else "is not a directory"
+        problem = (
+            f"holds no {NAMES[0]}.safetensors or other network" if exists else "is no directory"
+        )
         raise ValueError(f"{shown} {problem}, so it is not a zoo")
     return networks
 
 
 def _check_request(networks: Zoo, name: str, sequences: int) -> None:
     """Raise a `ValueError` for an unknown network, or one tested on fewer sequences."""
-    if name not in networks.entries:
-        networks.path(name)  # raises the error that says why
+    networks.path(name)  # raises a `ValueError` if there is none
     try:
         tested = networks.card(name)["test"]["sequences"]
     except ValueError:

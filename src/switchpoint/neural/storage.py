@@ -77,12 +77,7 @@ def load_with_card(
 ) -> tuple[dict[str, Any], list[Network]]:
     """The card and all networks of a file or a run directory, verified by the checksum."""
     file = _file(path)
-    with _named(file):
-        card, arrays = read_tensors(file, _KIND)
-        check_card(card, [array.shape for array in arrays.values()], file)
-        for name, array in arrays.items():
-            if "options" in card and not jnp.issubdtype(array.dtype, jnp.floating):
-                raise DamagedError(f"its tensor {name} must have floats, got {array.dtype}")
+    card, arrays = _verified(file)
     if like is None and card["model"] == CUSTOM:
         raise ValueError(
             f"{file} holds a custom network, {card.get('network')}, whose class switchpoint does "
@@ -94,13 +89,13 @@ def load_with_card(
         return card, networks_from(len(card["members"]), arrays, shapes)
 
 
-def read_card(path: str | PathLike[str]) -> dict[str, Any]:
+def read_card(path: str | PathLike[str], verify: bool = False) -> dict[str, Any]:
     """The card of a network file: architecture, sources, members, versions.
 
     Only the header is read, however large the networks are. The checksum covers card and weights
-    together, so it is not verified here; use `load_with_card` where that matters.
+    together, so it is not verified unless `verify` is given.
     """
-    return _header(path)[0]
+    return _verified(_file(path))[0] if verify else _header(path)[0]
 
 
 def count_parameters(path: str | PathLike[str]) -> int:
@@ -138,6 +133,17 @@ def _file(path: str | PathLike[str]) -> Path:
     if not file.exists():
         raise ValueError(f"there is no file or directory {path} to load a network from")
     return file
+
+
+def _verified(file: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The card and the tensors, verified by the checksum."""
+    with _named(file):
+        card, arrays = read_tensors(file, _KIND)
+        check_card(card, [array.shape for array in arrays.values()], file)
+        for name, array in arrays.items():
+            if "options" in card and not jnp.issubdtype(array.dtype, jnp.floating):
+                raise DamagedError(f"its tensor {name} must have floats, got {array.dtype}")
+        return card, arrays
 
 
 def _header(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:

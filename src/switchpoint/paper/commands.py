@@ -30,8 +30,7 @@ from switchpoint.paper.cost import training_cost
 from switchpoint.paper.pipeline import Outcome, StudyRunner, draw, select_studies
 from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.report import write_markdown, write_report
-from switchpoint.paper.results import has_plan, load_result, result_path
-from switchpoint.paper.results import record as record_result
+from switchpoint.paper.results import copy_result, has_plan, load_result, result_path
 from switchpoint.paper.scale import RECORDED, SCALES, SETTINGS
 from switchpoint.training import use_all_cores
 from switchpoint.zoo import Zoo, build
@@ -192,7 +191,7 @@ def record(
         typer.Option(metavar="DIR", file_okay=False, help="The directory of recorded results."),
     ] = RECORDED,
 ) -> None:
-    """Record the results of a directory for scale zoo, with their SHA-256 in manifest.json.
+    """Record the results of a directory for scale zoo.
 
     For example:
 
@@ -209,8 +208,9 @@ def record(
             result = load_result(directory, study.name).local
             if result is None or not has_plan(result, study.plan(SCALES["full"])):
                 raise ValueError(f"{results[study.name]} is not a result of scale full")
-            record_result(results[study.name], into)
-            _print(str(into / results[study.name].name))
+            target = into / results[study.name].name
+            copy_result(results[study.name], target)
+            _print(str(target))
 
 
 @app.command()
@@ -244,8 +244,7 @@ def build_zoo(
     for name in names:
         test = zoo.card(name)["test"]
         _print(f"{name}: {test['excess']:.3f} ± {test['excess_error']:.3f} bits")
-    size = sum(entry.size for entry in zoo.entries.values()) / 2**20
-    _print(f"{out}: {len(zoo.entries)} networks, {size:.1f} MiB")
+    _print(f"{out}: {len(zoo.names())} networks, {zoo.size() / 2**20:.1f} MiB")
 
 
 def _setting(text: str) -> tuple[str, Any]:

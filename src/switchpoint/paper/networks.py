@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from switchpoint._files import digest_of
+from switchpoint._files import json_digest
 from switchpoint.neural import Network, best_member, load_with_card, read_card
 from switchpoint.paper.base import Run, divide, main_runs
 from switchpoint.paper.cost import training_cost
@@ -129,8 +129,7 @@ class PretrainedNetworks(Networks):
             run = runs.get((card["model"], card["members"][0]["prior"]), card["model"])
             self._cards[name], self._runs[name] = self.add(run, zoo.path(name)), run
         self._there = {(run, trained_on) for run, trained_on, _ in self._members}
-        if zoo.entries:
-            self.identity += "-" + digest_of(zoo.directory / "manifest.json")[:16]
+        self.identity += "-" + json_digest(zoo.digests())[:16]
         self._check(scale)
 
     def can_have(self, run: Run) -> bool:

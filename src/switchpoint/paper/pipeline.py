@@ -239,7 +239,6 @@ class StudyRunner:
         path = recorded_result(self.scale.recorded, study.name)
         copy = recorded_path(self.out, study.name)
         if path is not None and not (copy.exists() and digest_of(copy) == digest_of(path)):
-            copy.parent.mkdir(exist_ok=True)
             copy_result(path, copy)
 
 
@@ -258,8 +257,7 @@ def plan_for(study: Study, scale: Scale) -> dict[str, Any]:
     """The plan of a study, with the digests of pretrained networks."""
     plan = study.plan(scale)
     if scale.zoo is not None:
-        entries = Zoo(scale.zoo).entries
-        plan["pretrained"] = {name: entry.sha256 for name, entry in entries.items()}
+        plan["pretrained"] = Zoo(scale.zoo).digests()
     return plan
 
 

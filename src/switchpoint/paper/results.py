@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from switchpoint import evaluation
-from switchpoint._files import atomic_write, digest_of, read_json, write_json
+from switchpoint._files import atomic_write, read_json, write_json
 from switchpoint._formats import check_format
 from switchpoint._provenance import environment_info
 from switchpoint.paper.base import Study
@@ -19,7 +19,6 @@ from switchpoint.training import TrainConfig
 FORMAT = 1
 """Of the files of results and of their costs."""
 
-_MANIFEST = "manifest.json"
 _TIMES = ("wall_seconds", "training_seconds")
 
 
@@ -157,37 +156,13 @@ def save_result(
 
 def copy_result(result: Path, target: Path) -> None:
     """Copy the file of a result, and that of its cost."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     for path, copy in ((cost_path(result), cost_path(target)), (result, target)):
         with atomic_write(copy) as file:
             file.write(path.read_bytes())
 
 
-def record(result: Path, recorded: Path) -> None:
-    """Copy a result into a directory of recorded ones, with its SHA-256 in the manifest."""
-    digests = _digests(recorded) or {}
-    recorded.mkdir(parents=True, exist_ok=True)
-    copy_result(result, recorded / result.name)
-    digests[result.name] = digest_of(recorded / result.name)
-    content = {"format": FORMAT, "results": dict(sorted(digests.items()))}
-    write_json(recorded / _MANIFEST, content, "manifest")
-
-
 def recorded_result(recorded: Path | None, study: str) -> Path | None:
-    """The file of a recorded result, verified against the manifest's SHA-256, if there is one."""
-    if recorded is None:
-        return None
-    path = recorded / f"{study}.nc"
-    digests = _digests(recorded)
-    digest = digest_of(path) if path.exists() else None
-    if digests is not None and digest != digests.get(path.name):
-        problem = "missing" if digest is None else "damaged"
-        raise ValueError(
-            f"{path} is {problem}: {_MANIFEST} has another SHA-256; install switchpoint again"
-        )
-    return path if digest else None
-
-
-def _digests(recorded: Path) -> dict[str, Any] | None:
-    """The content of the manifest of a directory; None where it has none."""
-    path = recorded / _MANIFEST
-    return dict(read_json(path, results=dict)["results"]) if path.exists() else None
+    """The file of a recorded result, if there is one."""
+    path = None if recorded is None else recorded / f"{study}.nc"
+    return path if path is not None and path.exists() else None

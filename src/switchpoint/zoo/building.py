@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from switchpoint._files import check_writable, make_directory
 from switchpoint._progress import Part, Progress
 from switchpoint._provenance import environment_info
 from switchpoint.neural import Network, load_with_card, save_networks
@@ -84,7 +85,9 @@ def build(
     by_name = candidates(runs)
     if not by_name:
         raise ValueError(f"these runs hold no network that the zoo could take: {', '.join(NAMES)}")
-    zoo.prepare(by_name)
+    make_directory(zoo.directory)
+    for name in by_name:
+        check_writable(zoo.file(name))
     for name, rivals in by_name.items():
         best = lowest_excess(rivals)
         run, networks = load_with_card(best.path)
@@ -116,17 +119,13 @@ def build(
             card = {**known, "chosen": card["chosen"]}  # of more rivals, or fewer, than before
         if card != known:
             save_networks(zoo.file(name), [network], card)
-            zoo.add(name)
-    size = sum(entry.size for entry in zoo.entries.values())
-    if size > LARGEST:
-        raise ValueError(f"the zoo must have at most {LARGEST} bytes, got {size}")
+    if zoo.size() > LARGEST:
+        raise ValueError(f"the zoo must have at most {LARGEST} bytes, got {zoo.size()}")
     return list(by_name)
 
 
 def _known(zoo: Zoo, name: str, network: Network, sequences: int) -> dict[str, Any] | None:
     """The card of this very network, if the zoo has it already, measured on as many sequences."""
-    if name not in zoo.entries:
-        return None
     try:
         card, there = zoo.card(name), zoo.network(name)
     except ValueError:
