@@ -98,7 +98,6 @@ def test_other_networks_are_other_work(out, scale, tmp_path):
     zoo = Zoo(tmp_path)
     card, (network,) = load_with_card(zoo.file("lstm-lin"))
     save_networks(zoo.file("lstm-lin"), [network], {**card, "note": "another"})
-    zoo.add("lstm-lin")
     assert state("on-distribution", out, other) == "to do"
 
 
