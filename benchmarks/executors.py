@@ -3,7 +3,7 @@
     python benchmarks/executors.py --tasks 2000 --executor local processes ray
 
 For each executor: tasks per second, the time without locks and progress (`submit` alone), and the
-memory of the driver before and after. Then the bytes that are sent for a shard of each scale.
+memory of the driver before and after. Then the bytes that are sent for a run of each scale.
 """
 
 import argparse
@@ -17,14 +17,13 @@ from pathlib import Path
 
 from switchpoint._progress import Progress
 from switchpoint.executors import EXECUTORS, Executor, Task, open_executor, run_tasks
-from switchpoint.paper.base import divide
 from switchpoint.paper.registry import STUDIES, all_runs
 from switchpoint.paper.scale import SCALES
-from switchpoint.paper.shards import Shard, measurements_by_run
+from switchpoint.paper.tasks import measurements_by_run
 
 
 def work(progress: Progress) -> None:
-    """A shard of a millisecond."""
+    """A task of a millisecond."""
     time.sleep(0.001)
     progress.update("done", 1.0)
 
@@ -65,19 +64,15 @@ def main() -> None:
             f"driver {before:.0f} MiB before, {memory():.0f} MiB at most"
         )
     for scale in (SCALES["quick"], SCALES["full"]):
+        begun = time.perf_counter()
         runs, wanted = all_runs(scale), measurements_by_run(scale, STUDIES.values())
-        for members in (None, 1):
-            begun = time.perf_counter()
-            sizes = [
-                len(pickle.dumps(Shard.of(scale, run, part, wanted)))
-                for run in runs.values()
-                for part in divide(run, members)
-            ]
-            seconds = time.perf_counter() - begun
-            print(
-                f"{scale.name}, {members or 'all'} members of a run: {len(sizes)} shards, "
-                f"{min(sizes):,} to {max(sizes):,} bytes each, planned in {seconds:.1f} s"
-            )
+        sizes = [
+            len(pickle.dumps((scale, run, wanted.get(name, ())))) for name, run in runs.items()
+        ]
+        print(
+            f"{scale.name}: {len(sizes)} runs, {min(sizes):,} to {max(sizes):,} bytes each, "
+            f"planned in {time.perf_counter() - begun:.1f} s"
+        )
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def append(path, text, progress):
 
 
 def run_once(directory, progress):
-    """Do nothing where it is done, and take a while elsewhere, as a shard does."""
+    """Do nothing where it is done, and take a while elsewhere, as a run does."""
     done = directory / "done"
     if not done.exists():
         append(directory / "log", "x", progress)
@@ -112,7 +112,7 @@ def test_an_input_error_stops_at_once(tmp_path, executor):
 
 
 def test_two_drivers_share_tasks_and_repeat_none(tmp_path):
-    names = [f"shard-{number}" for number in range(6)]
+    names = [f"run-{number}" for number in range(6)]
     for name in names:
         (tmp_path / name).mkdir()
     tasks = [Task(name, run_once, (tmp_path / name,)) for name in names]

@@ -20,7 +20,7 @@ BRIEF = {"steps": 40, "warmup": 4, "report_every": 20, "validation": 50}
 CUT = QUICK.changed(
     {
         "sequences": 100,
-        "architectures": {"lstm": {**QUICK.architectures["lstm"], **BRIEF}},
+        "architectures": {name: {**QUICK.architectures[name], **BRIEF} for name in ("rnn", "lstm")},
         "other_architectures": ("lstm",),
         "orders": (0, 1),
         "memoryless_settings": {**QUICK.memoryless_settings, **BRIEF},
@@ -28,9 +28,7 @@ CUT = QUICK.changed(
     }
 )
 """The quick scale, cut to seconds."""
-STUDIES = ["on-distribution"]
-MEMBERS = 4  # of a shard: a run of eight makes two
-
+STUDIES = ["on-distribution"]  # of two runs
 
 RAYLET = "sleep 1; grep PPid /proc/$PPID/status"  # the parent of the worker that runs a shell
 
@@ -44,7 +42,7 @@ class Unused:
 
 def study(out, executor="local", log=None, **options):
     """The result files of the studies; byte for byte."""
-    reproduce(CUT, out, STUDIES, log, executor=executor, shard_members=MEMBERS, **options)
+    reproduce(CUT, out, STUDIES, log, executor=executor, **options)
     return {path.name: path.read_bytes() for path in (out / "results").glob("*.nc")}
 
 
@@ -116,7 +114,7 @@ def check_versions(cluster, tmp_path, monkeypatch, capsys):
 
 
 def kill_the_second_node(cluster, runs):
-    """Kill it as soon as two shards are in training: the nodes have one core each."""
+    """Kill it as soon as two runs are in training: the nodes have one core each."""
 
     def wait_and_kill():
         while len(list(runs.glob("*/metrics.jsonl"))) < 2:

@@ -33,16 +33,6 @@ RayAddress: TypeAlias = Annotated[
         "machine alone.",
     ),
 ]
-ShardMembers: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Divide training runs into shards of at most this many members, to occupy more "
-        "workers; by default a run is one shard. A different number gives networks that differ "
-        "by rounding.",
-    ),
-]
 
 
 def executor_arguments(

@@ -43,6 +43,12 @@ class Run:
         """The seeds of each training source."""
         return range(self.config.first_seed, self.config.first_seed + self.config.seeds)
 
+    @property
+    def symbols(self) -> float:
+        """The symbols that its networks are trained on, which its duration is in proportion to."""
+        config = self.config
+        return float(len(config.members()) * config.steps * config.batch * config.length)
+
     def plan(self, trained_on: str) -> dict[str, Any]:
         """Every setting that decides the weights of a network with a given seed."""
         return network_plan(self.config.to_dict(), trained_on)
@@ -213,33 +219,6 @@ class Study:
             missing = f"the study {self.name} has not been run"
             return [Finding(claim, None, missing) for claim in self.claims]
         return [Finding(claim, *judge(result)) for claim, judge in self.claims.items()]
-
-
-def divide(run: Run, members: int | None = None) -> list[Run]:
-    """The shards of a run with at most that many members each; the run itself where it has no more.
-
-    The members of a shard are trained in one program, and how many it has decides how their
-    numbers are rounded. So the division depends on nothing else, least of all on who trains.
-    """
-    priors, seeds, rates = run.config.prior, run.seeds, len(run.config.learning_rate)
-    if members is None or members >= len(run.config.members()):
-        return [run]
-    together = max(1, members // (len(seeds) * rates))  # priors with all their seeds
-    at_once = len(seeds) if together > 1 else max(1, min(len(seeds), members // rates))
-    return [
-        _shard(run, priors[first : first + together], seeds[start : start + at_once])
-        for first in range(0, len(priors), together)
-        for start in range(0, len(seeds), at_once)
-    ]
-
-
-def _shard(run: Run, sources: Sequence[str], seeds: range) -> Run:
-    """The part of a run with these of its training sources and seeds."""
-    others = {name for name, owner in PARAMETER_OWNERS.items() if owner not in sources}
-    own = {"prior": list(sources), "first_seed": seeds.start, "seeds": len(seeds)}
-    whole = {name: value for name, value in run.config.to_dict().items() if name not in others}
-    name = f"{run.name}.{'_'.join(sources)}.{seeds.start}-{seeds[-1]}"
-    return Run(name, TrainConfig.from_dict({**whole, **own}))
 
 
 def main_run(scale: Scale, architecture: str, trained_on: str = "ptw") -> Run:

@@ -19,7 +19,6 @@ from switchpoint.cli.executor_options import (
     Executor,
     Jobs,
     RayAddress,
-    ShardMembers,
     executor_arguments,
 )
 from switchpoint.cli.process import SIGNALS
@@ -84,7 +83,6 @@ def reproduce(
     executor: Executor = None,
     jobs: Jobs = None,
     ray_address: RayAddress = None,
-    shard_members: ShardMembers = None,
     show: Annotated[
         bool, typer.Option("--list", help="Print the studies with their cost and state, and exit.")
     ] = False,
@@ -114,10 +112,9 @@ def reproduce(
     use_all_cores()
     options = [word for each in settings or [] for word in ("--set", each)]
     options += [] if chosen["executor"] == "local" else ["--executor", chosen["executor"]]
-    options += [] if shard_members is None else ["--shard-members", str(shard_members)]
     words = ["switchpoint", "reproduce", "--scale", scale, "--out", str(out), *options]
     with show_progress(sys.stderr) as progress:
-        runner = StudyRunner(size, out, only or None, shard_members, progress)
+        runner = StudyRunner(size, out, only or None, progress)
         if show:
             _print_studies(runner)
             return
@@ -236,10 +233,9 @@ def build_zoo(
         python -m switchpoint.paper build-zoo full --out zoo
     """
     zoo = Zoo(out)
-    patterns = [each for run in main_runs(SCALES["full"]) for each in (run.name, f"{run.name}.*")]
-    files = [f for each in patterns for f in (directory / "runs").glob(f"{each}/{MODEL_FILE}")]
+    runs = [directory / "runs" / run.name for run in main_runs(SCALES["full"])]
+    paths = sorted(path for path in runs if (path / MODEL_FILE).exists())
     with show_progress(sys.stderr) as progress:
-        paths = [file.parent for file in sorted(files)]
         names = build(paths, zoo, sequences, progress, training_cost)
     for name in names:
         test = zoo.card(name)["test"]

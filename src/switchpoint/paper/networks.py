@@ -7,11 +7,11 @@ from typing import Any
 
 from switchpoint._files import json_digest
 from switchpoint.neural import Network, best_member, load_with_card, read_card
-from switchpoint.paper.base import Run, divide, main_runs
+from switchpoint.paper.base import Run, main_runs
 from switchpoint.paper.cost import training_cost
 from switchpoint.paper.scale import Scale
 from switchpoint.training import EvalRecord, TrainConfig
-from switchpoint.training.run_directory import METRICS_FILE, final_reports, is_trained
+from switchpoint.training.run_directory import METRICS_FILE, final_reports
 from switchpoint.zoo import Zoo
 from switchpoint.zoo.manifest import SOURCES
 
@@ -56,8 +56,8 @@ class Networks:
         cards = [self._members[key][2] for key in rivals]
         return self._network(rivals[best_member({"members": cards})])
 
-    def logs(self, run: Run) -> list[TrainingLog]:
-        """The training logs of a run."""
+    def log(self, run: Run) -> TrainingLog:
+        """The training log of a run."""
         raise NotImplementedError
 
     def add(self, run: str, path: Path) -> dict[str, Any]:
@@ -75,23 +75,16 @@ class Networks:
 
 
 class TrainedNetworks(Networks):
-    """The training runs below one directory, each trained as a whole or in shards."""
+    """The training runs below one directory."""
 
-    def __init__(self, directory: Path, shard_members: int | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         super().__init__()
         self.directory = directory
-        self._shard_members = shard_members
         self._prepared: set[str] = set()
-
-    def parts(self, run: Run) -> list[Run]:
-        """The run itself, or the shards that it is trained in."""
-        trained = is_trained(self.directory / run.name, run.config)
-        return [run] if trained else divide(run, self._shard_members)
 
     def prepare(self, run: Run) -> None:
         if run.name not in self._prepared:
-            for part in self.parts(run):
-                self.add(run.name, self.directory / part.name)
+            self.add(run.name, self.directory / run.name)
             self._prepared.add(run.name)
 
     def can_have(self, run: Run) -> bool:
@@ -100,17 +93,18 @@ class TrainedNetworks(Networks):
         return True
 
     def provenance(self, runs: Iterable[Run]) -> dict[str, Any]:
-        """The machine and cost of the training of some runs, by the names of shards."""
-        parts = {part.name: part.config for run in runs for part in self.parts(run)}
+        """The machine and cost of the training of some runs, by their names."""
         return {
-            name: {**training_cost(self.directory / name), "members": len(config.members())}
-            for name, config in parts.items()
+            run.name: {
+                **training_cost(self.directory / run.name),
+                "members": len(run.config.members()),
+            }
+            for run in runs
         }
 
-    def logs(self, run: Run) -> list[TrainingLog]:
-        parts = self.parts(run)
-        files = {self.directory / part.name / METRICS_FILE: part.config for part in parts}
-        return [TrainingLog(config, final_reports(path, config)) for path, config in files.items()]
+    def log(self, run: Run) -> TrainingLog:
+        path = self.directory / run.name / METRICS_FILE
+        return TrainingLog(run.config, final_reports(path, run.config))
 
 
 class PretrainedNetworks(Networks):

@@ -15,7 +15,7 @@ from switchpoint._progress import Part, Progress
 from switchpoint._text import did_you_mean
 from switchpoint.executors import Executor, Task, TaskResults, open_executor, run_tasks
 from switchpoint.figures.style import write_figure
-from switchpoint.paper.base import Study
+from switchpoint.paper.base import Measurement, Run, Study
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.networks import PretrainedNetworks, TrainedNetworks
 from switchpoint.paper.registry import STUDIES
@@ -30,8 +30,9 @@ from switchpoint.paper.results import (
     save_result,
 )
 from switchpoint.paper.scale import Scale
-from switchpoint.paper.shards import Shard, measurements_by_run, train_and_measure
+from switchpoint.paper.tasks import measurements_by_run, train_and_measure
 from switchpoint.paper.store import MeasurementStore
+from switchpoint.training.run_directory import is_trained
 from switchpoint.zoo import Zoo
 
 _LOCKS = "locks"
@@ -58,7 +59,6 @@ def reproduce(
     *,
     executor: str | Executor = "local",
     jobs: int | None = None,
-    shard_members: int | None = None,
     ray_address: str | None = None,
 ) -> list[Outcome]:
     """Run the studies of these names, or all, and save their results below `out`.
@@ -72,13 +72,10 @@ def reproduce(
     `submit(function, *arguments)` that returns a `concurrent.futures.Future`; see
     `switchpoint.executors.open_executor` for the other options. Workers must reach `out` under the
     same path. Results are the same bytes for all executors on the same kind of device. Several
-    processes may run with the same `out`; they share the work. Where a shard fails, the studies
+    processes may run with the same `out`; they share the work. Where a run fails, the studies
     that need it are left out, and the others are finished before a `FailedTasksError` names it.
-
-    A shard is a whole run, or a part of one with at most `shard_members` members. Networks that
-    are trained in parts of another size differ by rounding.
     """
-    runner = StudyRunner(scale, out, only, shard_members, progress)
+    runner = StudyRunner(scale, out, only, progress)
     with open_executor(executor, jobs=jobs, ray_address=ray_address) as opened:
         return runner.run(opened, command, then)
 
@@ -91,14 +88,13 @@ class StudyRunner:
         scale: Scale,
         out: Path,
         only: Iterable[str] | None = None,
-        shard_members: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.scale, self.out = scale, out.absolute()  # workers may have another directory
         self.studies = select_studies(only)
         self.progress = progress or Progress()
         self.networks: TrainedNetworks | PretrainedNetworks = (
-            TrainedNetworks(self.out / "runs", shard_members)
+            TrainedNetworks(self.out / "runs")
             if scale.zoo is None
             else PretrainedNetworks(Zoo(scale.zoo), scale)
         )
@@ -107,7 +103,6 @@ class StudyRunner:
         self.states: dict[str, str] = {}
         """Of each study: done, to do, recorded, or skipped without networks."""
         self._plans = {study.name: plan_for(study, scale) for study in self.studies}
-        self._shards: dict[str, list[Shard]] = {}
         for study in self.studies:
             self._find(study)
 
@@ -158,7 +153,7 @@ class StudyRunner:
     def _train(self, ahead: Iterable[Study], executor: Executor) -> TaskResults:
         """Train and measure the networks of the studies ahead.
 
-        A shard whose measurements are all there is trained only for a study that uses its networks.
+        A run whose measurements are all there is trained only for a study that uses its networks.
         """
         make_directory(self.out / _LOCKS, "directory")
         if not isinstance(self.networks, TrainedNetworks):
@@ -168,26 +163,28 @@ class StudyRunner:
         directories = self.networks.directory, self.measurements
         tasks = []
         for run in {n: r for study in ahead for n, r in study.runs(self.scale).items()}.values():
-            parts = self.networks.parts(run)
-            self._shards[run.name] = [Shard.of(self.scale, run, part, wanted) for part in parts]
-            for shard in self._shards[run.name]:
-                trained = run.name not in used or shard.is_trained(self.networks.directory)
-                if not (trained and shard.is_measured(self._store)):
-                    arguments = (shard, *directories)
-                    tasks.append(Task(shard.part.name, train_and_measure, arguments, shard.cost))
+            own = wanted.get(run.name, [])
+            ready = run.name not in used or is_trained(directories[0] / run.name, run.config)
+            if not (ready and self._is_measured(run, own)):
+                arguments = (self.scale, run, own, *directories)
+                tasks.append(Task(run.name, train_and_measure, arguments, run.symbols))
         progress = Part(self.progress, 0.0, _TRAINING)
         results = run_tasks(executor, tasks, self.out / _LOCKS, progress)
         self._store.load()
         return results
 
+    def _is_measured(self, run: Run, measurements: Iterable[Measurement]) -> bool:
+        """Whether the store has these measurements of every network of a run."""
+        stored = (self._store.find(each, self.scale.seed) for each in measurements)
+        return all(set(run.seeds) <= set(seeds) for seeds in stored)
+
     def _compute(
         self, study: Study, trained: TaskResults, progress: Progress, command: str
     ) -> bool:
-        """Compute a study whose shards are done; whether it was computed here."""
+        """Compute a study whose runs are done; whether it was computed here."""
         runs, plan = study.runs(self.scale), self._plans[study.name]
-        shards = [shard.part.name for name in runs for shard in self._shards.get(name, ())]
-        if failed := [name for name in shards if name in trained.failed]:
-            progress.note(f"skipped, since these shards failed: {', '.join(failed)}")
+        if failed := [name for name in runs if name in trained.failed]:
+            progress.note(f"skipped, since these runs failed: {', '.join(failed)}")
             return False
         lock = FileLock(self.out / _LOCKS / f"study-{study.name}.lock")
         try:

@@ -26,8 +26,8 @@ class MeasurementStore:
     and machines are merged by copying them. A measurement of more sequences serves requests for
     fewer, and those of another plan are left alone.
 
-    With a `name`, only the files of that name are read and written: those of one shard, while
-    other processes work on other shards.
+    With a `name`, only the files of that name are read and written: those of one run, while
+    other processes work on other runs.
     """
 
     def __init__(

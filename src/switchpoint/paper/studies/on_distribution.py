@@ -116,15 +116,15 @@ def _cost(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
         for name, each in networks.items():
             if name not in known and "measuring_seconds" in each:
                 by_device.setdefault(str(each["device"]), []).append(each)
-        for device, shards in by_device.items():
+        for device, runs in by_device.items():
             times = (
-                f"{sum(each[f'{what}_seconds'] for each in shards) / 60:.1f}"
+                f"{sum(each[f'{what}_seconds'] for each in runs) / 60:.1f}"
                 for what in ("training", "measuring")
             )
-            rows.append([study, str(sum(each["members"] for each in shards)), device, *times])
+            rows.append([study, str(sum(each["members"] for each in runs)), device, *times])
         known |= set(networks)
     head = ["study", "members", "on", "training, min", "measuring, min"]
-    title = "Wall time of the shards that a study is the first to need, added up"
+    title = "Wall time of the runs that a study is the first to need, added up"
     return [base.Table(title, head, rows)] if rows else []
 
 

@@ -22,7 +22,7 @@ _FLOOR = 1e-3  # the least excess that is drawn, in bits
 def _analyse(context: StudyContext) -> xr.Dataset:
     scale = context.scale
     logs = {
-        name: [log for run in base.main_runs(scale, name) for log in context.networks.logs(run)]
+        name: [context.networks.log(run) for run in base.main_runs(scale, name)]
         for name in scale.architectures
     }
     return training_curves(logs, range(scale.first_seed, scale.first_seed + scale.seeds))
