@@ -2,7 +2,6 @@
 
 import shutil
 
-import numpy as np
 import pytest
 from test_studies import TINY, Log, load, same
 

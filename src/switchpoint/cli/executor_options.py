@@ -1,38 +1,32 @@
 """The options of commands whose work other processes and machines may do."""
 
 import os
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 import typer
 
 from switchpoint.executors import EXECUTORS, check_executor
 
-Executor: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help=f"Where networks are trained: {', '.join(EXECUTORS)}. Workers must reach the output "
-        "directory under the same path. On the same kind of device, all give the same results. "
-        "The default is local, or processes if --jobs is more than 1.",
-    ),
-]
-Jobs: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="The number of processes, with --executor processes; by default one per GPU, or 2 "
-        "without a GPU. Small networks do not fill a GPU; to run several processes on each, start "
-        "nvidia-cuda-mps-control -d first, or they take turns.",
-    ),
-]
-RayAddress: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="The Ray cluster, with --executor ray; by default that of RAY_ADDRESS, or one on this "
-        "machine alone.",
-    ),
-]
+EXECUTOR: Any = typer.Option(
+    None,
+    metavar="NAME",
+    help=f"Where networks are trained: {', '.join(EXECUTORS)}. Workers must reach the output "
+    "directory under the same path. On the same kind of device, all give the same results. "
+    "The default is local, or processes if --jobs is more than 1.",
+)
+JOBS: Any = typer.Option(
+    None,
+    min=1,
+    help="The number of processes, with --executor processes; by default one per GPU, or 2 "
+    "without a GPU. Small networks do not fill a GPU; to run several processes on each, start "
+    "nvidia-cuda-mps-control -d first, or they take turns.",
+)
+RAY_ADDRESS: Any = typer.Option(
+    None,
+    metavar="HOST:PORT",
+    help="The Ray cluster, with --executor ray; by default that of RAY_ADDRESS, or one on this "
+    "machine alone.",
+)
 
 
 def executor_arguments(

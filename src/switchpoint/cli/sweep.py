@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 import xarray as xr
@@ -12,7 +12,7 @@ from rich.table import Table
 from switchpoint import training
 from switchpoint._display import show_progress
 from switchpoint.cli import output
-from switchpoint.cli.executor_options import Executor, Jobs, RayAddress, executor_arguments
+from switchpoint.cli.executor_options import EXECUTOR, JOBS, RAY_ADDRESS, executor_arguments
 from switchpoint.training.packing import pack
 from switchpoint.training.sweep import MAX_MEMBERS, RESULT_FILE, Sweep
 
@@ -20,47 +20,36 @@ _SHOWN = 50  # members in the table
 
 
 def sweep(
-    config: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="A TOML file of training settings, as for switchpoint train --config, with a "
-            "table [sweep] of the settings that vary.",
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            file_okay=False,
-            help="The directory of the sweep; an interrupted sweep is resumed.",
-        ),
-    ] = Path("sweep"),
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Draw this many combinations at random; all by default."
-        ),
-    ] = None,
-    executor: Executor = None,
-    jobs: Jobs = None,
-    ray_address: RayAddress = None,
-    members: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="The maximum number of members in one program. A different number gives networks "
-            "that differ by rounding.",
-        ),
-    ] = MAX_MEMBERS,
-    kernels: Annotated[
-        str,
-        typer.Option(metavar="BACKEND", help="The backend: fused, plain or auto, as for train."),
-    ] = "auto",
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write events for TensorBoard.")
-    ] = False,
+    config: Path = typer.Argument(
+        metavar="FILE",
+        help="A TOML file of training settings, as for switchpoint train --config, with a "
+        "table [sweep] of the settings that vary.",
+    ),
+    out: Path = typer.Option(
+        Path("sweep"),
+        metavar="DIR",
+        file_okay=False,
+        help="The directory of the sweep; an interrupted sweep is resumed.",
+    ),
+    draws: int | None = typer.Option(
+        None, min=1, metavar="N", help="Draw this many combinations at random; all by default."
+    ),
+    executor: str | None = EXECUTOR,
+    jobs: int | None = JOBS,
+    ray_address: str | None = RAY_ADDRESS,
+    members: int = typer.Option(
+        MAX_MEMBERS,
+        min=1,
+        metavar="N",
+        help="The maximum number of members in one program. A different number gives networks "
+        "that differ by rounding.",
+    ),
+    kernels: str = typer.Option(
+        "auto", metavar="BACKEND", help="The backend: fused, plain or auto, as for train."
+    ),
+    tensorboard: bool = typer.Option(
+        False, "--tensorboard", help="Also write events for TensorBoard."
+    ),
 ) -> None:
     """Train every combination of some settings, and sort the results by excess regret.
 

@@ -6,7 +6,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.text import Text
@@ -15,12 +15,7 @@ from switchpoint._display import show_progress
 from switchpoint._numbers import duration
 from switchpoint.cli import output
 from switchpoint.cli.app import Group
-from switchpoint.cli.executor_options import (
-    Executor,
-    Jobs,
-    RayAddress,
-    executor_arguments,
-)
+from switchpoint.cli.executor_options import EXECUTOR, JOBS, RAY_ADDRESS, executor_arguments
 from switchpoint.cli.process import SIGNALS
 from switchpoint.executors import open_executor
 from switchpoint.neural.storage import MODEL_FILE
@@ -45,7 +40,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_OUT = Path("report")
+_SETTINGS = ", ".join(SETTINGS)
+_REPORT: Any = typer.Argument(metavar="DIR", file_okay=False, help="The directory of a report.")
 
 
 @app.callback()
@@ -57,35 +53,30 @@ def paper(context: typer.Context) -> None:
 
 
 def reproduce(
-    scale: Annotated[str, typer.Option(help=f"The size of the studies: {', '.join(SCALES)}.")] = (
-        "zoo"
+    scale: str = typer.Option("zoo", help=f"The size of the studies: {', '.join(SCALES)}."),
+    out: Path = typer.Option(
+        Path("report"),
+        metavar="DIR",
+        file_okay=False,
+        help="The directory of the report and its data.",
     ),
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", file_okay=False, help="The directory of the report and its data."
-        ),
-    ] = _OUT,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="STUDY", help="Run only this study; may be repeated."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Change a field of the scale, such as period=30 or longer_lengths=[256,512], with "
-            "a value in TOML syntax; may be repeated. Networks with other settings need another "
-            f"--out. Fields: {', '.join(SETTINGS)}.",
-        ),
-    ] = None,
-    executor: Executor = None,
-    jobs: Jobs = None,
-    ray_address: RayAddress = None,
-    show: Annotated[
-        bool, typer.Option("--list", help="Print the studies with their cost and state, and exit.")
-    ] = False,
+    only: list[str] | None = typer.Option(
+        None, metavar="STUDY", help="Run only this study; may be repeated."
+    ),
+    settings: list[str] | None = typer.Option(
+        None,
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change a field of the scale, such as period=30 or longer_lengths=[256,512], with "
+        "a value in TOML syntax; may be repeated. Networks with other settings need another "
+        f"--out. Fields: {_SETTINGS}.",
+    ),
+    executor: str | None = EXECUTOR,
+    jobs: int | None = JOBS,
+    ray_address: str | None = RAY_ADDRESS,
+    show: bool = typer.Option(
+        False, "--list", help="Print the studies with their cost and state, and exit."
+    ),
 ) -> None:
     """Run the paper's studies, and write a report with every figure.
 
@@ -132,22 +123,19 @@ def reproduce(
 
 @app.command()
 def report(
-    directory: Annotated[
-        Path,
-        typer.Argument(
-            metavar="[DIR]",
-            file_okay=False,
-            show_default=False,
-            help="The directory of a report; the recorded results by default.",
-        ),
-    ] = RECORDED,
-    redraw: Annotated[
-        list[str] | None,
-        typer.Option(metavar="STUDY", help="Redraw the figures of this study; may be repeated."),
-    ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the tables of all studies in Markdown.")
-    ] = False,
+    directory: Path = typer.Argument(
+        RECORDED,
+        metavar="[DIR]",
+        file_okay=False,
+        show_default=False,
+        help="The directory of a report; the recorded results by default.",
+    ),
+    redraw: list[str] | None = typer.Option(
+        None, metavar="STUDY", help="Redraw the figures of this study; may be repeated."
+    ),
+    markdown: bool = typer.Option(
+        False, "--markdown", help="Print the tables of all studies in Markdown."
+    ),
 ) -> None:
     """Rewrite the report of a directory from its saved results, or print its tables.
 
@@ -179,14 +167,10 @@ def report(
 
 @app.command()
 def record(
-    directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", file_okay=False, help="The directory of a report."),
-    ],
-    into: Annotated[
-        Path,
-        typer.Option(metavar="DIR", file_okay=False, help="The directory of recorded results."),
-    ] = RECORDED,
+    directory: Path = _REPORT,
+    into: Path = typer.Option(
+        RECORDED, metavar="DIR", file_okay=False, help="The directory of recorded results."
+    ),
 ) -> None:
     """Record the results of a directory for scale zoo.
 
@@ -212,16 +196,11 @@ def record(
 
 @app.command()
 def build_zoo(
-    directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", file_okay=False, help="The directory of a report."),
-    ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", file_okay=False, help="The directory of the zoo.")
-    ],
-    sequences: Annotated[
-        int, typer.Option(help="The number of test sequences for the score on each card.")
-    ] = TEST_SEQUENCES,
+    directory: Path = _REPORT,
+    out: Path = typer.Option(metavar="DIR", file_okay=False, help="The directory of the zoo."),
+    sequences: int = typer.Option(
+        TEST_SEQUENCES, help="The number of test sequences for the score on each card."
+    ),
 ) -> None:
     """Build a zoo from the networks of scale full: the best seed of each architecture and source.
 

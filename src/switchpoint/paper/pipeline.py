@@ -30,8 +30,8 @@ from switchpoint.paper.results import (
     save_result,
 )
 from switchpoint.paper.scale import Scale
-from switchpoint.paper.tasks import measurements_by_run, train_and_measure
 from switchpoint.paper.store import MeasurementStore
+from switchpoint.paper.tasks import measurements_by_run, train_and_measure
 from switchpoint.training.run_directory import is_trained
 from switchpoint.zoo import Zoo
 
