@@ -29,7 +29,8 @@ def test_measurements_of_other_machines_need_no_networks(tiny_studies, tmp_path)
     assert not (tmp_path / "runs").exists()
     for name in MEASURED:
         assert same(load(tmp_path, name), load(tiny_studies, name))
-    next((tmp_path / "measurements" / "trained").glob("lstm-*.nc")).unlink()
+    for path in (tmp_path / "measurements" / "trained").glob("lstm-*.nc"):
+        path.unlink()
     shutil.rmtree(tmp_path / "results")
     reproduce(TINY, tmp_path, MEASURED, log)
     assert log.trained == {"lstm"}
