@@ -61,8 +61,8 @@ class Log(Progress):
         self.computed, self.trained, self.notes = [], set(), []
 
     def note(self, text):
-        if ": done in" not in text:
-            self.notes.append(text)
+        study, done, _ = text.partition(": done in")
+        (self.computed if done else self.notes).append(study)
 
     def update(self, text, done):
         del done
@@ -80,8 +80,7 @@ DIFFERENCES = (
 
 def run_studies(out, only=None, scale=TINY):
     log = Log()
-    outcomes = reproduce(scale, out, only, log)
-    log.computed = [outcome.study.name for outcome in outcomes if outcome.computed]
+    reproduce(scale, out, only, log)
     return log
 
 

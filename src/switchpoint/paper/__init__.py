@@ -1,7 +1,7 @@
 """The paper's studies, one file each, and what runs them."""
 
 from switchpoint.paper.base import Caption, Finding, Grid, Measurement, Run, Study, Table
-from switchpoint.paper.pipeline import Outcome, StudyRunner, draw, reproduce
+from switchpoint.paper.pipeline import StudyRunner, draw, reproduce
 from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.results import Result, load_result
 from switchpoint.paper.scale import SCALES, Scale, TestSet
@@ -13,7 +13,6 @@ __all__ = [
     "Finding",
     "Grid",
     "Measurement",
-    "Outcome",
     "Result",
     "Run",
     "Scale",

@@ -21,7 +21,7 @@ from switchpoint.executors import open_executor
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.paper.base import main_runs
 from switchpoint.paper.cost import training_cost
-from switchpoint.paper.pipeline import Outcome, StudyRunner, draw, select_studies
+from switchpoint.paper.pipeline import StudyRunner, draw, select_studies
 from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.report import write_markdown, write_report
 from switchpoint.paper.results import copy_result, has_plan, load_result, result_path
@@ -111,11 +111,8 @@ def reproduce(
             return
         _print_plan(runner, out, given)
 
-        def draw_figures(outcome: Outcome) -> None:
-            draw(outcome.study, outcome.result, out)
-
         with open_executor(**chosen) as opened:
-            runner.run(opened, shlex.join(words), draw_figures)
+            runner.run(opened, shlex.join(words), lambda study, result: draw(study, result, out))
     if skipped := [name for name, state in runner.states.items() if state == "skipped"]:
         _print(f"skipped: no recorded results of {', '.join(skipped)}")
     _print(f"{write_report(out, runner.results)}: the report")

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,29 +39,19 @@ _LOCKS = "locks"
 _TRAINING = 0.8  # share of the progress
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a study."""
-
-    study: Study
-    result: Result
-    computed: bool
-    """Whether it was computed by this call; otherwise it was finished before."""
-
-
 def reproduce(
     scale: Scale,
     out: Path,
     only: Iterable[str] | None = None,
     progress: Progress | None = None,
     command: str = "",
-    then: Callable[[Outcome], None] | None = None,
+    then: Callable[[Study, Result], object] | None = None,
     *,
     executor: str | Executor = "local",
     jobs: int | None = None,
     ray_address: str | None = None,
-) -> list[Outcome]:
-    """Run the studies of these names, or all, and save their results below `out`.
+) -> dict[str, Result]:
+    """Run the studies of these names, or all, save their results below `out`, and return them.
 
     Finished studies are not computed again, and a call that was stopped, even by `kill -9`, is
     resumed; the results are the same. `then` is called after each study. Networks are trained
@@ -126,29 +116,28 @@ class StudyRunner:
         return all(map(self.networks.can_have, study.runs(self.scale).values()))
 
     def run(
-        self, executor: Executor, command: str = "", then: Callable[[Outcome], None] | None = None
-    ) -> list[Outcome]:
-        """Compute the studies that are to do, and return the outcomes of all."""
+        self,
+        executor: Executor,
+        command: str = "",
+        then: Callable[[Study, Result], object] | None = None,
+    ) -> dict[str, Result]:
+        """Compute the studies that are to do, and return the results of all."""
         ahead = [study for study in self.studies if self.states[study.name] == "to do"]
         self._store = MeasurementStore(self.measurements, self.progress.note)
         trained = self._train(ahead, executor)
         start = _TRAINING if trained.done else 0.0
         costs = {study.name: study.seconds.get(self.scale.name, 1.0) or 1.0 for study in ahead}
-        outcomes = []
         for study in self.studies:
-            computed = False
             if study in ahead:
                 share = (1 - start) * costs[study.name] / sum(costs.values())
                 progress = Part(self.progress, start, share, f"{study.name}: ")
-                computed = self._compute(study, trained, progress, command)
+                self._compute(study, trained, progress, command)
                 start += share
             self._copy_record(study)
-            if study.name in self.results:
-                outcomes.append(Outcome(study, self.results[study.name], computed))
-                if then is not None:
-                    then(outcomes[-1])
+            if then is not None and study.name in self.results:
+                then(study, self.results[study.name])
         trained.check()
-        return outcomes
+        return self.results
 
     def _train(self, ahead: Iterable[Study], executor: Executor) -> TaskResults:
         """Train and measure the networks of the studies ahead.
@@ -180,12 +169,12 @@ class StudyRunner:
 
     def _compute(
         self, study: Study, trained: TaskResults, progress: Progress, command: str
-    ) -> bool:
-        """Compute a study whose runs are done; whether it was computed here."""
+    ) -> None:
+        """Compute a study whose runs are done, unless another process has computed it."""
         runs, plan = study.runs(self.scale), self._plans[study.name]
         if failed := [name for name in runs if name in trained.failed]:
             progress.note(f"skipped, since these runs failed: {', '.join(failed)}")
-            return False
+            return
         lock = FileLock(self.out / _LOCKS / f"study-{study.name}.lock")
         try:
             held = lock.acquire(blocking=False)
@@ -194,7 +183,6 @@ class StudyRunner:
             held = lock.acquire()
         with held:
             local = finished(self.out, study, plan, lambda _: None)
-            computed = local is None
             if local is None:
                 begun = time.monotonic()
                 context = StudyContext(self.scale, self.networks, self._store, progress)
@@ -210,7 +198,6 @@ class StudyRunner:
         }:
             jax.clear_caches()  # compiled for lengths that no other study has
         self.results[study.name] = replace(self.results.get(study.name, Result(None)), local=local)
-        return computed
 
     def _cost(self, study: Study, seconds: float) -> dict[str, Any]:
         """Seconds spent on a study, with those of the networks that no earlier study needed."""
