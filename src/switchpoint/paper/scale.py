@@ -84,41 +84,38 @@ Ablation = Annotated[dict[str, Any], AfterValidator(_check_ablation)]
 """Training settings of a network, and the part of them that varies in the study of ablations."""
 
 
-def _fixed(**options: Any) -> Any:
-    """A field whose change needs other networks than those of the zoo."""
-    return Field(json_schema_extra={"fixed": True}, **options)
-
-
 class Scale(Settings):
     """Every size that a study may depend on.
 
     `replace` makes a scale with other sizes; a `SettingError` has the name of an invalid one.
     """
 
-    name: str = _fixed()
-    length: PositiveInt = _fixed()
+    name: str
+    length: PositiveInt
     """Symbols in a training sequence."""
-    period: PositiveInt = _fixed()
+    period: PositiveInt
     """The segment length of the regular source."""
-    seeds: PositiveInt = _fixed()
+    seeds: PositiveInt
     """Networks of each architecture on each source."""
     sequences: SampleSize
     """Test sequences, unless a study sets another number."""
     off_sequences: SampleSize | None = None
     """Test sequences of networks on other sources; `sequences` if None."""
-    architectures: Annotated[dict[str, TrainingSettings], _including("lstm")] = _fixed()
+    architectures: Annotated[dict[str, TrainingSettings], _including("lstm")]
     """The networks of the main studies, each with its training settings."""
-    fewer_steps: dict[str, dict[Annotated[str, one_of(*SOURCES)], PositiveInt]] = _fixed(default={})
+    fewer_steps: dict[str, dict[Annotated[str, one_of(*SOURCES)], PositiveInt]] = Field(
+        default_factory=dict
+    )
     """Training steps of an architecture on sources that it learns sooner."""
     longer_lengths: OneOrMore[PositiveInt]
     longer_sequences: SampleSize
-    base_length: PositiveInt = _fixed()
+    base_length: PositiveInt
     """The training length of networks that are tested on all `other_lengths`."""
-    other_lengths: OneOrMore[PositiveInt] = _fixed()
-    other_architectures: OneOrMore[str] = _fixed()
-    other_sequences: SampleSize = _fixed()
-    ablations: OneOrMore[Ablation] = _fixed()
-    ablation_seeds: PositiveInt = _fixed()
+    other_lengths: OneOrMore[PositiveInt]
+    other_architectures: OneOrMore[str]
+    other_sequences: SampleSize
+    ablations: OneOrMore[Ablation]
+    ablation_seeds: PositiveInt
     prior_sequences: Annotated[int, Field(ge=20)]
     """Partitions that the statistics of a prior are sampled from, in ten batches."""
     max_depth: NaturalNumber
@@ -126,17 +123,17 @@ class Scale(Settings):
     max_switches: NaturalNumber
     """The largest number of switching points whose probability under PTW is shown."""
     heatmap_sequences: PositiveInt
-    orders: Annotated[OneOrMore[NaturalNumber], _including(0)] = _fixed()
+    orders: Annotated[OneOrMore[NaturalNumber], _including(0)]
     """How many of the last symbols the networks of the memory study see."""
-    memoryless_settings: TrainingSettings = _fixed()
+    memoryless_settings: TrainingSettings
     """Training settings of these networks."""
-    bound_order: NaturalNumber = _fixed()
+    bound_order: NaturalNumber
     """The highest order whose exact lower bound is computed."""
-    fast_compile: bool = _fixed(default=False)
+    fast_compile: bool = False
     """Whether programs run so briefly that XLA should spend less effort on compiling them."""
     seed: Seed = 0
     """The seed of the test sequences; training and validation have separate keys."""
-    first_seed: Seed = _fixed(default=0)
+    first_seed: Seed = 0
     """The first training seed; all other seeds follow it."""
     zoo: Path | None = None
     """The source of pretrained networks; None where networks are trained."""
@@ -191,20 +188,23 @@ class Scale(Settings):
         for name in settings:
             if name not in SETTINGS:
                 raise SettingError(name, f"a scale has an {unknown_field(name, SETTINGS)}")
-            if self.zoo is not None and name in _FIXED:
-                free = [other for other in SETTINGS if other not in _FIXED]
+            if self.zoo is not None and name not in _FREE:
                 raise SettingError(
                     name,
-                    f"{name} cannot be changed at scale {self.name}, whose networks are trained "
-                    f"and whose results are recorded; {', '.join(free)} can, and --scale quick or "
-                    "full trains its own networks",
+                    f"{name} is fixed at scale {self.name}, whose networks are trained; "
+                    f"{', '.join(_FREE)} can be changed, and --scale quick or full trains its own "
+                    "networks",
                 )
         return self.replace(**settings)
 
 
 SETTINGS = tuple(name for name in Scale.model_fields if name not in ("zoo", "recorded"))
 """The fields of a scale that may be changed."""
-_FIXED = {name for name, field in Scale.model_fields.items() if field.json_schema_extra}
+_FREE = (
+    "sequences", "off_sequences", "longer_lengths", "longer_sequences", "prior_sequences",
+    "max_depth", "max_switches", "heatmap_sequences", "seed",
+)  # fmt: skip
+"""Those that need no other networks than the zoo's."""
 
 
 def _ablations(
