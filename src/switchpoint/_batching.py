@@ -6,19 +6,12 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Shaped
+from jaxtyping import Array
 
 _VECTOR = 16  # single precision numbers, of the widest instructions of a CPU
 
 Rows = TypeVar("Rows")
 Result = TypeVar("Result")
-
-
-def flat_batch(
-    values: Shaped[Array, "*batch time"],
-) -> tuple[Shaped[Array, "flat time"], tuple[int, ...]]:
-    """Sequences with a single batch axis, and their original batch shape."""
-    return values.reshape(-1, values.shape[-1]), values.shape[:-1]
 
 
 def in_chunks(

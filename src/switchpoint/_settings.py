@@ -1,6 +1,5 @@
 """Settings that are typed and validated once, and the TOML files they are read from."""
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from switchpoint._checks import shown
-from switchpoint._text import name_of, read_text
+from switchpoint._text import did_you_mean, name_of, read_text
 
 T = TypeVar("T")
 
@@ -74,9 +73,8 @@ class Settings(BaseModel):
 
 def unknown_field(name: str, fields: Iterable[str]) -> str:
     """A message about an unknown field, with the nearest valid name."""
-    near = difflib.get_close_matches(name, fields, n=1)
-    advice = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(fields)}"
-    return f"unknown field {name!r}; {advice}"
+    advice = did_you_mean(name, fields) or f"; the fields are {', '.join(fields)}"
+    return f"unknown field {name!r}{advice}"
 
 
 def _plain(value: Any) -> Any:

@@ -221,10 +221,10 @@ BAD = [  # the settings, the field that is to blame, and a part of the message
     ({"learning_rate": [0.1, 0.1]}, "learning_rate", "twice"),
     ({"steps": True}, "steps", "got True"),
     ({"schedule": "linear"}, "schedule", "'cosine' or 'constant', got 'linear'"),
-    ({"steps": 200, "warmup": 200}, "warmup", "less than the 200 steps of the run, got 200"),
+    ({"steps": 200, "warmup": 200}, "warmup", "below the 200 steps, got 200"),
     ({"clip_norm": float("inf")}, "clip_norm", "finite number, got inf"),
     ({"tbptt_length": 100}, "tbptt_length", "divide the length 256, got 100"),
-    ({"min_length": 257}, "min_length", "at most the length 256, got 257"),
+    ({"min_length": 257}, "min_length", "at most 256, got 257"),
     ({"optimizer": "adam", "matrix_decay": 0.1}, "matrix_decay", "for optimizer 'muon', got 0.1"),
     ({"validation": 1}, "validation", "got 1"),
 ]

@@ -6,7 +6,7 @@ unconstrained coordinates: positive ones by their logarithm, probabilities by th
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -239,35 +239,33 @@ def _like(new: Any, old: Any) -> Any:
     return np.asarray(new) if isinstance(old, np.ndarray) else new
 
 
+def _log(value: Array) -> Array:
+    return jnp.log(jnp.maximum(value, 1e-30))
+
+
+_COORDINATES: Mapping[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "real": (jnp.asarray, jnp.asarray),
+    "positive": (_log, jnp.exp),
+    "unit": (jax.scipy.special.logit, jax.nn.sigmoid),
+    "simplex": (_log, jax.nn.softmax),
+}
+"""From each support to unconstrained coordinates, and back."""
+
+
 class _Hyperparameter(NamedTuple):
     """A hyperparameter to vary: its name, its place among the leaves, and its support."""
 
     name: str
     place: int
-    support: str  # real, positive, unit or simplex
+    support: str
 
     def free(self, value: Any) -> Float[Array, "..."]:
         """Unconstrained coordinates of a value."""
-        value = jnp.asarray(value, float)
-        match self.support:
-            case "real":
-                return value
-            case "unit":
-                return jax.scipy.special.logit(value)
-            case _:
-                return jnp.log(jnp.maximum(value, 1e-30))
+        return _COORDINATES[self.support][0](jnp.asarray(value, float))
 
     def bound(self, free: Float[Array, "..."]) -> Float[Array, "..."]:
         """The value at unconstrained coordinates."""
-        match self.support:
-            case "real":
-                return free
-            case "unit":
-                return jax.nn.sigmoid(free)
-            case "simplex":
-                return jax.nn.softmax(free)
-            case _:
-                return jnp.exp(free)
+        return _COORDINATES[self.support][1](free)
 
 
 class _Problem(eqx.Module):

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint import _checks
-from switchpoint._batching import flat_batch, in_chunks
+from switchpoint._batching import in_chunks
 from switchpoint._labels import keeps_labels
 from switchpoint.neural.kernels.backend import check_backend
 from switchpoint.neural.model import Model
@@ -246,9 +246,9 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
         self, symbols: Int[Array, "*batch time"]
     ) -> Float[Array, "*batch time alphabet"]:
         """`log_probs` of symbols known to be valid."""
-        flat, batch = flat_batch(symbols)
+        flat = symbols.reshape(-1, symbols.shape[-1])
         logits = in_chunks(self.logits, flat, _NUMBERS_PER_SYMBOL)
-        return jax.nn.log_softmax(logits).reshape(*batch, *logits.shape[1:])
+        return jax.nn.log_softmax(logits).reshape(*symbols.shape, -1)
 
     @functools.partial(jax.jit, static_argnames="grows")
     def _next(self, memory: Memory, token: Any, grows: bool) -> StreamState[Memory]:

@@ -294,31 +294,20 @@ class TrainConfig(_NetworkSettings):
             self._segment()
 
     def _check_training(self) -> None:
-        def require(condition: bool, name: str, requirement: str) -> None:
-            if not condition:
+        seeds, rest = self.first_seed + self.seeds, self.length % (self.tbptt_length or 1)
+        for name, holds, requirement in (
+            ("seeds", seeds <= 2**32, "must end below 2^32"),
+            ("warmup", self.warmup < self.steps, f"must be below the {self.steps} steps"),
+            (
+                "matrix_decay",
+                not self.matrix_decay or self.optimizer == "muon",
+                "is for optimizer 'muon'",
+            ),
+            ("tbptt_length", rest == 0, f"must divide the length {self.length}"),
+            ("min_length", (self.min_length or 1) <= self.length, f"must be at most {self.length}"),
+        ):
+            if not holds:
                 raise SettingError(name, f"{name} {requirement}, got {getattr(self, name)}")
-
-        require(self.first_seed + self.seeds <= 2**32, "seeds", "must end below 2^32")
-        require(
-            self.warmup < self.steps,
-            "warmup",
-            f"must be less than the {self.steps} steps of the run",
-        )
-        require(
-            not self.matrix_decay or self.optimizer == "muon",
-            "matrix_decay",
-            "is for optimizer 'muon'",
-        )
-        require(
-            self.length % (self.tbptt_length or 1) == 0,
-            "tbptt_length",
-            f"must divide the length {self.length}",
-        )
-        require(
-            (self.min_length or 1) <= self.length,
-            "min_length",
-            f"must be at most the length {self.length}",
-        )
 
     @contextmanager
     def _blaming(self, *names: str, otherwise: str) -> Iterator[None]:
