@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import switchpoint as sp
-from switchpoint.detection import posterior as module
+from switchpoint._progress import Progress
 from switchpoint.detection.changes import change_points, with_intervals
+from switchpoint.detection.forward import MergingForward
 from switchpoint.detection.posterior import SwitchPosterior
 
 
@@ -39,15 +40,63 @@ def test_it_is_the_exact_posterior(source):
         np.testing.assert_allclose(result.no_switch_within(windows), none, rtol=1e-4)
 
 
-def test_it_does_not_depend_on_what_is_kept_in_memory(monkeypatch):
-    source, values = sp.Source(sp.Geometric(0.01), sp.Trend()), gapped(length=200)
-    whole = SwitchPosterior(source, values)
-    monkeypatch.setattr(module, "_NUMBERS", 1)  # blocks of 64
-    parts = SwitchPosterior(source, values)
-    assert parts.log_evidence == whole.log_evidence
-    np.testing.assert_array_equal(parts.switch_probability, whole.switch_probability)
-    windows = np.array([[5, 150], [90, 110]])
-    np.testing.assert_array_equal(parts.no_switch_within(windows), whole.no_switch_within(windows))
+def never():
+    return np.random.default_rng(0).normal(size=1400)
+
+
+def often():
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=1400) + np.repeat(rng.normal(0, 3, 20), 70)
+    values[rng.random(1400) < 0.1] = np.nan
+    values[600:680] = np.nan
+    return values
+
+
+def columns():
+    rng = np.random.default_rng(2)
+    values = rng.standard_t(3, size=(1400, 2)) + np.cumsum(rng.normal(0, 0.05, (1400, 2)), axis=0)
+    values[rng.random((1400, 2)) < 0.1] = np.nan
+    return values
+
+
+LEVELS = sp.Source(sp.Geometric(0.005), sp.NormalGamma(0.0, 0.25, 3.0, 1.0))
+BOTH = sp.Source(sp.Geometric(0.005), sp.Independent(sp.NormalGamma(0.0, 0.25), sp.Trend()))
+
+
+@pytest.mark.parametrize(
+    ("source", "values"), [(LEVELS, never()), (LEVELS, often()), (BOTH, columns())]
+)
+def test_merging_hardly_changes_the_posterior(source, values):
+    """Up to 512 hypotheses none are merged."""
+    windows = np.array([[1, len(values) - 1], [300, 900], [700, 709]])
+    seen = ~np.isnan(values.reshape(len(values), -1)).all(1)
+    exact = SwitchPosterior(source, values)
+    merged = SwitchPosterior(source, values, longest_exact=0)
+    assert merged.log_evidence == pytest.approx(exact.log_evidence, abs=1e-3)
+    np.testing.assert_allclose(merged.switch_probability, exact.switch_probability, atol=1e-4)
+    np.testing.assert_allclose(merged.run_length_mean, exact.run_length_mean, rtol=1e-4)
+    np.testing.assert_allclose(
+        merged.no_switch_within(windows), exact.no_switch_within(windows), atol=1e-4
+    )
+    changes = change_points(exact.switch_probability, seen)
+    assert change_points(merged.switch_probability, seen) == changes
+    short = values[:512]
+    exact, merged = (SwitchPosterior(source, short, longest_exact=most) for most in (512, 0))
+    assert merged.log_evidence == pytest.approx(exact.log_evidence, abs=1e-9)
+    np.testing.assert_allclose(merged.switch_probability, exact.switch_probability, atol=1e-11)
+    np.testing.assert_allclose(merged.run_length_mean, exact.run_length_mean, rtol=1e-9)
+
+
+def test_blocks_are_computed_again_as_they_were():
+    """With every state in memory, or few of them."""
+    whole, parts = (
+        MergingForward(LEVELS, often(), Progress(), memory) for memory in (2**28, 2**17)
+    )
+    assert len(parts._states) < len(whole._states)
+    pairs = zip(whole.rows([0, 3, 9, 10]), parts.rows([0, 3, 9, 10]), strict=True)
+    for (block, rows), (same, again) in pairs:
+        assert block == same
+        np.testing.assert_array_equal(rows, again)
 
 
 def test_changes_minimise_the_expected_loss():
@@ -70,7 +119,8 @@ def test_changes_minimise_the_expected_loss():
 
 def test_an_interval_is_the_shortest_that_is_sure_enough():
     values = np.random.default_rng(3).normal(size=120) + 1.5 * (np.arange(120) >= 70)
-    posterior = SwitchPosterior(sp.Source(sp.Geometric(0.01), sp.NormalGamma()), values)
+    source = sp.Source(sp.Geometric(0.01), sp.NormalGamma())
+    posterior = SwitchPosterior(source, values)
     (position,) = change_points(posterior.switch_probability, ~np.isnan(values))
     (change,), none = with_intervals(posterior, [position], 0.8)
     assert none == pytest.approx(posterior.no_switch_within(np.array([[1, 119]]))[0])
@@ -81,7 +131,7 @@ def test_an_interval_is_the_shortest_that_is_sure_enough():
     assert change.interval_probability >= 0.8
     assert (1 - posterior.no_switch_within(others)).max() < 0.81
     # Where not even all positions together reach the coverage, it is a share of what they reach.
-    flat = SwitchPosterior(posterior._source, values[:70])
+    flat = SwitchPosterior(source, values[:70])
     (wide,), none = with_intervals(flat, [35], 0.8)
     assert wide.interval_probability == pytest.approx(0.8 * (1 - none), rel=0.1)
     assert wide.end - wide.begin < 68

@@ -9,6 +9,7 @@ programming. P is replaced by its upper bound, the expected number of switches, 
 change is reported at the likeliest position of its window.
 """
 
+import bisect
 from typing import NamedTuple
 
 import numpy as np
@@ -50,13 +51,14 @@ def change_points(
     """
     length = len(probability)
     expected = np.append(0.0, np.cumsum(probability))
+    ends = np.arange(1, length + 1)
+    paying = expected[ends] - expected[np.maximum(ends - _WINDOW, 0)] > _THRESHOLD
     gains = np.zeros(length + 1)
     begins = np.full(length + 1, -1)
-    for end in range(1, length + 1):
-        gains[end] = gains[end - 1]
-        first = max(0, end - _WINDOW)
-        if expected[end] - expected[first] <= _THRESHOLD:
-            continue
+    last = 0
+    for end in ends[paying].tolist():  # elsewhere no window pays
+        gains[last + 1 : end + 1] = gains[last]
+        first, last = max(0, end - _WINDOW), end
         inside = np.minimum(expected[end] - expected[first:end], 1.0)
         totals = gains[first:end] + inside - _THRESHOLD
         best = len(totals) - 1 - int(totals[::-1].argmax())  # of equal ones, the shortest window
@@ -64,20 +66,22 @@ def change_points(
             gains[end], begins[end] = totals[best], first + best
     next_seen = np.minimum.accumulate(np.where(observed, np.arange(length), length)[::-1])[::-1]
     found: dict[int, float] = {}
-    end = length
-    while end > 0:
-        begin = begins[end]
-        if begin >= 0:
+    before = length
+    for end in np.flatnonzero(begins >= 0)[::-1].tolist():
+        if end <= before:
+            before = begin = int(begins[end])
             position = begin + int(probability[begin:end].argmax())
             seen = int(next_seen[position])
             found[seen if seen < length else position] = expected[end] - expected[begin]
-        end = begin if begin >= 0 else end - 1
-    kept: list[int] = []
+    kept = [0, length]
+    changes: list[int] = []
     for position in sorted(found, key=lambda each: -found[each]):
-        near = [0, *kept, length]
-        if min(abs(position - each) for each in near) >= min_length and position > 0:
-            kept.append(position)
-    return sorted(kept[:max_changes])
+        place = bisect.bisect(kept, position)
+        near = min(position - kept[place - 1], kept[place] - position)
+        if near >= min_length:
+            kept.insert(place, position)
+            changes.append(position)
+    return sorted(changes[:max_changes])
 
 
 def with_intervals(

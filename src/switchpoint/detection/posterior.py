@@ -1,37 +1,34 @@
-"""The posterior over switching points, by reading a stream of the series backwards.
+"""The posterior over switching points, by reading the forward recursion backwards.
 
 Let r_e(s) be the probability that a segment which ends just before e started at s, given x_<e. The
-stream of the source has it after every observation, in double precision and without compiling. The
 end of the series ends the last segment, so B(n) = 1, and
 
     B(s) = sum over e > s of B(e) r_e(s)
 
-is the probability of a switch at s given all of x. A segment that covers a..b starts before a and
-ends after b, which has probability sum over e > b of B(e) sum over s < a of r_e(s).
-"""
+is the probability of a switch at s given all of x. For the ends in a block of observations these
+are triangular equations. The segment of x_t started at s with probability
 
-from collections.abc import Iterator
-from typing import Any
+    g_t(s) = sum over e > t of B(e) r_e(s),
+
+and there is no switch at a..b if the segment of x_b started before a: sum over s < a of g_b(s).
+"""
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg import solve_triangular
 
-from switchpoint.exact import bayes_optimal
+from switchpoint._progress import Part, Progress
+from switchpoint.detection.forward import LONGEST_EXACT, ExactForward, Forward, MergingForward
 from switchpoint.segments.values import checked_values
 from switchpoint.sources import Source
-from switchpoint.streams.forward import FamilyHypotheses
-
-_NUMBERS = 2**24  # probabilities of starts that are in memory at a time
-_NEGLIGIBLE = 1e-18
-
-State = dict[str, np.ndarray]
 
 
 class SwitchPosterior:
-    """The exact posterior over switching points of one sequence, under any source.
+    """The posterior over switching points of one sequence, under any source.
 
-    O(n^2) time. Beyond 4,096 observations the probabilities of starts are not kept: the stream is
-    resumed from states that were saved on the way.
+    Exact in O(n^2) time up to `longest_exact` observations. A longer series takes O(n) time:
+    neighbouring starts of segments are merged once they hardly differ
+    (`switchpoint.detection.forward`).
     """
 
     log_evidence: float
@@ -41,67 +38,73 @@ class SwitchPosterior:
     run_length_mean: Float[np.ndarray, " time"]
     """E[the number of observations of the segment of x_t up to x_t | x_<=t]."""
 
-    def __init__(self, source: Source, values: Float[np.ndarray, "time *columns"]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        values: Float[np.ndarray, "time *columns"],
+        progress: Progress | None = None,
+        longest_exact: int = LONGEST_EXACT,
+    ) -> None:
         checked_values(source.segment, values)
         length = len(values)
         source.prior.check_length(length)
-        self._source = source
-        self._values: Any = values if values.ndim > 1 else values.tolist()
-        self._block = min(length, max(64, _NUMBERS // length))
-        self._states: list[State] = []
-        self.run_length_mean = np.zeros(length)
-        engine = self._engine(None)
-        for begin in range(0, length, self._block):
-            self._states.append({key: each.copy() for key, each in engine.arrays().items()})
-            self._held = begin, self._rows(engine, begin)
-        self.log_evidence = engine.log_evidence
+        progress = progress or Progress()
+        self._forward: Forward = (
+            ExactForward(source, values)
+            if length <= longest_exact
+            else MergingForward(source, values, Part(progress, 0.0, 0.5))
+        )
+        self.log_evidence = self._forward.log_evidence
+        self.run_length_mean = self._forward.run_length_mean
+        block, kept = self._forward.block, self._forward.kept
         self._boundary = np.zeros(length + 1)
         self._boundary[-1] = 1.0
-        for end, row in self._last_starts():
-            if self._boundary[end] > _NEGLIGIBLE:
-                self._boundary[:end] += self._boundary[end] * row
+        count = -(-length // block)
+        self._received = np.zeros((count, kept + block))
+        """By block and slot, sum of B(e) r_e over the ends e after the block."""
+        for number, rows in self._forward.rows(range(count)):
+            begin, end = number * block, min((number + 1) * block, length)
+            own, rows = slice(kept, kept + end - begin), rows[: end - begin]
+            received = self._received[number]
+            known = received[own] + self._boundary[end] * rows[-1, own]
+            equations = np.eye(end - begin)
+            equations[:, 1:] -= rows[:-1, own].T
+            solution = solve_triangular(
+                equations, known, unit_diagonal=True, overwrite_b=True, check_finite=False
+            )
+            self._boundary[begin:end] = solution
+            if number:
+                total = received[:kept] + self._boundary[begin + 1 : end + 1] @ rows[:, :kept]
+                self._received[number - 1] = self._forward.divide(number - 1, total)
+            progress.update("smoothing", 1 - 0.5 * number / count)
         self.switch_probability = np.append(0.0, np.minimum(self._boundary[1:-1], 1.0))
 
     def no_switch_within(self, windows: Int[np.ndarray, "windows 2"]) -> Float[np.ndarray, " w"]:
         """P(no switch at begin..end, both included | x) for each window, exact where it is tiny.
 
-        O(n (n + windows)) time; windows begin after the position 0.
+        Windows begin after the position 0. Blocks in which some end are filtered again.
         """
-        order = np.argsort(windows[:, 1])
-        begins, ends = windows[order].T
-        without = np.zeros(len(windows))
-        for end, row in self._last_starts():
-            count = np.searchsorted(ends, end)
-            if count and self._boundary[end] > _NEGLIGIBLE:
-                without[:count] += self._boundary[end] * np.cumsum(row)[begins[:count] - 1]
-        return without[np.argsort(order)]
-
-    def _last_starts(self) -> Iterator[tuple[int, Float[np.ndarray, " end"]]]:
-        """Every end e from the last, and r_e(s) for each s < e."""
-        for begin in reversed(range(0, len(self._values), self._block)):
-            if begin != self._held[0]:
-                self._held = begin, self._rows(self._engine(begin), begin)
-            for offset, row in reversed([*enumerate(self._held[1])]):
-                yield begin + offset + 1, row
-
-    def _engine(self, begin: int | None) -> FamilyHypotheses:
-        """The stream before the observation `begin`, which is the first of a block."""
-        engine = FamilyHypotheses(bayes_optimal(self._source), None)
-        if begin is not None:
-            engine.restore(self._states[begin // self._block])
-            engine.position = begin
-        return engine
-
-    def _rows(self, engine: FamilyHypotheses, begin: int) -> list[Float[np.ndarray, " end"]]:
-        """r_e for each end in a block, after which the stream is."""
-        rows = []
-        for x in self._values[begin : begin + self._block]:
-            engine.log_evidence += engine.step(x)
-            lengths, probs, _ = engine.runs()
-            self.run_length_mean[engine.position - 1] = lengths @ probs
-            starts = (engine.position - lengths).astype(int)
-            if not engine.memoryless and engine.position < len(self._values):
-                probs = probs * engine.law(starts.astype(float), lengths)[0]
-                probs = probs / probs.sum()
-            rows.append(np.bincount(starts, probs, engine.position))
-        return rows
+        block, kept = self._forward.block, self._forward.kept
+        first, last = windows.T // block
+        without, active = np.zeros(len(windows)), np.zeros(0, int)
+        received = np.zeros((0, kept + block))
+        ending = {number: np.flatnonzero(last == number) for number in np.unique(last).tolist()}
+        rows_by_block = self._forward.rows(ending)
+        for number in reversed(range(len(self._received))):
+            if len(active):
+                received = self._forward.divide(number, received[:, :kept])
+            if number in ending:
+                _, rows = next(rows_by_block)
+                begin = number * block
+                boundary = self._boundary[begin + 1 : begin + 1 + block]
+                shares = boundary[:, None] * rows[: len(boundary)]
+                later = np.cumsum(shares[::-1], axis=0)[::-1] + self._received[number]
+                active = np.append(active, ending[number])
+                received = np.append(received, later[windows[ending[number], 1] - begin], axis=0)
+            done = first[active] == number
+            if done.any():
+                before = kept + windows[active[done], 0] - number * block
+                sums = np.cumsum(received[done], axis=1)
+                without[active[done]] = sums[np.arange(len(before)), before - 1]
+                active, received = active[~done], received[~done]
+        return without
