@@ -28,7 +28,7 @@ _SYMBOLS_PER_BIT = 25  # that many more symbols in the alphabet double the work,
 _UNKNOWN_MEMORY = 2**33
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 # Bytes per item, as measured.
-_PER_DRAWN, _PER_PREDICTED, _PER_EVALUATED, _PER_ATTENDED, _PER_PAIR = 25, 100, 40, 64, 6
+_PER_DRAWN, _PER_PREDICTED, _PER_EVALUATED, _PER_ATTENDED = 25, 100, 40, 64
 
 
 def max_quadratic(alphabet: int) -> int:
@@ -61,18 +61,6 @@ def check_exact(prior: Prior, length: int, alphabet: int) -> None:
         )
     needed = length * _PER_PREDICTED * (alphabet + length.bit_length())
     _check_memory(f"{length} symbols of an alphabet of {alphabet}", needed)
-
-
-def check_detect(length: int, columns: int) -> None:
-    """Raise a `ValueError` where the exact posterior of a series takes too long, or too much."""
-    most = int(MAX_BITS / math.sqrt(columns))
-    what = f"{length} observations in {columns} column{'s' * (columns > 1)}"
-    if length > most:
-        raise ValueError(
-            f"{what} are too many, since the work grows with the square (at most {most}); replace "
-            f"runs of {-(-length // most)} or more observations by their mean"
-        )
-    _check_memory(what, length**2 * columns * _PER_PAIR)
 
 
 def check_network(network: Predictor[Any], length: int) -> None:

@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from switchpoint._checks import one_line
+from switchpoint._display import show_progress
 from switchpoint._files import atomic_write
 from switchpoint._numbers import chance, expected_count
-from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
+from switchpoint.cli import output
 from switchpoint.cli.reader import FileSeries, Layout, read_series
 from switchpoint.detection import Segmentation
 from switchpoint.detection import detect as detect_changes
@@ -92,8 +93,10 @@ def detect(
     form = output.check_result(form, out, plot)
     layout = Layout(separator, decimal, header, sheet, tuple(where))
     series = read_series(file, column, time, dayfirst, layout)
-    check_cost.check_detect(*series.frame.shape)
-    with warnings.catch_warnings(record=True) as caught:
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        show_progress(sys.stderr, lines=False) as progress,
+    ):
         warnings.simplefilter("always")
         result = detect_changes(
             series.frame,
@@ -102,6 +105,7 @@ def detect(
             season=season,
             sensitivity=sensitivity,
             fit=fit,
+            progress=progress,
         )
     screen = output.console(sys.stderr if form and out is None else sys.stdout)
     if form:

@@ -1,5 +1,6 @@
 """The model of `detect`: a source, and the units of its values."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from switchpoint import _checks
+from switchpoint._progress import Progress
 from switchpoint.detection.changes import change_points, with_intervals
 from switchpoint.detection.defaults import (
     SEGMENTS,
@@ -26,6 +28,8 @@ from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.priors import Geometric
 from switchpoint.segments.values import centred
 from switchpoint.sources import Source
+
+_LONGEST_FIT = 20_000  # observations of a column
 
 
 class Forecasts(NamedTuple):
@@ -52,9 +56,11 @@ class SeriesModel:
         standard = (values - self.centres) / self.scales
         return standard if self.source.segment.event_shape else standard[:, 0]
 
-    def posterior(self, values: Float[np.ndarray, "time columns"]) -> SwitchPosterior:
+    def posterior(
+        self, values: Float[np.ndarray, "time columns"], progress: Progress | None = None
+    ) -> SwitchPosterior:
         """The posterior over switching points."""
-        return SwitchPosterior(self.source, self.standardised(values))
+        return SwitchPosterior(self.source, self.standardised(values), progress)
 
     def padded(
         self, values: Float[np.ndarray, "time columns"]
@@ -127,6 +133,14 @@ class SeriesModel:
         """The model with those hyperparameters of the source, or all, of highest evidence."""
         from switchpoint.exact.fitting import fit
 
+        count = values.shape[1]
+        most = int(_LONGEST_FIT / math.sqrt(count))
+        if len(values) > most:
+            raise ValueError(
+                f"fit takes at most {most} observations of {count} column{'s' * (count > 1)}, as "
+                f"the work grows with the square, got {len(values)}; fit a part of them, and "
+                "detect with its source"
+            )
         return replace(self, source=fit(self.source, self.padded(values), parameters).source)
 
 
