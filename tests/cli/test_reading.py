@@ -263,7 +263,7 @@ def test_archives_hold_one_file(series, sequence):
         target.writestr("b.csv", "1")
     with pytest.raises(ValueError, match=r"x\.zip: .*2 files, not one: a\.csv, b\.csv"):
         series("x.zip", two.getvalue())
-    with pytest.raises(ValueError, match=r"x\.gz: the gzip archive is damaged"):
+    with pytest.raises(ValueError, match=r"x\.gz: the gzip archive cannot be read"):
         series("x.gz", gzip.compress(b"1,2,3" * 100)[:-20])
 
 
@@ -363,7 +363,7 @@ def test_series_of_pandas_are_read(series):
 
 @pytest.mark.parametrize(
     "text",
-    ["0,1\n1.5,2.5\n3,4\n", "2023,2024\n1.5,2.5\n", ",7\n1,2\n5,3\n", "2024,1\n1,5\n2,5\n3,7\n"],
+    ["0,1\n1.5,2.5\n3,4\n", "2023,2024\n1.5,2.5\n", "0,1\n5,6\n7,8\n"],
 )
 def test_numbers_that_may_be_names_are_refused(series, text):
     with pytest.raises(ValueError, match=r"line 1 \(.*may be names .*--header or --no-header"):
@@ -530,15 +530,16 @@ def test_bad_options_of_symbols(sequence, options):
         sequence("x.txt", "0 1", **options)
 
 
-def test_archives_that_numpy_does_not_write(sequence):
+def test_archives(sequence):
     whole = archive(npy(header(), TWO), zipfile.ZIP_STORED)
-    assert sequence("x.npz", whole).symbols.tolist() == [0, 1]
-    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        assert "compress" in refusal(sequence, "x.npz", archive(npy(header(), TWO), method))
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        content = archive(npy(header(), TWO), method)
+        assert sequence("x.npz", content).symbols.tolist() == [0, 1]
     for bad in (whole[:-10], whole[:40], whole.replace(TWO, TWO[::-1]), b"PK\x03\x04" + bytes(9)):
         refusal(sequence, "x.npz", bad)
-    message = refusal(sequence, "x.npz", archive(b"", name="draws\x1b.npy"))
-    assert "`symbols`, but draws\\x1b" in message
+    file = io.BytesIO()
+    np.savez(file, **{"a\x1b": [0, 1], "b": [1, 0]})
+    assert "2 files, not one: a\\x1b.npy" in refusal(sequence, "x.npz", file.getvalue())
 
 
 BITS = "01101110000000010000111101111111"

@@ -1,10 +1,10 @@
 """The reader of data for every command: tables, sequences of symbols, and lines of a stream."""
 
-from switchpoint.cli.reader.layout import Layout
 from switchpoint.cli.reader.lines import Line, LineReader
 from switchpoint.cli.reader.observations import LineFormat, guess_format
 from switchpoint.cli.reader.series import FileSeries, read_series
 from switchpoint.cli.reader.symbols import SAMPLE_COLUMNS, SymbolSequence, read_symbols
+from switchpoint.cli.reader.tables import Layout
 
 __all__ = [
     "SAMPLE_COLUMNS",

@@ -15,18 +15,20 @@ from typing import Any
 import numpy as np
 
 from switchpoint import _text
-from switchpoint._text import locating, name_of, printable, read_bytes
+from switchpoint._text import name_of, printable, read_bytes
 from switchpoint.cli.reader.cells import first_names
 
 WORKBOOK = b"xl/workbook.xml"
 """A file in the archive that a workbook of Excel is."""
 
-_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".parquet", ".pq")
-_COMPRESSED: Mapping[bytes, tuple[str, Any]] = {
-    b"\x1f\x8b": ("gzip", gzip.open),
-    b"BZh": ("bzip2", bz2.open),
-    b"\xfd7zXZ": ("xz", lzma.open),
+_SUFFIXES = {
+    "parquet": (".parquet", ".pq"),
+    "array": (".npy", ".npz"),
+    "excel": (".xlsx", ".xls", ".ods"),
+    "json": (".json", ".jsonl"),
+    "csv": (".csv", ".tsv"),
 }
+_MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "array", b"PK": "excel"}
 
 
 @dataclass(frozen=True)
@@ -38,21 +40,12 @@ class Content:
     notes: tuple[str, ...] = ()
 
     @property
-    def is_json(self) -> bool:
-        """Whether it is JSON by its suffix, or else by its first character."""
-        if self.suffix in (".csv", ".tsv"):
-            return False
-        return self.suffix in (".json", ".jsonl") or self.data.lstrip()[:1] in (b"[", b"{")
-
-    @property
-    def is_table(self) -> bool:
-        """Whether it is a table in any case; other texts may be lists of symbols."""
-        return self.suffix in _TABLES or self.is_json or self.data.startswith((b"PAR1", b"PK"))
-
-    @property
-    def is_array(self) -> bool:
-        """Whether it is a NumPy file."""
-        return self.suffix in (".npy", ".npz")
+    def kind(self) -> str:
+        """One of parquet, array, excel, json, csv, or text, which may be a list of symbols."""
+        kinds = [kind for magic, kind in _MAGIC.items() if self.data.startswith(magic)]
+        kinds += [kind for kind, suffixes in _SUFFIXES.items() if self.suffix in suffixes]
+        is_json = self.data.lstrip()[:1] in (b"[", b"{")
+        return next(iter(kinds), "json" if is_json else "text")
 
     def text(self) -> tuple[str, tuple[str, ...]]:
         """The text, and a note of its encoding if that is not UTF-8."""
@@ -88,44 +81,39 @@ class Content:
         return array
 
 
+def _open_member(archive: io.BytesIO) -> Any:
+    """The only file in a zip archive, or the array `symbols` if there are several."""
+    names = [each.filename for each in zipfile.ZipFile(archive).infolist() if not each.is_dir()]
+    chosen = [name for name in names if name == "symbols.npy"] or names
+    if len(chosen) != 1:
+        raise ValueError(f"it holds {len(names)} files, not one: {first_names(names)}")
+    return zipfile.ZipFile(archive).open(chosen[0])
+
+
+_OPENERS: Mapping[bytes, tuple[str, Any]] = {
+    b"\x1f\x8b": ("gzip", gzip.open),
+    b"BZh": ("bzip2", bz2.open),
+    b"\xfd7zXZ": ("xz", lzma.open),
+    b"PK": ("zip", _open_member),
+}
+
+
 def read_content(path: Path) -> Content:
-    """The content of a file; at most `_text.LARGEST` bytes of it, packed and unpacked.
-
-    Of an .npz file it is the array `symbols`.
-    """
+    """The content of a file; at most `_text.LARGEST` bytes of it, packed and unpacked."""
     data, suffix, name = read_bytes(path), path.suffix.lower(), name_of(path)
-    if data.startswith(b"PK") and WORKBOOK not in data:
-        notes, array = ((), "symbols") if suffix == ".npz" else (("zip",), None)
-        with locating(name):
-            member, data = _unzip(data, array)
-        return Content(data, Path(member).suffix.lower(), notes)
-    for start, (method, opener) in _COMPRESSED.items():
-        if data.startswith(start):
-            try:
-                data = opener(io.BytesIO(data)).read(_text.LARGEST + 1)
-            except Exception as error:  # damaged archives fail in many ways
-                raise ValueError(f"{name}: the {method} archive is damaged") from error
-            if suffix in (".gz", ".bz2", ".xz"):
-                suffix = Path(path.stem).suffix.lower()
-            return Content(_text.check_size(data, name), suffix, (method,))
-    return Content(data, suffix)
-
-
-def _unzip(data: bytes, array: str | None) -> tuple[str, bytes]:
-    """The only file in a zip archive, or the file of this array, and its name."""
+    openers = (each for magic, each in _OPENERS.items() if data.startswith(magic))
+    method, opener = next(openers, ("", None))
+    if opener is None or WORKBOOK in data:
+        return Content(data, suffix)
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            names = {each.filename: each for each in archive.infolist() if not each.is_dir()}
-            chosen = [name for name in names if array in (None, name.removesuffix(".npy"))]
-            if len(chosen) != 1:
-                kind = f"no array `{array}`, but" if array else f"{len(names)} files, not one:"
-                raise ValueError(f"it has {kind} {first_names(names)}")
-            # The only methods that NumPy writes, and that unpack in bounded memory.
-            if names[chosen[0]].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ValueError("its compression is neither stored nor deflated")
-            with archive.open(chosen[0]) as file:
-                unpacked = file.read(_text.LARGEST + 1)
+        with opener(io.BytesIO(data)) as file:
+            data = file.read(_text.LARGEST + 1)
     except Exception as error:  # damaged archives fail in many ways
         reason = printable(str(error)) or type(error).__name__
-        raise ValueError(f"the archive cannot be read: {reason}") from error
-    return chosen[0], _text.check_size(unpacked, chosen[0])
+        raise ValueError(f"{name}: the {method} archive cannot be read: {reason}") from error
+    if method == "zip":
+        suffix = Path(file.name).suffix.lower()
+    elif suffix in (".gz", ".bz2", ".xz"):
+        suffix = Path(path.stem).suffix.lower()
+    notes = () if path.suffix.lower() == ".npz" else (method,)
+    return Content(_text.check_size(data, name), suffix, notes)

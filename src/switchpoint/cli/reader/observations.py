@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from switchpoint.cli.output import shortened
-from switchpoint.cli.reader.cells import MISSING, first_names, is_header, parse_number
+from switchpoint.cli.reader.cells import MISSING, first_names, guess_header, parse_number
 from switchpoint.cli.reader.series import only_numbers, time_column
 from switchpoint.cli.reader.symbols import MAX_LABELS, parse_labels
 from switchpoint.cli.reader.tables import Table, column_names, guess_separator, make_frame
@@ -147,7 +147,7 @@ def guess_format(
         return LineFormat(alphabet=alphabet or len(listed) or None, labels=listed), False
     first = rows[0] if rows else []
     labelled = [*listed, *(cell for cell in first if cell and cell.lower() in MISSING)]
-    header = not fields and is_header(first, rows[1:], (time, *column), labelled)
+    header = not fields and bool(guess_header(rows, (time, *column), labelled))
     names = fields or tuple(column_names(first) if header else map(str, range(len(first))))
     rows = [row for row in rows[header:] if len(row) == len(names)]
     table = Table(make_frame(names, rows), header=header)

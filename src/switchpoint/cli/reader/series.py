@@ -1,26 +1,22 @@
 """Series of numbers in the columns of a table, with the labels of their times."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from switchpoint._text import locating, name_of
-from switchpoint.cli.output import shortened
 from switchpoint.cli.reader.cells import (
-    Numbers,
+    NumberColumn,
     first_names,
     is_missing,
     is_number,
-    parse_numbers,
+    shown_cell,
     to_number,
 )
 from switchpoint.cli.reader.content import read_content
-from switchpoint.cli.reader.layout import GUESSED, Layout
-from switchpoint.cli.reader.tables import Table, read_table
+from switchpoint.cli.reader.tables import GUESSED, Layout, Table, read_table
 from switchpoint.detection.times import Times, holds_dates, read_times
 
 TIME_NAMES = {"date", "datetime", "day", "hour", "month", "time", "timestamp", "week", "year"}
@@ -31,7 +27,6 @@ _ONE_SERIES = {
     ",": "; if a comma is the decimal sign, give --decimal ,",
     " ": "; if it is one series, write each number into a line of its own",
 }
-_MAX_SHOWN = 40  # characters of a cell in a message
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ def read_series(
 
     content = read_content(path)
     with locating(name_of(path)):
-        table = read_table(content, replace(layout, names=(*columns, *([time] if time else []))))
+        table = read_table(content, replace(layout, names=(*columns, time)))
         if table.frame.empty:
             raise ValueError("the file holds no observations")
         chosen = [table.find(each) for each in columns]
@@ -84,12 +79,10 @@ def read_series(
         if repeated is not None:
             raise ValueError(f"column {repeated!r} is chosen twice")
         label = time_column(table, chosen, time)
-        numbers = (
-            {name: parse_numbers(table.cells(name)) for name in chosen}
-            if chosen
-            else only_numbers(table, label)
-        )
-        decimal, numbers, notes = _settle_decimal(table, numbers, layout.decimal)
+        numbers = {name: NumberColumn(table.cells(name)) for name in chosen}
+        numbers = numbers or only_numbers(table, label)
+        decimal, notes = _settle_decimal(numbers, layout.decimal)
+        numbers = {name: NumberColumn(each.cells, decimal) for name, each in numbers.items()}
         for name, column in numbers.items():
             _check_numbers(table, name, column)
             notes += (f"{name} in {column.unit}",) if column.unit else ()
@@ -115,33 +108,25 @@ def time_column(table: Table, chosen: Sequence[str], given: str | None) -> str |
         if label in chosen:
             raise ValueError(f"column {label!r} cannot be both the series and its time")
         return label
-    names = [name for name in table.names if name not in chosen]
     if len(table.names) == 1:
         return None
+    names = [name for name in table.names if name not in chosen]
     dates = [name for name in names if holds_dates(table.frame[name])]
     if len(dates) > 1:
         raise ValueError(
             f"{len(dates)} columns hold dates, choose with --time: {first_names(dates)}"
         )
-    counted = names[:1] == table.names[:1] == ["index"] and is_number(table.cells("index")[0])
     named = [name for name in names if name.lower() in TIME_NAMES]
+    counted = names[:1] == table.names[:1] == ["index"] and is_number(table.cells("index")[0])
     return next(iter([*dates, *named, *(["index"] if counted else [])]), None)
 
 
-def only_numbers(table: Table, time: str | None) -> dict[str, Numbers]:
+def only_numbers(table: Table, time: str | None) -> dict[str, NumberColumn]:
     """The only column of numbers, apart from the time."""
-    others = [name for name in table.names if name != time]
-    numeric = {}
-    for name in others:
-        cells = table.cells(name)
-        column = parse_numbers(cells)
-        filled = len(column.invalid) > 0 or not np.isnan(column.values).all()
-        if filled and all(is_number(cells[row]) for row in column.invalid):
-            numeric[name] = column
-        elif len(others) == 1:
-            return {name: column}  # its first cell that is not a number is refused by its place
-    if len(numeric) == 1:
-        return numeric
+    others = {name: NumberColumn(table.cells(name)) for name in table.names if name != time}
+    numeric = {name: column for name, column in others.items() if column.holds_numbers}
+    if len(others) == 1 or len(numeric) == 1:
+        return numeric or others  # the first cell that is not a number is refused by its place
     if numeric:
         remedy = "" if table.header else _ONE_SERIES.get(table.separator, "")
         raise ValueError(
@@ -154,35 +139,30 @@ def only_numbers(table: Table, time: str | None) -> dict[str, Numbers]:
 
 
 def _settle_decimal(
-    table: Table, numbers: dict[str, Numbers], given: str | None
-) -> tuple[str, dict[str, Numbers], tuple[str, ...]]:
-    """The decimal sign with which all cells are numbers, these numbers, and a note of it."""
+    numbers: Mapping[str, NumberColumn], given: str | None
+) -> tuple[str, tuple[str, ...]]:
+    """The decimal sign with which all cells are numbers, and a note of it."""
     invalid = any(column.invalid for column in numbers.values())
     comma = next((column.comma for column in numbers.values() if column.comma), "")
-    if given == "." or (given is None and not invalid and not comma):
-        return ".", numbers, ()
-    with_commas = {name: parse_numbers(table.cells(name), ",") for name in numbers}
-    if given == ",":
-        return ",", with_commas, ()
-    comma_fits = not any(column.invalid for column in with_commas.values())
-    if not invalid and comma_fits:
+    if given is not None or not (invalid or comma):
+        return given or ".", ()
+    if any(NumberColumn(column.cells, ",").invalid for column in numbers.values()):
+        return ".", (("thousands separated by commas",) if comma else ())
+    if not invalid:
         point, other = (next(iter(to_number(comma, sign) or ())) for sign in ".,")
         raise ValueError(
             f"{comma!r} may be {point:g} or {other:g}: give --decimal . or --decimal ,"
         )
-    if invalid and comma_fits:
-        return ",", with_commas, ("decimal commas",)
-    return ".", numbers, (("thousands separated by commas",) if comma else ())
+    return ",", ("decimal commas",)
 
 
-def _check_numbers(table: Table, name: str, column: Numbers) -> None:
+def _check_numbers(table: Table, name: str, column: NumberColumn) -> None:
     """Raise a `ValueError` at the first cell that is not a number of the column's unit."""
-    if column.invalid:
-        cell, place = table.cells(name)[column.invalid[0]], table.place(column.invalid[0])
+    for row in column.invalid:
         raise ValueError(
-            f"{shortened(repr(cell), _MAX_SHOWN)} in column {name}, {place}, is not a finite "
-            f"number{f' in {column.unit}' if column.unit else ''}; leave a missing observation "
-            "empty, or write NA"
+            f"{shown_cell(column.cells[row])} in column {name}, {table.place(row)}, is not a "
+            f"finite number{f' in {column.unit}' if column.unit else ''}; leave a missing "
+            "observation empty, or write NA"
         )
 
 
@@ -192,7 +172,7 @@ def _read_times(table: Table, name: str, decimal: str, day_first: bool | None) -
     if missing is not None:
         raise ValueError(f"there is no time in column {name}, {table.place(missing)}")
     if decimal == ",":  # 1959,083
-        numbers = parse_numbers(cells, ",")
+        numbers = NumberColumn(cells, ",")
         cells = cells if numbers.invalid else [f"{number:.15g}" for number in numbers.values]
     return read_times(cells, day_first)
 

@@ -13,8 +13,7 @@ from switchpoint._text import locating, name_of, printable
 from switchpoint.cli.output import shortened
 from switchpoint.cli.reader.cells import first_names, is_boolean, parse_number
 from switchpoint.cli.reader.content import read_content
-from switchpoint.cli.reader.layout import GUESSED, Layout
-from switchpoint.cli.reader.tables import Table, read_table
+from switchpoint.cli.reader.tables import GUESSED, Layout, Table, read_table
 
 SAMPLE_COLUMNS = ("sequence", "t", "symbol", "switch")
 """The first columns of a table written by `switchpoint sample`."""
@@ -62,7 +61,7 @@ def read_symbols(
     listed = None if labels is None else parse_labels(labels)
     content = read_content(path)
     with locating(name_of(path)):
-        if content.is_array:
+        if content.kind == "array":
             if column is not None:
                 raise ValueError(f"--column is for tables, got {column!r}")
             rows = np.atleast_2d(content.array())
@@ -72,9 +71,8 @@ def read_symbols(
             else:
                 sequence = _from_tokens(_array_tokens(array), alphabet, listed)
             return replace(sequence, notes=(*content.notes, "NumPy"))
-        if column is not None or layout != GUESSED or content.is_table:
-            names = () if column is None else (column,)
-            table = read_table(content, replace(layout, names=names, labels=listed or ()))
+        if column is not None or layout != GUESSED or content.kind != "text":
+            table = read_table(content, replace(layout, names=(column,), labels=listed or ()))
             tokens = _table_tokens(table, column, row)
             return replace(_from_tokens(tokens, alphabet, listed), notes=table.notes)
         _pick_row(1, row)
@@ -221,27 +219,23 @@ def _split(tokens: Sequence[str], is_run: Callable[[str], bool]) -> list[str]:
 
 
 def _table_tokens(table: Table, column: str | None, row: int | None) -> list[str]:
-    """The cells of a column as text.
-
-    From a table that `switchpoint sample` wrote, only those of the sequence number `row`.
-    """
-    names, frame = table.names, table.frame
-    if column is None and len(names) > 1:
+    """The cells of a column, or of the only one; of sequence number `row` if there are several."""
+    if column is None and len(table.names) > 1:
         raise ValueError(
-            f"the table has {len(names)} columns, choose one with --column: {first_names(names)}"
+            f"the table has {len(table.names)} columns, choose one with --column: "
+            f"{first_names(table.names)}"
         )
-    if frame.empty:
+    if table.frame.empty:
         return []
-    name = names[0] if column is None else table.find(column)
-    if tuple(names[: len(SAMPLE_COLUMNS)]) == SAMPLE_COLUMNS:
-        sequences = frame[names[0]].unique()
-        frame = frame[frame[names[0]] == sequences[_pick_row(len(sequences), row)]]
-    else:
-        _pick_row(1, row)
-    cells = list(frame[name])
-    for line, cell in zip(frame.index, cells, strict=True):
-        if cell == "":
-            raise ValueError(f"{table.unit} {line} has no value in column {printable(name)}")
+    name = table.names[0] if column is None else table.find(column)
+    several = tuple(table.names[: len(SAMPLE_COLUMNS)]) == SAMPLE_COLUMNS
+    keys = table.frame["sequence"].unique() if several else [""]
+    chosen = keys[_pick_row(len(keys), row)]
+    if several:
+        table = table.only(f"sequence={chosen}")
+    cells = table.cells(name)
+    if "" in cells:
+        raise ValueError(f"{table.place(cells.index(''))} has no value in column {printable(name)}")
     return cells
 
 

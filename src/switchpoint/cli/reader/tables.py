@@ -19,21 +19,45 @@ import numpy as np
 
 from switchpoint import _text
 from switchpoint._checks import is_missing as is_missing_value
-from switchpoint.cli.reader.cells import (
-    first_names,
-    is_header,
-    is_missing,
-    is_number,
-    is_value,
-    may_be_header,
-)
+from switchpoint.cli.reader.cells import first_names, guess_header, is_missing, is_number, is_value
 from switchpoint.cli.reader.content import WORKBOOK, Content
-from switchpoint.cli.reader.layout import Layout
 
 SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "pipes", ",": "commas", " ": "spaces"}
 """The separators of columns that are recognised, and their names."""
 
 _SAMPLE = 200  # lines that show the separator
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The layout of a file; None where it is to be guessed."""
+
+    separator: str | None = None
+    decimal: str | None = None
+    header: bool | None = None
+    sheet: str | None = None
+    where: tuple[str, ...] = ()
+    """COLUMN=VALUE: only the rows with these values."""
+    names: tuple[str | None, ...] = ()
+    """Columns that were asked for, which a header may have."""
+    labels: tuple[str, ...] = ()
+    """Labels of symbols, which no header has."""
+
+    def __post_init__(self) -> None:
+        named = {"tab": "\t", "\\t": "\t", "space": " "}
+        object.__setattr__(self, "separator", named.get(str(self.separator), self.separator))
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):
+            raise ValueError(
+                f"separator must be one character, tab or space, got {self.separator!r}"
+            )
+        if self.decimal not in (None, ".", ","):
+            raise ValueError(f"decimal must be a point or a comma, got {self.decimal!r}")
+        for each in self.where:
+            if "=" not in each:
+                raise ValueError(f"where must be COLUMN=VALUE, got {each!r}")
+
+
+GUESSED = Layout()
 
 
 @dataclass(frozen=True)
@@ -85,60 +109,66 @@ class Table:
 
 def read_table(content: Content, layout: Layout) -> Table:
     """The table in a file."""
-    data = content.data
-    if content.suffix in (".parquet", ".pq") or data.startswith(b"PAR1"):
-        table = Table(_read_parquet(data), "row", ("Parquet",))
-    elif content.is_array:
-        array = content.array()
-        columns = range(array.shape[-1] if array.ndim > 1 else 1)
-        table = Table(_texts(columns, array), "row", ("NumPy",))
-    elif content.suffix in (".xlsx", ".xls", ".ods") or data.startswith(b"PK"):
-        sheet, rows, numbers = _read_excel(data, layout.sheet)
-        table = _with_names(rows, numbers, "row", layout)
-        table = replace(table, notes=(f"Excel, sheet {sheet}", *table.notes))
+    kind, notes = content.kind, content.notes
+    if kind == "parquet":
+        table = _typed_table(_read_parquet(content.data), "Parquet")
+    elif kind == "array":
+        table = _typed_table(_pandas().DataFrame(content.array()), "NumPy")
+    elif kind == "excel":
+        sheet, frame = _read_excel(content.data, layout.sheet)
+        table = _with_names(frame.to_numpy().tolist(), list(frame.index + 1), "row", layout)
+        notes += (f"Excel, sheet {sheet}",)
     else:
-        text, notes = content.text()
-        content = replace(content, notes=content.notes + notes)
-        if content.is_json:
-            table = Table(_read_json(text), "row", ("JSON",))
+        text, encoding = content.text()
+        notes += encoding
+        if kind == "json":
+            table = _typed_table(_read_json(text), "JSON")
         else:
             table = _read_text(text, content.suffix, layout)
     for each in layout.where:
         table = table.only(each)
-    return replace(table, notes=content.notes + table.notes)
+    return replace(table, notes=notes + table.notes)
 
 
 def make_frame(names: Iterable[Any], rows: Any, index: Any = None) -> Any:
     """A DataFrame of texts with these columns, whose names must differ."""
-    import pandas as pd
-
     names = [str(name) for name in names]
     repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if repeated is not None:
         raise ValueError(f"the table has two columns called {repeated!r}")
-    return pd.DataFrame(rows, index=index, columns=names, dtype=object)
+    return _pandas().DataFrame(rows, index=index, columns=names, dtype=object)
 
 
-def _texts(names: Iterable[Any], rows: np.ndarray) -> Any:
-    """A DataFrame of typed cells as texts."""
-    return make_frame(names, rows).map(
-        lambda cell: "" if is_missing_value(cell) else str(cell).strip()
-    )
+def _typed_table(frame: Any, note: str) -> Table:
+    return Table(make_frame(frame.columns, _texts(frame).to_numpy()), notes=(note,))
+
+
+def _texts(frame: Any) -> Any:
+    """Typed cells as texts."""
+    return frame.astype(object).map(lambda x: "" if is_missing_value(x) else str(x).strip())
+
+
+def _pandas() -> Any:
+    import pandas  # takes long to import, and a stream of lines may not need it
+
+    return pandas
 
 
 # --- text -------------------------------------------------------------------------------------
 
 
 def _read_text(text: str, suffix: str, layout: Layout) -> Table:
-    lines = re.split(r"\r\n|\r|\n", text)
-    numbers = [i for i, line in enumerate(lines) if line.strip()]
-    filled = len(numbers)
-    if "#" in text:
-        numbers = [i for i in numbers if not _is_comment(lines[i])]
-    notes = (f"comment lines skipped: {filled - len(numbers)}",) if len(numbers) < filled else ()
-    lines = [lines[i] for i in numbers]
-    if not lines:
+    pairs = [(i, x) for i, x in enumerate(re.split(r"\r\n|\r|\n", text), 1) if x.strip()]
+    # A comment begins with #, but not with a missing value such as #N/A.
+    kept = [
+        (number, line)
+        for number, line in pairs
+        if line.lstrip()[0] != "#" or is_missing(re.split(r"[\t;|, ]", line.lstrip())[0])
+    ]
+    if not kept:
         return Table(make_frame([], None))
+    notes = (f"comment lines skipped: {len(pairs) - len(kept)}",) if len(kept) < len(pairs) else ()
+    numbers, lines = zip(*kept, strict=True)
     separator = layout.separator or ("\t" if suffix == ".tsv" else None)
     if separator is None:
         separator = guess_separator(lines[:_SAMPLE], layout.decimal)
@@ -147,16 +177,10 @@ def _read_text(text: str, suffix: str, layout: Layout) -> Table:
         tokens = [token for row in rows for cell in row for token in cell.split() or [""]]
         if len(tokens) > len(rows) and all(is_number(x) or is_missing(x) for x in tokens):
             return Table(make_frame(["0"], tokens), "number", (*notes, "a list of numbers"))
-    table = _with_names(rows, [numbers[end - 1] + 1 for end in ends], "line", layout)
+    table = _with_names(rows, [numbers[end - 1] for end in ends], "line", layout)
     name = SEPARATORS.get(separator, repr(separator))
     kind = f"separated by {name}" if separator else "one column"
     return replace(table, notes=(kind, *table.notes, *notes), separator=separator)
-
-
-def _is_comment(line: str) -> bool:
-    """Whether a line begins with #, but not with a missing value such as #N/A."""
-    line = line.lstrip()
-    return line.startswith("#") and not is_missing(re.split(r"[\t;|, ]", line)[0])
 
 
 def split_rows(lines: Sequence[str], separator: str) -> tuple[list[list[str]], list[int]]:
@@ -168,16 +192,13 @@ def split_rows(lines: Sequence[str], separator: str) -> tuple[list[list[str]], l
         lines = [" ".join(line.split()) for line in lines]
     ended = (f"{line}\n" for line in lines)
     reader = csv.reader(ended, delimiter=separator or "\x1f", skipinitialspace=True)
-    rows, ends = [], []
     try:
-        for row in reader:
-            rows.append(list(map(str.strip, row)))
-            ends.append(reader.line_num)
+        pairs = [(list(map(str.strip, row)), reader.line_num) for row in reader]
     except csv.Error as error:
         raise ValueError(f"the file is not a table ({error})") from error
-    full = [i for i, row in enumerate(rows) if len(row) == 1 or any(row)]
-    inside = slice(full[0], full[-1] + 1) if full else slice(0)
-    return rows[inside], ends[inside]
+    full = [i for i, (row, _) in enumerate(pairs) if len(row) == 1 or any(row)] or [0, -1]
+    pairs = pairs[full[0] : full[-1] + 1]
+    return [row for row, _ in pairs], [end for _, end in pairs]
 
 
 def guess_separator(
@@ -187,13 +208,12 @@ def guess_separator(
 
     It is never the decimal sign, and a space only if `spaces` may separate columns.
     """
+    marks = [mark for mark in SEPARATORS if mark in lines[0] and mark != decimal]
+    marks = marks if spaces else [mark for mark in marks if mark != " "]
     scores = {}
-    for mark in SEPARATORS:
-        if mark in lines[0] and mark != decimal and (spaces or mark != " "):
-            try:
-                rows, _ = split_rows(lines, mark)
-            except ValueError:  # raised again if it is the separator
-                continue
+    for mark in marks:
+        with suppress(ValueError):  # raised again if it is the separator
+            rows, _ = split_rows(lines, mark)
             below = [cell for row in rows[1:] or rows for cell in row]
             share = sum(is_value(cell) or is_missing(cell) for cell in below) / max(1, len(below))
             widths = {len(row) for row in rows}
@@ -201,7 +221,7 @@ def guess_separator(
                 scores[mark] = share
     if scores:
         return max(scores, key=lambda mark: scores[mark])
-    return next((mark for mark in "\t;|," if mark in lines[0] and mark != decimal), "")
+    return next((mark for mark in "\t;|," if mark in marks), "")
 
 
 def _with_names(
@@ -211,21 +231,20 @@ def _with_names(
     if not rows:
         return Table(make_frame([], None))
     first, rest = rows[0], rows[1:]
-    if set(map(len, rest)) - {len(first)}:
-        pairs = zip(numbers, rows, strict=True)
-        number, row = next(each for each in pairs if len(each[1]) != len(first))
-        raise ValueError(
-            f"{unit} {number} has {len(row)} cell{'s' * (len(row) != 1)}, the first has "
-            f"{len(first)}; give --separator if they are separated otherwise"
-        )
+    for number, row in zip(numbers, rows, strict=True):
+        if len(row) != len(first):
+            raise ValueError(
+                f"{unit} {number} has {len(row)} cell{'s' * (len(row) != 1)}, the first has "
+                f"{len(first)}; give --separator if they are separated otherwise"
+            )
     header = layout.header
     if header is None:
-        header = is_header(first, rest, layout.names, layout.labels)
-        if not header and may_be_header(first, rest):
-            raise ValueError(
-                f"{unit} {numbers[0]} ({first_names(first)}) may be names of columns or values: "
-                "give --header or --no-header"
-            )
+        header = guess_header(rows, layout.names, layout.labels)
+    if header is None:
+        raise ValueError(
+            f"{unit} {numbers[0]} ({first_names(first)}) may be names of columns or values: "
+            "give --header or --no-header"
+        )
     if not header:
         frame = make_frame(range(len(first)), rows, numbers)
         return Table(frame, unit, ("no header",), header=False)
@@ -243,8 +262,6 @@ def column_names(header: Sequence[str]) -> list[str]:
 
 def _read_json(text: str) -> Any:
     """A list of numbers, a list of records, columns by name, or one of the former in lines."""
-    import pandas as pd
-
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -252,7 +269,7 @@ def _read_json(text: str) -> Any:
     if isinstance(content, list) and not (content and all(isinstance(x, dict) for x in content)):
         content = {"0": content}
     try:
-        frame = pd.DataFrame(content, dtype=object)
+        frame = _pandas().DataFrame(content, dtype=object)
         nested = frame.map(lambda cell: isinstance(cell, list | dict)).any()
         if nested.all():
             raise ValueError("all of its columns are nested")
@@ -261,7 +278,7 @@ def _read_json(text: str) -> Any:
             "JSON must be a list of numbers, a list of records, or an object of columns of equal "
             "length"
         ) from error
-    return _texts(frame.columns[~nested], frame.loc[:, ~nested].to_numpy())
+    return frame.loc[:, ~nested]
 
 
 def _json_lines(text: str, problem: ValueError) -> list[Any]:
@@ -277,17 +294,13 @@ def _json_lines(text: str, problem: ValueError) -> list[Any]:
 
 
 def _read_parquet(data: bytes) -> Any:
-    import pandas as pd
-
-    frame = _with_package(lambda: pd.read_parquet(io.BytesIO(data)), "Parquet", "pyarrow")
-    frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
-    return _texts(frame.columns, frame.to_numpy(object))
+    pandas = _pandas()
+    frame = _with_package(lambda: pandas.read_parquet(io.BytesIO(data)), "Parquet", "pyarrow")
+    return frame if isinstance(frame.index, pandas.RangeIndex) else frame.reset_index()
 
 
-def _read_excel(data: bytes, sheet: str | None) -> tuple[str, list[list[str]], range]:
-    """The name of a sheet, the first if not given, its rows, and their numbers there."""
-    import pandas as pd
-
+def _read_excel(data: bytes, sheet: str | None) -> tuple[str, Any]:
+    """The name of a sheet, the first if not given, and its cells between empty ones."""
     if WORKBOOK not in data:
         raise ValueError("the file is not an Excel workbook (.xlsx): save it as .xlsx or .csv")
     size = 0
@@ -296,15 +309,14 @@ def _read_excel(data: bytes, sheet: str | None) -> tuple[str, list[list[str]], r
     if size > _text.LARGEST:
         raise ValueError(f"the workbook holds more than {_text.LARGEST // 2**20} MiB unpacked")
     options: Any = {"sheet_name": None, "header": None, "dtype": object, "engine": "openpyxl"}
-    sheets = _with_package(lambda: pd.read_excel(io.BytesIO(data), **options), "Excel", "openpyxl")
+    read = _pandas().read_excel
+    sheets = _with_package(lambda: read(io.BytesIO(data), **options), "Excel", "openpyxl")
     sheet = next(iter(sheets)) if sheet is None else sheet
     if sheet not in sheets:
         raise ValueError(f"there is no sheet {sheet!r}; the sheets are: {first_names(sheets)}")
-    frame = sheets[sheet].dropna(axis=1, how="all")
-    frame = _texts(frame.columns, frame.to_numpy(object))
+    frame = _texts(sheets[sheet].dropna(axis=1, how="all"))
     full = np.flatnonzero((frame != "").any(axis=1)).tolist() or [0, -1]
-    rows = frame.to_numpy()[full[0] : full[-1] + 1].tolist()
-    return sheet, rows, range(full[0] + 1, full[-1] + 2)
+    return sheet, frame.iloc[full[0] : full[-1] + 1]
 
 
 def _with_package(read: Callable[[], Any], name: str, package: str) -> Any:
