@@ -3,6 +3,7 @@
 import math
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ from switchpoint._numbers import chance, expected_count
 from switchpoint.cli import config_options as options
 from switchpoint.cli import output
 from switchpoint.cli.reader import FileSeries, Layout, read_series
-from switchpoint.detection import Segmentation
+from switchpoint.detection import GroupedSegmentation, Segmentation
 from switchpoint.detection import detect as detect_changes
 from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY
 from switchpoint.detection.description import column_segments
 
 _KINDS = " or ".join([", ".join(SEGMENTS[:-1]), SEGMENTS[-1]])
-_SHOWN_SEGMENTS = 60
+_SHOWN_SEGMENTS, _SHOWN_WARNINGS = 60, 10
+_CHANGE_HEADINGS = ("switch", "90% interval")
 
 
 def detect(
@@ -42,6 +44,12 @@ def detect(
         None,
         help="The time column: dates or numbers that label the observations, or none. If not "
         "given, the only column of dates, or one that is called date, time, year or similar.",
+    ),
+    group_by: str | None = typer.Option(
+        None,
+        "--group-by",
+        metavar="COLUMN",
+        help="The column of the groups, each of which is a series of its own.",
     ),
     segment: list[str] = typer.Option(
         [],
@@ -89,10 +97,16 @@ def detect(
         switchpoint detect flow.csv --plot flow.png
         switchpoint detect sales.csv --time month --column units --out segments.csv
         switchpoint detect accidents.csv --segment counts --sensitivity 20
+        switchpoint detect stores.csv --time day --column units --group-by store --out changes.csv
     """
+    if plot is not None and group_by is not None:
+        raise ValueError(
+            f"plot shows one series, and group_by is {group_by}: choose a group with --where "
+            f"{group_by}=VALUE, or leave out --plot"
+        )
     form = output.check_result(form, out, plot)
     layout = Layout(separator, decimal, header, sheet, tuple(where))
-    series = read_series(file, column, time, dayfirst, layout)
+    series = read_series(file, column, time, dayfirst, layout, group_by)
     with (
         warnings.catch_warnings(record=True) as caught,
         show_progress(sys.stderr, lines=False) as progress,
@@ -101,6 +115,7 @@ def detect(
         result = detect_changes(
             series.frame,
             series.times,
+            group_by=series.groups,
             segment=segment or None,
             season=season,
             sensitivity=sensitivity,
@@ -120,14 +135,12 @@ def detect(
                 target.write(text.encode())
     if plot is not None:
         output.write_picture(plot, result.plot())
-    screen.print(
-        _report(
-            result,
-            series,
-            [*(str(each.message) for each in caught), *result.warnings],
-            screen.width,
-        )
-    )
+    messages = [str(each.message) for each in caught]
+    if isinstance(result, Segmentation):
+        screen.print(_report(result, series, [*messages, *result.warnings], screen.width))
+    else:
+        messages += [*result.failed.values(), *result.warnings]
+        screen.print(_report_groups(result, series, messages, screen.width))
 
 
 def _report(result: Segmentation, series: FileSeries, messages: list[str], width: int) -> Any:
@@ -159,29 +172,72 @@ def _report(result: Segmentation, series: FileSeries, messages: list[str], width
     return Group(*parts)
 
 
+def _report_groups(
+    result: GroupedSegmentation, series: FileSeries, messages: list[str], width: int
+) -> Any:
+    """The summary and the table of all change points for a terminal."""
+    summary = result.summary
+    count, groups = summary["changepoints"], summary["groups"]
+    found = Text(f"{count} change point{'s' * (count != 1)}", "bold")
+    found.append(f" in {summary['changed']} of {groups} groups", "not bold")
+    lines: list[tuple[str, str | Text]] = [
+        ("read as", "; ".join(series.notes)),
+        ("series", f"{', '.join(series.frame.columns)}: {len(series.frame)} observations"),
+        ("time", series.time),
+        ("found", found),
+        *(("warning", Text(message, "yellow")) for message in messages[:_SHOWN_WARNINGS]),
+    ]
+    if len(messages) > _SHOWN_WARNINGS:
+        lines.append(("", f"and {len(messages) - _SHOWN_WARNINGS} more warnings"))
+    shown = output.table("Change points", "group", "from", *_CHANGE_HEADINGS, texts=2)
+    rows = 0
+    for group, each in result.items():
+        for number, position in enumerate(each.changepoints.tolist()):
+            rows += 1
+            if rows <= _SHOWN_SEGMENTS:
+                labels = _labels(each)
+                shown.add_row(str(group), str(labels[position]), *_switch(each, number, labels))
+    output.keep_words(shown, width)
+    parts: list[Any] = [output.panel("switchpoint detect", lines)]
+    parts += [shown] if rows else []
+    if rows > _SHOWN_SEGMENTS:
+        parts.append(f"and {rows - _SHOWN_SEGMENTS} more: --out FILE writes all of them")
+    return Group(*parts)
+
+
 def _segments(result: Segmentation, ends: bool) -> Table:
     """A row for each segment, or for each of its columns; with or without the segments' ends."""
     names, several = result.series.names, len(result.series.names) > 1
-    times = result.series.times
-    labels = times.short if times is not None else range(len(result.series.values))
+    labels = _labels(result)
     numbers = list(dict.fromkeys(key for row in result.descriptions[0] for key in row))
     shown = output.table(
         "Segments", "from", *["to"] * ends, *["column"] * several, *numbers,
-        "switch", f"{result.coverage:.0%} interval", texts=1 + ends + several,
+        *_CHANGE_HEADINGS, texts=1 + ends + several,
     )  # fmt: skip
     for number, (start, end) in enumerate(result.bounds[:_SHOWN_SEGMENTS]):
         where, switch = [str(labels[start]), str(labels[end - 1])][: 1 + ends], ["", ""]
         if number > 0:
-            first, last = (labels[each] for each in result.intervals[number - 1].tolist())
-            reached = result.interval_probability[number - 1]
-            doubt = "" if reached >= result.coverage else f" ({chance(reached)})"
-            interval = f"{first} to {last}" if first != last else f"{first}"
-            switch = [chance(result.probability[number - 1]), f"{interval}{doubt}"]
+            switch = _switch(result, number - 1, labels)
         for name, description in zip(names, result.descriptions[number], strict=True):
             cells = [_number(description.get(key, math.nan)) for key in numbers]
             shown.add_row(*where, *[name] * several, *cells, *switch)
             where, switch = [""] * len(where), ["", ""]
     return shown
+
+
+def _labels(result: Segmentation) -> Sequence[Any]:
+    """What names the observations of a series: their times or positions."""
+    times = result.series.times
+    return times.short if times is not None else range(len(result.series.values))
+
+
+def _switch(result: Segmentation, number: int, labels: Sequence[Any]) -> list[str]:
+    """The probability and the interval of a change point."""
+    first, last = (labels[each] for each in result.intervals[number].tolist())
+    reached = result.interval_probability[number]
+    doubt = "" if reached >= result.coverage else f" ({chance(reached)})"
+    interval = f"{first} to {last}" if first != last else f"{first}"
+    return [chance(result.probability[number]), f"{interval}{doubt}"]
 
 
 def _number(value: float) -> str:

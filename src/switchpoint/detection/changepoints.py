@@ -1,20 +1,34 @@
 """Change points of a series by the exact posterior of a default source, or of a given one."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 from switchpoint import _checks
 from switchpoint._progress import Progress
+from switchpoint.detection.groups import GroupedSegmentation, detect_groups
 from switchpoint.detection.model import series_model
 from switchpoint.detection.segmentation import Segmentation
-from switchpoint.detection.series import parse_series
+from switchpoint.detection.series import Series, parse_series
 from switchpoint.sources import Source
+
+
+@overload
+def detect(
+    values: Any, times: Any = None, *, group_by: None = None, **options: Any
+) -> Segmentation: ...
+
+
+@overload
+def detect(
+    values: Any, times: Any = None, *, group_by: Any, **options: Any
+) -> GroupedSegmentation: ...
 
 
 def detect(
     values: Any,
     times: Any = None,
     *,
+    group_by: Any = None,
     segment: str | Sequence[str] | None = None,
     season: float | None = None,
     sensitivity: float | None = None,
@@ -24,7 +38,7 @@ def detect(
     min_length: int = 1,
     max_changes: int | None = None,
     progress: Progress | None = None,
-) -> Segmentation:
+) -> Segmentation | GroupedSegmentation:
     """The change points of a series, and how certain they are.
 
     Change points are those of least expected loss, where a reported change without a switch near
@@ -36,6 +50,10 @@ def detect(
     observations and do not enter the model, which counts observations; a warning says where their
     steps differ. Without `times`, an index of dates or of increasing numbers, or the only column
     of dates, is the time. Tables of the result are of polars if the values are.
+
+    `group_by` is the name of a column of the DataFrame `values`, or has a label for each row: each
+    group of rows is a series of its own, and the result is a `GroupedSegmentation`, a mapping from
+    group to `Segmentation` with tables of all of them.
 
     `segment` is what the segments look like: "trend" (lines with unknown noise, the default),
     "level" (constant levels with unknown noise), "autocorrelated" (lines with noise that depends on
@@ -58,12 +76,27 @@ def detect(
     2,048 observations nothing is approximated; in longer series, hypotheses that hardly differ are
     merged, which changes probabilities by less than 1e-3. `progress` is an object whose method
     `update(text, done)` receives the share that is done.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> noise = np.random.default_rng(0).normal(size=60)
+    >>> sp.detect(noise + 5 * (np.arange(60) >= 40))
+    Segmentation(60 observations, 1 change point at 40)
+    >>> both = np.append(noise, noise + 5 * (np.arange(60) >= 20))
+    >>> by_group = sp.detect(both, group_by=60 * ["quiet"] + 60 * ["loud"])
+    >>> {group: found.changepoints.tolist() for group, found in by_group.items()}
+    {'quiet': [], 'loud': [20]}
     """
-    series = parse_series(values, times)
     coverage = _checks.probability("coverage", coverage, below_one=True)
     min_length = _checks.positive_int("min_length", min_length)
     if max_changes is not None:
         max_changes = _checks.whole_number("max_changes", max_changes)
-    model = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
-    posterior = model.posterior(series.values, progress)
-    return model.segmentation(series, posterior, coverage, min_length, max_changes)
+
+    def segmentation(series: Series, progress: Progress | None = None) -> Segmentation:
+        model = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
+        posterior = model.posterior(series.values, progress)
+        return model.segmentation(series, posterior, coverage, min_length, max_changes)
+
+    if group_by is None:
+        return segmentation(parse_series(values, times), progress)
+    return detect_groups(values, times, group_by, segmentation, progress or Progress())

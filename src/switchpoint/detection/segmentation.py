@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from switchpoint._checks import one_line
-from switchpoint._files import atomic_write
 from switchpoint._labels import Labels
 from switchpoint.detection.checks import noise_dependence
 from switchpoint.detection.description import column_segments, describe, fitted, is_positive
 from switchpoint.detection.series import Series
+from switchpoint.detection.tables import make_table, plain_rows, write_text
 from switchpoint.segments import NormalGamma, Regression, Trend
 from switchpoint.sources import Source
 
@@ -25,7 +25,6 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,13 +98,7 @@ class Segmentation:
         `interval_begin`, `interval_end`, `interval_probability` are those of the switch at `start`.
         A DataFrame of pandas, or of polars if the values were.
         """
-        if self.series.labels is None or self.series.labels.library == "pandas":
-            return self._pandas_segments
-        import polars as pl
-
-        kinds: dict[str, Any] = dict.fromkeys(("interval_begin", "interval_end"), pl.Int64)
-        kinds |= dict.fromkeys(("probability", "interval_probability"), pl.Float64)
-        return pl.DataFrame(self._segment_rows(), schema_overrides=kinds, infer_schema_length=None)
+        return make_table(self.segment_rows(), self.series.labels)
 
     def to_frame(self) -> Any:
         """A row for each observation: its segment, P(a switch there) and the level of the segment.
@@ -129,14 +122,8 @@ class Segmentation:
                 columns[f"level_{name}" if len(series.names) > 1 else "level"] = level
         return labels.frame(columns)
 
-    @cached_property
-    def _pandas_segments(self) -> "DataFrame":
-        import pandas as pd
-
-        whole = ("interval_begin", "interval_end")
-        return pd.DataFrame(self._segment_rows()).astype(dict.fromkeys(whole, "Int64"))
-
-    def _segment_rows(self) -> list[dict[str, Any]]:
+    def segment_rows(self) -> list[dict[str, Any]]:
+        """The rows of `segments`."""
         rows = []
         for number, (start, end) in enumerate(self.bounds):
             values = self.series.values[start:end]
@@ -175,7 +162,8 @@ class Segmentation:
 
     def to_csv(self, path: Path | str | None = None) -> str:
         """The table of segments as CSV; also written to `path`, if there is one."""
-        return _write(self._pandas_segments.to_csv(index=False, lineterminator="\n"), path)
+        table = make_table(self.segment_rows())
+        return write_text(table.to_csv(index=False, lineterminator="\n"), path)
 
     def to_json(
         self, path: Path | str | None = None, *, about: Mapping[str, Any] | None = None
@@ -184,19 +172,22 @@ class Segmentation:
 
         Entries of `about` are added to the summary.
         """
-        table = self._pandas_segments
-        segments = table.astype(object).where(table.notna(), None)
-        content = {
-            "summary": self.summary | dict(about or {}),
-            "changepoints": self._changepoint_rows(),
-            "segments": segments.to_dict("records"),
-            "switch_probability": self.switch_probability.tolist(),
-        }
+        content = self.content()
+        content["summary"] |= dict(about or {})
         lines = ",\n".join(
             f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}"
             for key, value in content.items()
         )
-        return _write(f"{{{lines}}}\n", path)
+        return write_text(f"{{{lines}}}\n", path)
+
+    def content(self) -> dict[str, Any]:
+        """Everything that `to_json` writes."""
+        return {
+            "summary": self.summary,
+            "changepoints": self.changepoint_rows(),
+            "segments": plain_rows(self.segment_rows()),
+            "switch_probability": self.switch_probability.tolist(),
+        }
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -230,7 +221,8 @@ class Segmentation:
             ]
         )
 
-    def _changepoint_rows(self) -> list[dict[str, Any]]:
+    def changepoint_rows(self) -> list[dict[str, Any]]:
+        """A row for each change point: its position, its time and its uncertainty."""
         rows = []
         for number, position in enumerate(self.changepoints.tolist()):
             row = {"position": position, **self._switch(number)}
@@ -269,10 +261,3 @@ class Segmentation:
             ]
             for start, end in self.bounds
         ]
-
-
-def _write(text: str, path: Path | str | None) -> str:
-    if path is not None:
-        with atomic_write(Path(path), "path") as file:
-            file.write(text.encode())
-    return text

@@ -1,16 +1,16 @@
 """A series of numbers as users have it: lists, arrays, Series and DataFrames."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from switchpoint import _checks
-from switchpoint._checks import shown
+from switchpoint._checks import is_missing, shown
 from switchpoint._labels import Labels, labels_of
-from switchpoint.detection.times import Times, holds_dates, parse_times
+from switchpoint.detection.times import Times, check_count, holds_dates, parse_times, read_times
 
 _LARGEST = 1e290  # sums of differences of these, weighted by times, do not overflow
 
@@ -35,6 +35,62 @@ def parse_series(values: Any, times: Any = None) -> Series:
     Columns of a DataFrame keep their names. The time is `times`, which may be the name of a
     column; else an index of dates or increasing numbers; else the only column of dates.
     """
+    series, times = _read(values, times)
+    check_observations(series.values, series.names)
+    if times is None:
+        return series
+    return replace(series, times=parse_times(times, len(series.values)))
+
+
+def parse_groups(values: Any, times: Any, group_by: Any) -> dict[Any, "Series | ValueError"]:
+    """The series of each group, in the order of their first rows, or the reason why there is none.
+
+    `group_by` is the name of a column, or has a label for each row.
+    """
+    if isinstance(group_by, str):
+        columns = list(getattr(values, "columns", ()))
+        if group_by not in columns:
+            raise ValueError(
+                f"group_by must be the name of a column or labels of the rows, got {group_by!r}"
+                + (f"; the columns are: {', '.join(map(str, columns[:12]))}" if columns else "")
+            )
+        labels = values[group_by].to_list()
+        values = values[[name for name in columns if name != group_by]]
+    else:
+        labels = np.asarray(group_by, dtype=object).tolist()
+    whole, times = _read(values, times)
+    if len(labels) != len(whole.values):
+        raise ValueError(
+            f"group_by must have a label for each of {len(whole.values)} rows, got {len(labels)}"
+        )
+    groups: dict[Any, list[int]] = {}
+    for row, label in enumerate(labels):
+        if is_missing(label):
+            raise ValueError(f"group_by must name the group of every row, got none in row {row}")
+        groups.setdefault(label, []).append(row)
+    parsed = times if times is None or isinstance(times, Times) else read_times(times)
+    if parsed is not None:
+        check_count(parsed, len(labels))
+    return {label: _subset(whole, parsed, np.array(rows, int)) for label, rows in groups.items()}
+
+
+def _subset(
+    whole: Series, times: Times | None, rows: Int[np.ndarray, " rows"]
+) -> "Series | ValueError":
+    """The series in some rows, or what is wrong with it."""
+    values, labels = whole.values[rows], whole.labels
+    if labels is not None and labels.index is not None:
+        labels = replace(labels, index=labels.index[rows])
+    try:
+        check_observations(values, whole.names)
+        selected = None if times is None else parse_times(times.take(rows), len(rows))
+    except ValueError as error:
+        return error
+    return replace(whole, values=values, labels=labels, times=selected)
+
+
+def _read(values: Any, times: Any) -> tuple[Series, Any]:
+    """A series without times, and its times as they are given."""
     labels = labels_of(values)
     names: tuple[str, ...] = ("",)
     if labels is not None and hasattr(values, "columns"):
@@ -61,9 +117,7 @@ def parse_series(values: Any, times: Any = None) -> Series:
     array = _numbers(values)
     if len(set(names)) != array.shape[1]:
         names = tuple(str(index) for index in range(array.shape[1]))
-    check_observations(array, names)
-    parsed = None if times is None else parse_times(times, len(array))
-    return Series(array, names, parsed, labels, times_are_index)
+    return Series(array, names, None, labels, times_are_index), times
 
 
 def _is_time(index: Any) -> bool:

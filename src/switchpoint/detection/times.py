@@ -4,13 +4,13 @@ import datetime
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from switchpoint._checks import is_missing, shown
 
@@ -46,6 +46,13 @@ class Times:
     """Numbers or dates as they were given, if they were in an array, for a table."""
     order: str = ""
     """The order of dates whose year is last: "day first" or "month first"."""
+
+    def take(self, rows: Int[np.ndarray, " rows"]) -> "Times":
+        """The times of some rows."""
+        labels = tuple(self.labels[row] for row in rows.tolist())
+        return replace(
+            self, labels=labels, coordinates=self.coordinates[rows], column=self.column[rows]
+        )
 
     @cached_property
     def short(self) -> tuple[str, ...]:
@@ -97,8 +104,7 @@ def parse_times(times: Any, length: int) -> Times:
     """
     parsed = times if isinstance(times, Times) else read_times(times)
     labels, coordinates = parsed.labels, parsed.coordinates
-    if len(labels) != length:
-        raise ValueError(f"times must be as many as the observations ({length}), got {len(labels)}")
+    check_count(parsed, length)
     steps = np.diff(coordinates)
     zero = steps[:1] - steps[:1]
     if (steps < zero).any():
@@ -127,6 +133,14 @@ def parse_times(times: Any, length: int) -> Times:
             stacklevel=3,
         )
     return parsed
+
+
+def check_count(times: Times, length: int) -> None:
+    """Raise a `ValueError` unless there is a time for each observation."""
+    if len(times.labels) != length:
+        raise ValueError(
+            f"times must be as many as the observations ({length}), got {len(times.labels)}"
+        )
 
 
 def read_times(times: Any, day_first: bool | None = None) -> Times:

@@ -39,6 +39,8 @@ class FileSeries:
     times: Times | None
     notes: tuple[str, ...]
     """How the file was read, for people."""
+    groups: Any = None
+    """A Series of pandas with the group of each row, if there are groups."""
 
     @property
     def time(self) -> str:
@@ -61,19 +63,29 @@ def read_series(
     time: str | None = None,
     day_first: bool | None = None,
     layout: Layout = GUESSED,
+    group_by: str | None = None,
 ) -> FileSeries:
     """The series in these columns of a table, or in its only column of numbers.
 
     `time` is the column of the times, or `none`. If it is not given, it is the only column of
-    dates, else one that is called date, time, year or similar.
+    dates, else one that is called date, time, year or similar. `group_by` is the column that says
+    of which series a row is.
     """
     import pandas as pd
 
     content = read_content(path)
     with locating(name_of(path)):
-        table = read_table(content, replace(layout, names=(*columns, time)))
+        table = read_table(content, replace(layout, names=(*columns, time, group_by)))
         if table.frame.empty:
             raise ValueError("the file holds no observations")
+        groups = None
+        if group_by is not None:
+            name = table.find(group_by)
+            groups = table.frame[name]
+            empty = next((row for row, cell in enumerate(groups) if is_missing(cell)), None)
+            if empty is not None:
+                raise ValueError(f"there is no group in column {name}, {table.place(empty)}")
+            table = replace(table, frame=table.frame.drop(columns=name))
         chosen = [table.find(each) for each in columns]
         repeated = next((each for i, each in enumerate(chosen) if each in chosen[:i]), None)
         if repeated is not None:
@@ -89,12 +101,12 @@ def read_series(
         marks = sorted(set().union(*(column.marks for column in numbers.values())))
         notes += (f"missing: {first_names(marks)}",) if marks else ()
         times = None if label is None else _read_times(table, label, decimal, day_first)
-        if times is not None:
+        if times is not None and groups is None:
             _check_one_series(table, str(label), times)
         unused = [name for name in table.names if name not in (label, *numbers)]
         notes += (f"not used: {first_names(unused)}",) if unused else ()
         frame = pd.DataFrame({name: column.values for name, column in numbers.items()})
-        return FileSeries(frame, label, times, table.notes + notes)
+        return FileSeries(frame, label, times, table.notes + notes, groups)
 
 
 def time_column(table: Table, chosen: Sequence[str], given: str | None) -> str | None:
@@ -195,8 +207,9 @@ def _check_one_series(table: Table, name: str, times: Times) -> None:
         ):
             choice = shlex.quote(f"{other}={table.frame[other].iloc[0]}")
             raise ValueError(
-                f"{problem}, and column {other} distinguishes {groups.ngroups} series: choose one, "
-                f"such as --where {choice}, {one}"
+                f"{problem}, and column {other} distinguishes {groups.ngroups} series: analyse "
+                f"each with --group-by {shlex.quote(other)}, choose one, such as --where {choice}, "
+                f"{one}"
             )
     if back.any() or repeated.mean() >= 0.5:
         raise ValueError(
