@@ -12,7 +12,7 @@ import pytest
 import switchpoint as sp
 from switchpoint import evaluation, neural
 from switchpoint.cli import main
-from switchpoint.cli.loaded_predictor import network_name, trained_on
+from switchpoint.cli.networks import describe_member
 
 LENGTH = 32  # always the same, so that one compilation serves all tests
 TRAINED = 16
@@ -138,16 +138,22 @@ def test_a_network_that_overflows_is_refused(capsys):
 def test_descriptions_of_cards():
     assert neural.best_member(card()) == 2
     assert neural.best_member({"members": [{}, {}]}) == 0
-    assert network_name({"model": "memoryless", "options": {}}) == "memoryless"
-    options = {"layers": 2, "positions": "relative", "context": None}
-    name = network_name({"model": "transformer", "options": options})
-    assert name == "transformer, layers 2, positions relative"
-    assert trained_on(card(), 3) == "LIN()"
-    source = repr(sp.Source(sp.PTW(4), sp.Categorical(3)))
-    about = {"members": [{"prior": "ptw"}], "sources": {"ptw": source}}
-    assert trained_on(about, 0) == f"PTW(depth=4, split=0.5), {sp.Categorical(3)!r}"
-    assert trained_on({"members": [{"prior": "ptw"}]}, 0) == "ptw"
-    assert trained_on({"members": [{}]}, 0) == "an unknown source"
+    for about, parts in {
+        "memoryless": {"options": {}},
+        "transformer, layers 2, positions relative": {
+            "options": {"layers": 2, "positions": "relative", "context": None}
+        },
+    }.items():
+        described = describe_member({**card(), **parts, "model": about.partition(",")[0]}, 0)
+        assert described["network"] == about
+    ternary = repr(sp.Source(sp.PTW(4), sp.Categorical(3)))
+    for trained_on, parts in {
+        "LIN()": {"members": [{"prior": "lin"}]},
+        f"PTW(depth=4, split=0.5), {sp.Categorical(3)!r}": {"sources": {"ptw": ternary}},
+        "ptw": {"sources": {}},
+        "an unknown source": {"members": [{}]},
+    }.items():
+        assert describe_member(card() | parts, 0)["trained_on"] == trained_on
 
 
 # --- evaluate -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from switchpoint._files import atomic_write
 from switchpoint._text import STDIN, locating, name_of, printable, read_bytes
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.loaded_predictor import check_model_options
+from switchpoint.cli.networks import check_model_options
 from switchpoint.cli.reader.symbol_files import KINDS, guess_kind, to_content, to_symbols
 from switchpoint.exact.named import exact_predictor
 from switchpoint.predictor import Predictor

@@ -16,7 +16,7 @@ from switchpoint._display import show_progress
 from switchpoint._text import printable
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
-from switchpoint.cli.loaded_predictor import Ensemble, load_ensembles
+from switchpoint.cli.networks import Ensemble, load_ensembles
 from switchpoint.evaluation.evaluate import Entry
 from switchpoint.exact.named import EXACT_NAMES, exact_predictor
 from switchpoint.priors import PARAMETER_OWNERS, PRIOR_NAMES, Prior

@@ -8,11 +8,15 @@ from typing import Any
 import typer
 
 from switchpoint._files import atomic_write
-from switchpoint.cli import check_cost, loaded_predictor, output
+from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
+from switchpoint.cli.networks import check_model_options, trained_network
 from switchpoint.cli.reader import Layout, SymbolSequence, read_symbols
 from switchpoint.cli.sequence_report import analyse
+from switchpoint.exact import ExactPredictor, bayes_optimal
+from switchpoint.exact.named import fit_geometric
 from switchpoint.priors import Geometric
+from switchpoint.sources import Source
 
 _ALPHABET_HELP = "The number of symbols; if not given, the number of labels, or 2 for numbers."
 
@@ -70,15 +74,16 @@ def predict(
     """
     form = output.check_result(form, out, plot) or "csv"
     layout = Layout(separator, None, header, sheet, tuple(where))
-    loaded_predictor.check_model_options(model, member, {"prior": prior, **given})
+    check_model_options(model, member, {"prior": prior, **given})
+    predictor: Any
     if model is not None:
-        loaded = loaded_predictor.trained_network(model, member)
-        sequence = read_symbols(file, loaded.predictor.alphabet, labels, column, row, layout)
-        check_cost.check_network(loaded.predictor, len(sequence.symbols))
+        predictor, about = trained_network(model, member)
+        sequence = read_symbols(file, predictor.alphabet, labels, column, row, layout)
+        check_cost.check_network(predictor, len(sequence.symbols))
     else:
         sequence = read_symbols(file, given["alphabet"], labels, column, row, layout)
-        loaded = _exact_optimum(prior, given, sequence)
-    report = analyse(loaded, sequence)
+        predictor, about = _optimum(prior, given, sequence)
+    report = analyse(predictor, about, sequence)
     text = report.text(form)
     if out is not None:
         with atomic_write(out) as target:
@@ -96,15 +101,22 @@ def predict(
     screen.print(report.panel())
 
 
-def _exact_optimum(
+def _optimum(
     name: str | None, given: Mapping[str, Any], sequence: SymbolSequence
-) -> loaded_predictor.LoadedPredictor:
+) -> tuple[ExactPredictor, dict[str, Any]]:
     """The optimum of the prior that was named, that has an option, or that fits the data best."""
     segment, length = options.segment_model(given, sequence.alphabet), len(sequence.symbols)
-    name = options.prior_name(name, given, None)
+    name, fitted = options.prior_name(name, given, None), {}
     if name is None and length <= check_cost.max_quadratic(segment.alphabet):
         check_cost.check_exact(Geometric(0.5), length, segment.alphabet)
-        return loaded_predictor.fitted_optimum(segment, sequence.symbols)
-    prior = options.make_prior(name or "ptw", length, given)
-    check_cost.check_exact(prior, length, segment.alphabet)
-    return loaded_predictor.optimum(prior, segment)
+        prior, bits_by_prior = fit_geometric(segment, sequence.symbols)
+        fitted = {
+            "hazard": "fitted: the geometric prior of highest evidence",
+            "bits_by_prior": bits_by_prior,
+            "shortest_code": next(iter(bits_by_prior)),
+        }
+    else:
+        prior = options.make_prior(name or "ptw", length, given)
+        check_cost.check_exact(prior, length, segment.alphabet)
+    about = {"prior": repr(prior), "segment": repr(segment), **fitted}
+    return bayes_optimal(Source(prior, segment)), about

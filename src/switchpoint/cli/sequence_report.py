@@ -18,12 +18,11 @@ from switchpoint._numbers import chance
 from switchpoint._text import printable
 from switchpoint.cli import output
 from switchpoint.cli.check_cost import NETWORK_BLOCK
-from switchpoint.cli.loaded_predictor import LoadedPredictor
 from switchpoint.cli.reader import SymbolSequence
 from switchpoint.evaluation import code_length
 from switchpoint.exact import KT, ExactPredictor, Posterior
 from switchpoint.neural import Network
-from switchpoint.priors import PTW
+from switchpoint.predictor import Predictor
 from switchpoint.segments import make_segment
 
 _DYADIC = (
@@ -38,7 +37,8 @@ _SHOWN_SWITCHES = 20
 class SequenceReport:
     """The predictions of one sequence, and its switching points where the predictor is exact."""
 
-    loaded: LoadedPredictor
+    about: Mapping[str, Any]
+    """The description of the predictor."""
     sequence: SymbolSequence
     probs: Float[np.ndarray, "time alphabet"]
     """P(x_t = k | x_<t): before the symbol is seen."""
@@ -78,11 +78,11 @@ class SequenceReport:
         if self.sequence.labels:
             labels = (f"{label} = {k}" for k, label in enumerate(self.sequence.labels))
             lines.append(("labels", output.shortened(", ".join(labels), 100)))
-        for name, value in self.loaded.about.items():
+        for name, value in self.about.items():
             if isinstance(value, dict):
                 value = ", ".join(f"{key} {number:.1f}" for key, number in value.items())
             lines.append((name.replace("_", " "), output.shortened(str(value), 100)))
-        if count > self.loaded.about.get("trained_length", count):
+        if count > self.about.get("trained_length", count):
             lines.append(("", Text("this sequence is longer than that", "yellow")))
         for name, key in (("code length", "bits"), ("plain KT", "kt_bits")):
             per_symbol = f" bits, {self.summary[key] / count:.4f} per symbol"
@@ -97,7 +97,7 @@ class SequenceReport:
                 log10 = self.summary["map_log_prob"] / math.log(10)
                 probability = chance(10**log10) if log10 > -4 else f"10^{log10:.0f}"
                 lines.append(("", Text(f"probability of this partition: {probability}", "dim")))
-            if isinstance(getattr(self.loaded.predictor, "prior", None), PTW):
+            if self.about["prior"].startswith("PTW"):
                 lines.append(("", Text(_DYADIC, "yellow")))
         return output.panel("switchpoint predict", lines)
 
@@ -105,8 +105,7 @@ class SequenceReport:
         """The data, the predictions and the switching points."""
         from switchpoint.figures import prediction_figure  # imports Matplotlib
 
-        about = self.loaded.about
-        title = about.get("prior") or f"{about['network']}, trained on {about['trained_on']}"
+        title = self.about.get("prior") or "{network}, trained on {trained_on}".format(**self.about)
         smoothed: dict[str, Any] = {}
         if self.posterior is not None:
             for name in ("probs_smoothed", "switch_smoothed", "map_switches"):
@@ -120,9 +119,14 @@ class SequenceReport:
         )
 
 
-def analyse(loaded: LoadedPredictor, sequence: SymbolSequence) -> SequenceReport:
-    """Predict a sequence symbol by symbol, and find its switches if the predictor is exact."""
-    predictor, symbols = loaded.predictor, sequence.symbols
+def analyse(
+    predictor: Predictor[Any], about: Mapping[str, Any], sequence: SymbolSequence
+) -> SequenceReport:
+    """Predict a sequence symbol by symbol, and find its switches if the predictor is exact.
+
+    `about` describes the predictor.
+    """
+    symbols = sequence.symbols
     if isinstance(predictor, Network) and len(symbols) > NETWORK_BLOCK:
         log_probs = log_probs_in_blocks(predictor, symbols)
     else:
@@ -144,14 +148,14 @@ def analyse(loaded: LoadedPredictor, sequence: SymbolSequence) -> SequenceReport
         "symbols": len(symbols),
         "alphabet": predictor.alphabet,
         **({"labels": sequence.labels} if sequence.labels else {}),
-        **loaded.about,
+        **about,
         "bits": bits,
         "bits_per_symbol": bits / len(symbols),
         "kt_bits": kt_bits,
         "kt_bits_per_symbol": kt_bits / len(symbols),
     }
     if not isinstance(predictor, ExactPredictor):
-        return SequenceReport(loaded, sequence, probs, None, summary)
+        return SequenceReport(about, sequence, probs, None, summary)
     posterior = predictor.posterior(symbols)
     count_pmf = np.asarray(posterior.switch_count_pmf(_MAX_SWITCHES), np.float64).tolist()
     switches = [asdict(each) for each in posterior.switch_intervals()]
@@ -162,7 +166,7 @@ def analyse(loaded: LoadedPredictor, sequence: SymbolSequence) -> SequenceReport
         "map_switches": [each["position"] for each in switches],
         "map_log_prob": min(float(posterior.map_log_prob), 0.0),  # rounding may leave it above 0
     }
-    return SequenceReport(loaded, sequence, probs, posterior, summary)
+    return SequenceReport(about, sequence, probs, posterior, summary)
 
 
 def log_probs_in_blocks(

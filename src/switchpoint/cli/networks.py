@@ -1,4 +1,4 @@
-"""Predictors that commands work with: the optimum of a source, or trained networks."""
+"""Trained networks that commands work with, and their descriptions."""
 
 import os
 import re
@@ -7,47 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Int
-
 from switchpoint import neural
 from switchpoint._text import did_you_mean, printable
-from switchpoint.exact import bayes_optimal
-from switchpoint.exact.named import EXACT_NAMES, fit_geometric
+from switchpoint.exact.named import EXACT_NAMES
 from switchpoint.neural import Network
 from switchpoint.neural.storage import MODEL_FILE
-from switchpoint.predictor import Predictor
-from switchpoint.priors import Prior
-from switchpoint.segments import Segment
-from switchpoint.sources import Source
 from switchpoint.zoo import NAMES, path_of
-
-
-@dataclass(frozen=True)
-class LoadedPredictor:
-    """A predictor of one sequence, and its description: texts and numbers by name."""
-
-    predictor: Predictor[Any]
-    about: Mapping[str, Any]
-
-
-def optimum(prior: Prior, segment: Segment) -> LoadedPredictor:
-    """The Bayes optimum of a prior."""
-    about = {"prior": repr(prior), "segment": repr(segment)}
-    return LoadedPredictor(bayes_optimal(Source(prior, segment)), about)
-
-
-def fitted_optimum(segment: Segment, symbols: Int[np.ndarray, " time"]) -> LoadedPredictor:
-    """The optimum of the geometric prior whose hazard has the highest evidence."""
-    prior, bits_by_prior = fit_geometric(segment, symbols)
-    loaded = optimum(prior, segment)
-    about = {
-        **loaded.about,
-        "hazard": "fitted: the geometric prior of highest evidence",
-        "bits_by_prior": bits_by_prior,
-        "shortest_code": next(iter(bits_by_prior)),
-    }
-    return LoadedPredictor(loaded.predictor, about)
 
 
 def check_model_options(model: str | None, member: int | None, exact: Mapping[str, Any]) -> None:
@@ -62,17 +27,19 @@ def check_model_options(model: str | None, member: int | None, exact: Mapping[st
             )
 
 
-def trained_network(model: str, member: int | None) -> LoadedPredictor:
-    """A network of the zoo, a run or a file: the member with this index, or the best one."""
+def trained_network(model: str, member: int | None) -> tuple[Network, dict[str, Any]]:
+    """A network of the zoo, a run or a file, and its description.
+
+    It is the member with this index, or the best one.
+    """
     path = path_of(model)
     card = neural.read_card(path)
     index = neural.best_member(card) if member is None else member
-    network = neural.load(path, index)
     about: dict[str, Any] = {"model": model, "member": index}
     if len(card["members"]) > 1:
         about["members"] = len(card["members"])
         about["chosen_by"] = "lowest excess after training" if member is None else "--member"
-    return LoadedPredictor(network, {**about, **_training(card, index)})
+    return neural.load(path, index), {**about, **describe_member(card, index)}
 
 
 @dataclass(frozen=True)
@@ -115,32 +82,25 @@ def load_ensembles(text: str) -> dict[str, Ensemble]:
         if not kept:
             raise ValueError(f"{full_label}: all members in {printable(path)} diverged in training")
         about = {"path": path, "members": kept, "diverged": len(indices) - len(kept)}
-        about |= _training(card, kept[0])
+        about |= describe_member(card, kept[0])
         ensembles[full_label] = Ensemble([networks[index] for index in kept], about)
     return ensembles
 
 
-def network_name(card: Mapping[str, Any]) -> str:
-    """The architecture, such as `lstm, hidden 256, readout 2`."""
-    if "options" not in card:
-        return f"{card['model']}, {card.get('network')}"
-    options = [f"{name} {value}" for name, value in card["options"].items() if value is not None]
-    return ", ".join([card["model"], *options])
-
-
-def trained_on(card: Mapping[str, Any], member: int) -> str:
-    """The source that a member was trained on, such as `PTW(depth=8, split=0.5)`, if known."""
+def describe_member(card: Mapping[str, Any], member: int) -> dict[str, Any]:
+    """The architecture of a member, the source that it was trained on, and its training."""
+    if "options" in card:  # such as `lstm, hidden 256, readout 2`
+        pairs = card["options"].items()
+        settings = [f"{name} {value}" for name, value in pairs if value is not None]
+    else:
+        settings = [str(card.get("network"))]
     prior = card["members"][member].get("prior", "an unknown source")
     source = " ".join(card.get("sources", {}).get(prior, prior).split())
     inside = re.fullmatch(r"Source\( ?prior=(.*?)(?:, segment=(.*?))? ?\)", source)
-    return source if inside is None else ", ".join(part for part in inside.groups() if part)
-
-
-def _training(card: Mapping[str, Any], member: int) -> dict[str, Any]:
     done, planned = card.get("steps", 0), card.get("planned_steps", 0)
     return {
-        "network": network_name(card),
-        "trained_on": trained_on(card, member),
+        "network": ", ".join([card["model"], *settings]),
+        "trained_on": ", ".join(filter(None, inside.groups())) if inside else source,
         **({"trained_steps": f"{done:,} of {planned:,}"} if done < planned else {}),
         "trained_length": card["length"],
     }
