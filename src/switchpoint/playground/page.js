@@ -48,6 +48,7 @@ class Page {
     this.history = new History(EXAMPLES.bits);
     this.last = { ...EXAMPLES }; // the sequence of each kind that was shown last
     this.cursor = null; // the slot that the reader looks at
+    this.hovering = false; // whether the pointer chose it, not a key
     this.caret = EXAMPLES.bits.values.length; // the slot that typing changes
     this.stale = true; // whether the model has to be updated
     this.frame = null;
@@ -233,9 +234,10 @@ class Page {
     }, 400);
   }
 
-  /** Move the cursor, with a tip near the slot in the view `name`. */
+  /** Move the cursor, with a tip near the slot in the view `name`, at the pointer's height if given. */
   lookAt(t, name = null, y = null) {
     this.cursor = t;
+    this.hovering = y !== null;
     this.requestDraw();
     const tip = find("#tip");
     const rows = t === null ? [] : VIEWS[name].rows(this, t);
@@ -327,7 +329,8 @@ function listenToView(page, name) {
   plot.element.addEventListener("pointermove", follow);
   plot.element.addEventListener("pointerdown", follow);
   plot.element.addEventListener("pointerleave", (event) => {
-    if (event.pointerType !== "touch") page.lookAt(null); // a finger leaves to show the numbers
+    // A finger leaves to show the numbers.
+    if (page.hovering && event.pointerType !== "touch") page.lookAt(null);
   });
   plot.element.addEventListener("blur", () => page.lookAt(null));
   plot.element.addEventListener("keydown", (event) => {
@@ -398,8 +401,11 @@ function listenToWindow(page) {
   });
   window.addEventListener("hashchange", () => page.open(location.hash.slice(1)));
   window.addEventListener("resize", () => page.requestDraw());
-  const forget = () => page.cursor !== null && page.lookAt(null);
-  window.addEventListener("scroll", forget, { passive: true });
+  const leaveTip = () => {
+    if (page.hovering) page.lookAt(null);
+    find("#tip").hidden = true; // a key may have scrolled the window, and its cursor stays
+  };
+  window.addEventListener("scroll", leaveTip, { passive: true });
 }
 
 /** The theme of the system, until the reader chooses another. */
