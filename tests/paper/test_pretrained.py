@@ -73,9 +73,9 @@ def test_the_record_is_shown_unless_the_local_result_is_as_large(out, scale, tmp
     one = load_result(out, "trajectory")  # a sequence of each source, here and there
     assert one.recorded is not None
     assert (one.shown, one.beside) == (one.local, None)
-    (as_many,) = reproduce(scale.changed({"sequences": 30}), tmp_path, ["mean-regret"])
-    assert as_many.result.recorded is not None
-    assert (as_many.result.shown, as_many.result.beside) == (as_many.result.local, None)
+    as_many = reproduce(scale.changed({"sequences": 30}), tmp_path, ["mean-regret"])["mean-regret"]
+    assert as_many.recorded is not None
+    assert (as_many.shown, as_many.beside) == (as_many.local, None)
 
 
 @pytest.mark.slow
