@@ -135,7 +135,7 @@ def test_a_score_of_what_the_model_rules_out_changes_nothing():
 @pytest.mark.usefixtures("float64")
 def test_the_probability_is_that_of_the_posterior():
     bits = np.random.default_rng(0).integers(0, 2, 60)
-    detector = SwitchpointDriftDetector(source=BITS, window=10, max_hypotheses=100)
+    detector = SwitchpointDriftDetector(source=BITS, horizon=10, max_hypotheses=100)
     for bit in bits.tolist():
         detector.update(bit)
     posterior = sp.bayes_optimal(BITS).posterior(bits)
@@ -151,9 +151,9 @@ def test_units_do_not_matter():
 
 def test_missing_observations_tell_nothing():
     values = shift(2.0)
-    found = alarms(SwitchpointDriftDetector(window=200), values)
+    found = alarms(SwitchpointDriftDetector(horizon=200), values)
     gaps = [each for x in values for each in (x, None)]
-    other = alarms(SwitchpointDriftDetector(window=400, sensitivity=0.5), gaps)
+    other = alarms(SwitchpointDriftDetector(horizon=200, sensitivity=0.5), gaps)
     assert len(other) == len(found) == 1
     assert abs(other[0] // 2 - found[0]) <= 1
 
@@ -181,7 +181,7 @@ def test_a_value_that_cannot_be_learned_has_no_score(segment, bad):
         for call in (scorer.learn_one, scorer.score_one):
             with pytest.raises(ValueError, match=r"must be|got"):
                 call({"a": x})
-    assert scorer._streams["a"].stream.position == 1
+    assert scorer._monitors["a"].stream.position == 1
 
 
 def test_an_infinite_value_does_not_spoil_the_scale():
@@ -237,8 +237,8 @@ def test_a_copy_of_a_stream_goes_on_alike(predictor):
 @pytest.mark.parametrize(
     ("message", "call"),
     [
-        ("threshold.*got 1.5", lambda: SwitchpointDriftDetector(threshold=1.5)),
-        ("window.*got 0", lambda: SwitchpointDriftDetector(window=0)),
+        ("one_in.*got 1.5", lambda: SwitchpointDriftDetector(one_in=1.5)),
+        ("horizon.*got 0", lambda: SwitchpointDriftDetector(horizon=0)),
         ("x must be a number, got 'high'", lambda: SwitchpointDriftDetector().update("high")),
         ("0 to 1, got 2", lambda: SwitchpointDriftDetector(source=BITS).update(2)),
         (

@@ -3,7 +3,7 @@
 import operator
 from abc import abstractmethod
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -101,6 +101,10 @@ class Segment(Parametric):
     >>> float(segment.predictive(after).mean)
     3.0
     """
+
+    passing: ClassVar[tuple[str, ...]] = ()
+    """Fields of the statistics, a named tuple, that are not fitted to the values but pass with time
+    or hold the last ones: an outlier that a stream leaves out of the fit changes these alone."""
 
     @abstractmethod
     def statistic(self, x: Float[Array, "..."]) -> Statistics:

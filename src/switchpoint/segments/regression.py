@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -98,6 +98,7 @@ class Regression(Segment):
     -0.8, then -0.8
     """
 
+    passing: ClassVar[tuple[str, ...]] = ("duration", "last", "seen")
     slope: bool = eqx.field(static=True)
     season: tuple[float, ...] = eqx.field(static=True)
     harmonics: int = eqx.field(static=True)

@@ -1,6 +1,6 @@
 """Real values around a straight line, with unknown noise."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +67,7 @@ class Trend(Segment):
     5.8
     """
 
+    passing: ClassVar[tuple[str, ...]] = ("duration",)
     level_scale: Parameter = positive(1.0)
     slope_scale: Parameter = positive(1.0)
     shape: Parameter = positive(1.0)

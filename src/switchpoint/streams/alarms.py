@@ -78,6 +78,8 @@ class Alarm:
         if self.one_in < 2:
             raise ValueError(f"one_in must be at least 2 observations, got {one_in}")
         self.horizon = _checks.positive_int("horizon", horizon)
+        self.probability = 0.0
+        """P(a segment started since the last alarm | all so far), at the last check."""
         self._after = 0
         """The position after the last alarm."""
         self._gaps: deque[int] = deque()
@@ -104,19 +106,25 @@ class Alarm:
         while self._gaps and self._gaps[0] < since:
             self._gaps.popleft()
         odds = self.threshold(stream)
+        self.probability = 0.0
         if since >= stream.position:
             return None
-        probability = stream.change_probability(last=stream.position - since)
-        if probability < odds / (1 + odds):
+        self.probability = stream.change_probability(last=stream.position - since)
+        if self.probability < odds / (1 + odds):
             return None
         began, interval = _likely_starts(stream, since)
         before, after = stream.levels(since)
         self.reset(stream)
-        return Change(stream.position - 1, probability, began, interval, before, after)
+        return Change(stream.position - 1, self.probability, began, interval, before, after)
 
-    def reset(self, stream: Stream) -> None:
-        """Count only switches from the next observation on."""
-        self._after = stream.position
+    @property
+    def after(self) -> int:
+        """The position after the last alarm: only switches from there on count."""
+        return self._after
+
+    def reset(self, stream: Stream, after: int | None = None) -> None:
+        """Count only switches from a position on, by default that of the next observation."""
+        self._after = stream.position if after is None else after
         self._gaps.clear()
 
     def state(self) -> dict[str, Any]:

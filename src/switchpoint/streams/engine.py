@@ -56,6 +56,9 @@ class Engine(ABC):
     """The number of observations so far, missing ones included."""
     log_evidence: float = 0.0
     """The sum of the log densities of all observations so far."""
+    outlier_evidence: float = 0.0
+    """ln f_0(x) / f(x) of the last observation under the most probable segment, if it is above 0
+    and a rule for outliers leaves such observations out of the statistics."""
 
     @abstractmethod
     def predict(self) -> Any:

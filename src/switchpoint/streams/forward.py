@@ -491,6 +491,7 @@ class FamilyHypotheses(Hypotheses):
         """ln p(x) under each hypothesis; its statistics then include x, unless it is an outlier."""
         if self.outliers is None:
             return self.family.absorb(self.table, x)
+        self.outlier_evidence = 0.0
         before, slot = list(self.table), self.replaced[0]
         logs = self.family.absorb(self.table, x)
         if slot < self.used and self.starts[slot] == self.position:
@@ -501,8 +502,12 @@ class FamilyHypotheses(Hypotheses):
         logs = logs + math.log1p(-self.outliers)
         odd = np.flatnonzero(logs < fresh)
         if len(odd):
-            for after, leaf in zip(self.table, before, strict=True):
-                after[odd] = leaf[odd]
+            evidence = fresh - logs.item(int(self.weights.argmax()))
+            evidence += math.log1p(-self.outliers) - math.log(self.outliers)
+            self.outlier_evidence = max(0.0, evidence)
+            for after, leaf, fitted in zip(self.table, before, self.family.fitted, strict=True):
+                if fitted:
+                    after[odd] = leaf[odd]
         return np.logaddexp(logs, fresh)
 
     def _level(self, slots: np.ndarray) -> Any:

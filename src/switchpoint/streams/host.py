@@ -70,19 +70,26 @@ class HostFamily:
         ends = np.cumsum([len(column.first) for column in self._columns]).tolist()
         self._parts = [slice(*each) for each in zip([0, *ends], ends, strict=False)]
         with jax.enable_x64(True):
-            leaves, self._structure = jax.tree.flatten(prior_statistics(segment))
+            statistics: Any = prior_statistics(segment)
+            leaves, self._structure = jax.tree.flatten(statistics)
             self._gap = jax.tree.map(np.asarray, segment.missing())
         self.first: Table = [each for column in self._columns for each in column.first]
         self.first = self.first or [np.array(leaf) for leaf in leaves]
         """The statistics of a segment before its first observation, without hypotheses."""
         self._leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in self.first]
+        self.fitted = [each for column in self._columns for each in column.fitted]
+        """Whether each leaf is fitted to the values, so that an outlier leaves it as it was."""
+        if not self._columns:
+            parts = statistics._asdict() if segment.passing else {"": statistics}
+            counts = {name: len(jax.tree.leaves(part)) for name, part in parts.items()}
+            self.fitted = [k not in segment.passing for k, n in counts.items() for _ in range(n)]
         self._gaps_count = any(np.any(leaf) for leaf in jax.tree.leaves(self._gap))
         formulas: Any = Formulas(segment)
         self._observe, self._merge = formulas.observe, formulas.merge
         self._probs = lambda statistics: formulas.predictive(statistics).probs
         self.compiled = False
         if not self._columns and not self._works_on_rows():
-            self.compiled = True
+            self.compiled, self.fitted = True, [True]
             self.first = [np.append(np.concatenate([each.ravel() for each in self.first]), 0.0)]
             self._observe = _on_device(_observe_each, segment)
             self._merge = _on_device(_merge_each, segment)

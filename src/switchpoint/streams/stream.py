@@ -176,6 +176,16 @@ class Stream:
         return 0.0 - self._engine.log_evidence / math.log(2)
 
     @property
+    def outlier_evidence(self) -> float:
+        """The evidence that the last observation x is an outlier: ln f_0(x) / f(x), or 0 if less.
+
+        f is the density under the most probable segment so far, f_0 that of a fresh segment; a
+        value of that segment has P(f_0 / f >= c) <= 1 / c. It is 0 in a stream without `outliers`,
+        and where x is not left out of the statistics.
+        """
+        return self._engine.outlier_evidence
+
+    @property
     @_alone
     def run_length(self) -> RunLength:
         """The length of the current segment, up to and including the last observation."""
