@@ -5,7 +5,6 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -27,22 +26,10 @@ BITS = "01101110000000010000111101111111"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def bits(folder):
     path = folder / "bits.txt"
     path.write_text(" ".join(BITS) + "\n")
     return path
-
-
-def run(capsys, *arguments):
-    """The status, stdout and stderr of a command."""
-    status = main([str(argument) for argument in arguments])
-    return status, *capsys.readouterr()
 
 
 def give_stdin(monkeypatch, text):
@@ -65,10 +52,9 @@ def expected_draw(prior, batch, seed, segment=None):
     return source.sample(jax.random.key(seed), batch, LENGTH)
 
 
-def test_sample_writes_npz(folder, capsys):
-    status, out, err = run(
-        capsys, "sample", "--length", LENGTH, "--batch", 3, "--seed", 7, "--out", "draws.npz"
-    )
+def test_sample_writes_npz(folder, run):
+    arguments = ("--length", LENGTH, "--batch", 3, "--seed", 7, "--out", "draws.npz")
+    status, out, err = run("sample", *arguments)
     assert (status, err) == (0, "")
     assert "draws.npz" in out
     draw = expected_draw(sp.PTW(5), 3, 7)
@@ -85,9 +71,9 @@ def test_sample_writes_npz(folder, capsys):
         }
 
 
-def test_sample_writes_csv(folder, capsys):
+def test_sample_writes_csv(folder, run):
     arguments = ("--length", LENGTH, "--batch", 2, "--alphabet", 3, "--out", "draws.csv")
-    assert run(capsys, "sample", *arguments)[0] == 0
+    assert run("sample", *arguments)[0] == 0
     draw = expected_draw(sp.PTW(5), 2, 0, sp.Categorical(3))
     rows = read_csv((folder / "draws.csv").read_text())
     assert list(rows[0]) == ["sequence", "t", "symbol", "switch", "p0", "p1", "p2"]
@@ -99,9 +85,9 @@ def test_sample_writes_csv(folder, capsys):
 
 
 @pytest.mark.parametrize(("alphabet", "separator"), [(2, ""), (12, " ")])
-def test_sample_prints_symbols(capsys, monkeypatch, alphabet, separator):
+def test_sample_prints_symbols(run, monkeypatch, alphabet, separator):
     arguments = ("--length", LENGTH, "--batch", 2, "--alphabet", alphabet)
-    status, out, err = run(capsys, "sample", *arguments)
+    status, out, err = run("sample", *arguments)
     segment = sp.Bernoulli() if alphabet == 2 else sp.Categorical(alphabet)
     symbols = np.asarray(expected_draw(sp.PTW(5), 2, 0, segment).symbols)
     assert (status, err) == (0, "")
@@ -116,8 +102,8 @@ def test_sample_prints_symbols(capsys, monkeypatch, alphabet, separator):
 @pytest.mark.parametrize(
     ("name", "prior"), [("ptw", sp.PTW(5)), ("lin", sp.LIN())], ids=["ptw", "lin"]
 )
-def test_predict_is_the_bayes_optimum(bits, capsys, name, prior):
-    status, out, err = run(capsys, "predict", bits, "--prior", name)
+def test_predict_is_the_bayes_optimum(bits, run, name, prior):
+    status, out, err = run("predict", bits, "--prior", name)
     assert status == 0
     optimum = sp.bayes_optimal(sp.Source(prior))
     symbols = np.array(list(BITS), int)
@@ -146,9 +132,9 @@ def changed_at(position, length, seed=1):
 
 
 @pytest.mark.slow
-def test_without_a_prior_predict_finds_the_change(folder, capsys):
+def test_without_a_prior_predict_finds_the_change(folder, run):
     (folder / "one.txt").write_text("".join(map(str, changed_at(75, 200).astype(int))))
-    status, out, _ = run(capsys, "predict", "one.txt", "--out", "rows.json")
+    status, out, _ = run("predict", "one.txt", "--out", "rows.json")
     assert status == 0
     summary = json.loads((folder / "rows.json").read_text())["summary"]
     assert "Geometric" in summary["prior"]
@@ -172,8 +158,8 @@ def test_without_a_prior_predict_finds_the_change(folder, capsys):
     assert "no switch: " in shown
 
 
-def test_predict_writes_json(bits, folder, capsys):
-    status, out, err = run(capsys, "predict", bits, "--prior", "ptw", "--out", "rows.json")
+def test_predict_writes_json(bits, folder, run):
+    status, out, err = run("predict", bits, "--prior", "ptw", "--out", "rows.json")
     assert (status, err) == (0, "")
     assert "plain KT" in out
     answer = json.loads((folder / "rows.json").read_text())
@@ -187,34 +173,34 @@ def test_predict_writes_json(bits, folder, capsys):
     assert summary["map_log_prob"] == pytest.approx(float(posterior.map_log_prob), rel=1e-6)
 
 
-def test_format_decides_over_the_suffix(bits, folder, capsys):
+def test_format_decides_over_the_suffix(bits, folder, run):
     command = ("predict", bits, "--prior", "ptw", "--format", "json")
-    assert run(capsys, *command, "--out", "rows.csv")[0] == 0
+    assert run(*command, "--out", "rows.csv")[0] == 0
     assert len(json.loads((folder / "rows.csv").read_text())["rows"]) == LENGTH
-    status, out, _ = run(capsys, *command)
+    status, out, _ = run(*command)
     assert status == 0
     assert len(json.loads(out)["rows"]) == LENGTH
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("suffix", ["npz", "csv"])
-def test_predict_reads_the_files_of_sample(capsys, suffix):
+def test_predict_reads_the_files_of_sample(run, suffix):
     out = f"draws.{suffix}"
-    assert run(capsys, "sample", "--length", LENGTH, "--batch", 2, "--out", out)[0] == 0
+    assert run("sample", "--length", LENGTH, "--batch", 2, "--out", out)[0] == 0
     column = ("--column", "symbol") if suffix == "csv" else ()
-    status, rows, _ = run(capsys, "predict", out, "--row", 1, *column)
+    status, rows, _ = run("predict", out, "--row", 1, *column)
     assert status == 0
     assert symbols_of(read_csv(rows)) == expected_draw(sp.PTW(5), 2, 0).symbols[1].tolist()
-    status, _, err = run(capsys, "predict", out, *column)
+    status, _, err = run("predict", out, *column)
     assert status == 2
     assert all(part in err for part in (out, "2 sequences", "--row 1"))
 
 
 @pytest.mark.slow
-def test_larger_alphabets(folder, capsys):
-    assert run(capsys, "sample", "--alphabet", 3, "--length", LENGTH, "--out", "d.npz")[0] == 0
+def test_larger_alphabets(folder, run):
+    assert run("sample", "--alphabet", 3, "--length", LENGTH, "--out", "d.npz")[0] == 0
     arguments = ("--alphabet", 3, "--prior", "ptw", "--plot", "d.png")
-    status, out, _ = run(capsys, "predict", "d.npz", *arguments)
+    status, out, _ = run("predict", "d.npz", *arguments)
     assert status == 0
     rows = read_csv(out)
     sums = [sum(float(row[f"p{k}"]) for k in range(3)) for row in rows]
@@ -225,8 +211,8 @@ def test_larger_alphabets(folder, capsys):
 # --- prior ----------------------------------------------------------------------------------
 
 
-def test_prior_prints_its_law(folder, capsys):
-    status, out, err = run(capsys, "prior", "ptw", "--length", LENGTH, "--plot", "ptw.png")
+def test_prior_prints_its_law(folder, run):
+    status, out, err = run("prior", "ptw", "--length", LENGTH, "--plot", "ptw.png")
     assert (status, err) == (0, "")
     assert "PTW(depth=5, split=0.5)" in out
     assert "2.5 expected" in out  # depth / 2
@@ -234,9 +220,9 @@ def test_prior_prints_its_law(folder, capsys):
     assert (folder / "ptw.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_prior_reads_a_pmf(folder, capsys):
+def test_prior_reads_a_pmf(folder, run):
     (folder / "pmf.txt").write_text("0, 0.25\n0.75\n")
-    status, out, _ = run(capsys, "prior", "renewal", "--pmf", "pmf.txt", "--length", LENGTH)
+    status, out, _ = run("prior", "renewal", "--pmf", "pmf.txt", "--length", LENGTH)
     assert status == 0
     assert "Renewal(pmf=(0.0, 0.25, 0.75))" in out
 
@@ -259,126 +245,16 @@ def test_the_densest_counts():
     assert likely_counts(np.full(4, 0.25)).tolist() == [0, 1, 2, 3]
 
 
-# --- bad input ------------------------------------------------------------------------------
-
-BAD = {
-    "no command of that name": (("perdict",), "No such command"),
-    "unknown option": (("sample", "--lenght", "3"), "No such option"),
-    "not a number": (("sample", "--length", "x"), "--length"),
-    "missing file": (("predict", "none.txt"), "none.txt cannot be read (No such file"),
-    "a folder": (("predict", "."), "(Is a directory)"),
-    "column of an array": (("predict", "half.npy", "--column", "0"), "column is for tables"),
-    "row too far": (("predict", "bits.txt", "--row", "1"), "row must be from 0 to 0"),
-    "too long for depth": (("predict", "bits.txt", "--depth", "4"), "length must be at most 16"),
-    "unknown format": (("predict", "bits.txt", "--format", "xml"), "format must be csv or json"),
-    "unknown prior": (("predict", "bits.txt", "--prior", "tree"), "prior must be one of"),
-    "no parameter of it": (
-        ("predict", "bits.txt", "--prior", "lin", "--hazard", "0.1"),
-        "hazard is not a parameter",
-    ),
-    "alphabet": (("predict", "bits.txt", "--alphabet", "1"), "alphabet must be at least 2"),
-    "alpha": (("predict", "bits.txt", "--alpha", "-1"), "alpha must be a finite number above 0"),
-    "alpha of three": (("sample", "--alphabet", "3", "--alpha", "1"), "alpha is for an alphabet"),
-    "concentration": (("sample", "--concentration", "1"), "concentration is for alphabets above"),
-    "depth": (("sample", "--depth", "0"), "depth must be"),
-    "no period": (("prior", "regular"), "prior 'regular' needs period: give --period"),
-    "no hazard": (("predict", "bits.txt", "--prior", "geometric"), "--hazard on the command line"),
-    "length": (("sample", "--length", "0"), "length must be"),
-    "seed": (("sample", "--seed", "-1"), "seed must be"),
-    "start": (("prior", "lin", "--start", "256"), "start must be from 0 to 255"),
-    "huge table": (("prior", "lin", "--length", "5000"), "length must be at most 4096"),
-    "pmf sum": (("prior", "renewal", "--pmf", "pmf.txt"), "pmf must sum to one"),
-    "pmf words": (("prior", "renewal", "--pmf", "word.txt"), "word.txt: pmf must be numbers"),
-    "pmf underscore": (("prior", "renewal", "--pmf", "score.txt"), "numbers, got '0_1'"),
-    "pmf missing": (("prior", "renewal", "--pmf", "none.txt"), "none.txt cannot be read"),
-    "pmf of another": (("prior", "lin", "--pmf", "pmf.txt"), "pmf is not a parameter of prior"),
-    "suffix of a draw": (("sample", "--out", "x.txt"), "out must end in .npz or .csv"),
-    "suffix of rows": (("predict", "bits.txt", "--out", "r.xlsx"), "must end in .csv or .json"),
-    "suffix of a picture": (("prior", "lin", "--plot", "x.gif"), "plot must end in"),
-    "no such folder": (
-        ("predict", "bits.txt", "--out", "no/x.csv"),
-        "no/x.csv (No such file or directory)",
-    ),
-    "a file as a folder": (("sample", "--out", "bits.txt/x.csv"), "(Not a directory)"),
-    "out is a folder": (("sample", "--out", "folder.csv"), "folder.csv (Is a directory)"),
-    "plot is a folder": (("predict", "bits.txt", "--plot", "folder.png"), "plot cannot be written"),
-}
-
-
-@pytest.fixture
-def bad_files(folder):
-    (folder / "bits.txt").write_text(BITS)
-    (folder / "word.txt").write_text("0 zero")
-    (folder / "pmf.txt").write_text("0.5 0.4")
-    (folder / "score.txt").write_text("0_1 0")
-    np.save(folder / "half.npy", np.array([0, 0.5]))
-    (folder / "folder.csv").mkdir()
-    (folder / "folder.png").mkdir()
-    return folder
-
-
 def contents(folder):
     return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
-def test_bad_input_is_one_line_and_status_two(bad_files, capsys, arguments, message):
-    before = contents(bad_files)
-    status, out, err = run(capsys, *arguments)
-    assert status == 2
-    assert out == ""
-    assert err.startswith("switchpoint: ")
-    assert err.count("\n") == 1
-    assert err.endswith("\n")
-    assert message in err
-    assert contents(bad_files) == before
 
 
 # --- costs ----------------------------------------------------------------------------------
 
 
-def test_quadratic_work_has_a_limit(folder, capsys):
-    length = check_cost.MAX_BITS + 2
-    (folder / "long.txt").write_text("01" * (length // 2))
-    for arguments in (
-        ("predict", "long.txt", "--prior", "lin"),
-        ("evaluate", "lin", "--length", length),
-        ("evaluate", "kt", "--on", "lin", "--length", length),
-    ):
-        status, _, err = run(capsys, *arguments)
-        assert status == 2
-        assert f"{length} symbols are too many for LIN()" in err
-        assert "ptw has no such limit" in err
-
-
-@pytest.mark.usefixtures("bits")
-@pytest.mark.parametrize(
-    ("command", "parts"),
-    [
-        ("sample --batch 1000000000", ["1000000000 x 256", "at most 5000000000 symbols"]),
-        ("sample --alphabet 100000 --length 64", ["alphabet must be at most 65536, got 100000"]),
-        ("sample --depth 100000000000", ["depth must be at most 62, got 100000000000"]),
-        ("prior ptw --depth 100000000000", ["depth must be at most 62"]),
-        ("sample --length 1000000000", ["1 x 1000000000", "GiB of memory", "(4 GiB)"]),
-        ("sample --batch 2000000 --out x.npz", ["2000000 x 256", ".npz", "GiB of memory"]),
-        ("predict bits.txt --alphabet 1000000000", ["alphabet must be at most 65536"]),
-        ("evaluate kt --sequences 1000000000", ["1000000000 sequences", "GiB of memory"]),
-        ("evaluate kt --alphabet 100000", ["alphabet must be at most 65536"]),
-        ("evaluate kt --on lin --alphabet 11 --length 18000", ["at most 17320 of an alphabet"]),
-    ],
-)
-def test_too_much_is_refused_with_the_number_and_the_limit(command, parts, capsys, monkeypatch):
-    monkeypatch.setattr(check_cost, "memory_limit", lambda: 2**32)
-    status, out, err = run(capsys, *command.split())
-    assert (status, out) == (2, "")
-    assert err.count("\n") == 1
-    assert all(part in err for part in parts), err
-    assert not Path("x.npz").exists()
-
-
-def test_long_predictions_are_refused_by_memory(bits, capsys, monkeypatch):
+def test_long_predictions_are_refused_by_memory(bits, run, monkeypatch):
     monkeypatch.setattr(check_cost, "memory_limit", lambda: 2**27)
-    status, _, err = run(capsys, "predict", bits, "--alphabet", 60000)
+    status, _, err = run("predict", bits, "--alphabet", 60000)
     assert status == 2
     assert all(part in err for part in ("32 symbols", "alphabet of 60000", "0.179 GiB"))
     transformer, lstm = (
@@ -435,7 +311,7 @@ def test_a_long_sequence_in_blocks_is_predicted_as_a_whole(kind, key):
 # --- interrupts and files --------------------------------------------------------------------
 
 
-def test_a_failed_write_keeps_the_previous_file(folder, bits, capsys, monkeypatch):
+def test_a_failed_write_keeps_the_previous_file(folder, bits, run, monkeypatch):
     (folder / "rows.csv").write_text("before")
 
     def full(_):
@@ -443,7 +319,7 @@ def test_a_failed_write_keeps_the_previous_file(folder, bits, capsys, monkeypatc
 
     monkeypatch.setattr(os, "fsync", full)
     before = contents(folder)
-    status, _, err = run(capsys, "predict", bits, "--out", "rows.csv")
+    status, _, err = run("predict", bits, "--out", "rows.csv")
     assert status == 2
     assert err.count("\n") == 1
     assert all(part in err for part in ("out", "rows.csv", "No space left on device"))
@@ -453,40 +329,21 @@ def test_a_failed_write_keeps_the_previous_file(folder, bits, capsys, monkeypatc
 # --- the whole ------------------------------------------------------------------------------
 
 
-def test_the_help_has_every_command_in_its_panel(capsys):
-    printed = run(capsys, "--help")[1]
+def test_the_help_has_every_command_in_its_panel(run):
+    printed = run("--help")[1]
     panels = [re.findall(r"^│ ([a-z-]+) ", panel, re.M) for panel in printed.split("╭─")[2:]]
     assert panels == [list(commands) for commands in PANELS.values()]
 
 
-def test_the_example_that_is_shown_without_arguments_runs(capsys, monkeypatch):
-    status, shown, _ = run(capsys)
-    assert status == 0
-    values, command = re.search(
-        r"^    (printf .*) \| switchpoint (.*)$", shown, re.MULTILINE
-    ).groups()
-    give_stdin(
-        monkeypatch, subprocess.run(values, shell=True, text=True, capture_output=True).stdout
-    )
-    status, found, _ = run(capsys, *command.split())
-    assert status == 0
-    assert "1 change point" in found
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("arguments", "near"),
-    [
-        (["dtect"], "'detect'"),
-        (["prior", "ptv"], "'ptw'"),
-        (["evaluate", "lstn-ptw"], "'lstm-ptw'"),
-        (["reproduce", "--only", "on-distribtion"], "'on-distribution'"),
-    ],
-)
-def test_an_unknown_name_gets_the_nearest(capsys, arguments, near):
-    status, _, message = run(capsys, *arguments)
-    assert status == 2
-    assert f"did you mean {near}?" in message.lower()
+def test_the_commands_that_are_shown_without_arguments_run(run, monkeypatch):
+    shown = re.findall(r"^    (.+)$", run()[1], re.MULTILINE)
+    assert [line.split(" | ")[-1].split()[1] for line in shown] == ["detect", "watch", "reproduce"]
+    for line, part in zip(shown, ("1 change point", '"alarm": true'), strict=False):
+        values, command = line.split(" | switchpoint ")
+        give_stdin(monkeypatch, "\n".join(values.split()[2:]))
+        status, out, _ = run(*command.split())
+        assert status == 0
+        assert part in out
 
 
 def test_the_help_of_a_command_begins_with_its_summary_and_shows_its_use():

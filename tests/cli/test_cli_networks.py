@@ -11,7 +11,6 @@ import pytest
 
 import switchpoint as sp
 from switchpoint import evaluation, neural
-from switchpoint.cli import main
 from switchpoint.cli.networks import describe_member
 
 LENGTH = 32  # always the same, so that one compilation serves all tests
@@ -68,12 +67,6 @@ def symbols(tmp_path):
     return np.asarray(draw)
 
 
-def run(capsys, *arguments):
-    """The status, stdout and stderr of a command."""
-    status = main([str(argument) for argument in arguments])
-    return status, *capsys.readouterr()
-
-
 def probs_in(text):
     rows = list(csv.DictReader(io.StringIO(text)))
     assert list(rows[0]) == ["t", "symbol", "p0", "p1"]
@@ -89,8 +82,8 @@ def flat(text):
 
 
 @pytest.mark.slow
-def test_predict_with_a_network(run_directory, symbols, capsys):
-    status, out, err = run(capsys, "predict", "bits.txt", "--model", run_directory)
+def test_predict_with_a_network(run_directory, symbols, run):
+    status, out, err = run("predict", "bits.txt", "--model", run_directory)
     assert status == 0
     network = sp.load(run_directory)
     expected = network.log_probs(symbols)
@@ -113,21 +106,21 @@ def test_predict_with_a_network(run_directory, symbols, capsys):
 @pytest.mark.slow
 @pytest.mark.usefixtures("run_directory")
 @pytest.mark.parametrize("alphabet", [2, 3])
-def test_a_picture_without_a_posterior(tmp_path, capsys, alphabet):
+def test_a_picture_without_a_posterior(tmp_path, run, alphabet):
     about = card(alphabet, members=1)
     neural.save_networks("one.safetensors", networks_of(about), about)
     (tmp_path / "x.txt").write_text("01" * (LENGTH // 2))
     arguments = ("--model", "one.safetensors", "--plot", "x.png", "--out", "x.csv")
-    assert run(capsys, "predict", "x.txt", *arguments)[0] == 0
+    assert run("predict", "x.txt", *arguments)[0] == 0
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.usefixtures("run_directory", "symbols")
-def test_a_network_that_overflows_is_refused(capsys):
+def test_a_network_that_overflows_is_refused(run):
     about = card(members=1)
     network = jax.tree.map(lambda leaf: leaf * np.nan, networks_of(about)[0])
     neural.save_networks("nan.safetensors", [network], about)
-    status, out, err = run(capsys, "predict", "bits.txt", "--model", "nan.safetensors")
+    status, out, err = run("predict", "bits.txt", "--model", "nan.safetensors")
     assert (status, out) == (2, "")
     assert "the network's numbers overflow at position 0" in err
 
@@ -166,9 +159,9 @@ def table_of(text):
 
 
 @pytest.mark.slow
-def test_evaluate_runs(run_directory, capsys):
+def test_evaluate_runs(run_directory, run):
     arguments = ("--length", LENGTH, "--sequences", 40, "--out", "results.nc")
-    status, out, err = run(capsys, "evaluate", "kt", "lstm", *arguments)
+    status, out, err = run("evaluate", "kt", "lstm", *arguments)
     assert (status, err) == (0, "")
     members = neural.load_members(run_directory)
     ensembles = {"lstm[ptw]": [members[0], members[2]], "lstm[lin]": members[3:]}
@@ -222,12 +215,12 @@ def test_members_share_one_program():
         jax.monitoring.unregister_event_duration_listener(listener)
 
 
-def test_a_network_that_predicts_no_numbers_is_reported(run_directory, capsys):
+def test_a_network_that_predicts_no_numbers_is_reported(run_directory, run):
     networks = networks_of(card())
     networks[2] = jax.tree.map(lambda leaf: leaf * np.nan, networks[2])
     neural.save_networks(run_directory / "model.safetensors", networks, card())
     arguments = ("--length", LENGTH, "--sequences", 40, "--out", "results.nc")
-    status, out, err = run(capsys, "evaluate", "lstm", *arguments)
+    status, out, err = run("evaluate", "lstm", *arguments)
     assert status == 1
     assert err.count("\n") == 1
     assert "lstm[ptw]" in err
@@ -237,87 +230,26 @@ def test_a_network_that_predicts_no_numbers_is_reported(run_directory, capsys):
     assert evaluation.load("results.nc").sizes["sequence"] == 40
 
 
-def test_labels_and_references(run_directory, capsys):
+def test_labels_and_references(run_directory, run):
     one, several = card(members=1), run_directory / "model.safetensors"
     neural.save_networks("one.safetensors", networks_of(one), one)
     arguments = ("one.safetensors", f"big={several}", "--reference", "big[lin]")
-    status, out, _ = run(capsys, "evaluate", *arguments, "--length", LENGTH, "--sequences", 40)
+    status, out, _ = run("evaluate", *arguments, "--length", LENGTH, "--sequences", 40)
     assert status == 0
     assert list(table_of(out)) == ["one[ptw]", "big[ptw]", "big[lin]", "optimum"]
     assert table_of(out)["big[lin]"][3:5] == ["0.000", "0.000"]
 
 
-def test_prediction_and_evaluation_agree(run_directory, capsys):
+def test_prediction_and_evaluation_agree(run_directory, run):
     arguments = ("--length", LENGTH, "--sequences", 1, "--out", "results.nc")
-    assert run(capsys, "evaluate", "lstm", *arguments)[0] == 0
+    assert run("evaluate", "lstm", *arguments)[0] == 0
     dataset = evaluation.load("results.nc")
     key = jax.random.fold_in(jax.random.key(0), 0)
     drawn = sp.Source(sp.PTW(5)).sample(key, dataset.attrs["chunk"], LENGTH).symbols[0]
     np.save("drawn.npy", np.asarray(drawn))
     arguments = ("--model", run_directory, "--member", 4, "--out", "rows.json")
-    assert run(capsys, "predict", "drawn.npy", *arguments)[0] == 0
+    assert run("predict", "drawn.npy", *arguments)[0] == 0
     with open("rows.json") as file:
         bits = json.load(file)["summary"]["bits"]
     expected = dataset["code_length"].sel(predictor="lstm[lin]", member=1, sequence=0)
     assert bits == pytest.approx(float(expected), rel=1e-5)
-
-
-# --- bad input ------------------------------------------------------------------------------
-
-MODEL = ("predict", "bits.txt", "--model")
-BAD = {
-    "no such path": ((*MODEL, "none"), "there is no file or directory none"),
-    "no run": ((*MODEL, "."), "holds no trained network"),
-    "truncated": ((*MODEL, "cut.safetensors"), "cut.safetensors is not a switchpoint network"),
-    "foreign": ((*MODEL, "bits.txt"), "bits.txt is not a switchpoint network"),
-    "no such member": ((*MODEL, "lstm", "--member", 5), "member must be from 0 to 4, got 5"),
-    "a negative member": ((*MODEL, "lstm", "--member", -1), "member must be from 0 to 4, got -1"),
-    "a member of nothing": (("predict", "bits.txt", "--member", 0), "member is for the networks"),
-    "outside": (
-        ("predict", "letters.txt", "--model", "lstm"),
-        "symbol 2 at position 1 is outside the alphabet 0..1",
-    ),
-    **{
-        f"with {name}": ((*MODEL, "lstm", f"--{name}", 2), f"{name} cannot be given with --model")
-        for name in ("prior", "depth", "period", "pmf", "alphabet", "concentration")
-    },
-    "evaluate an unknown name": (("evaluate", "ctw"), "predictor must be one of ptw, lin"),
-    "evaluate no such reference": (("evaluate", "kt", "--reference", "x"), "reference must be one"),
-    "evaluate without a period": (("evaluate", "regular"), "prior 'regular' needs period"),
-    "evaluate a parameter of another": (
-        ("evaluate", "kt", "--period", 4),
-        "period is a parameter of regular, which is neither",
-    ),
-    "evaluate into a table": (("evaluate", "kt", "--out", "x.csv"), "out must end in .nc"),
-    "evaluate nothing": (("evaluate", "none"), "zoo or the path of trained networks, got 'none'"),
-    "evaluate no name": (("evaluate", "=lstm"), "a name must stand before ="),
-    "evaluate a truncated file": (
-        ("evaluate", "x=cut.safetensors"),
-        "cut.safetensors is not a switchpoint network",
-    ),
-    "evaluate one name twice": (
-        ("evaluate", "lstm", "lstm/model.safetensors"),
-        "there is more than one predictor lstm[ptw]",
-    ),
-    "evaluate an alphabet": (
-        ("evaluate", "lstm", "--alphabet", 3, "--length", LENGTH),
-        "predictor 'lstm[ptw]' must have the alphabet of the source, 3, got 2",
-    ),
-    "evaluate the frozen": (("evaluate", "frozen.safetensors"), "all members in frozen"),
-    "no such reference": (("evaluate", "lstm", "--reference", "lstm"), "lstm[ptw], lstm[lin], got"),
-}
-
-
-@pytest.mark.usefixtures("symbols")
-@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
-def test_bad_input_is_one_line_and_status_two(run_directory, tmp_path, capsys, arguments, message):
-    whole = (run_directory / "model.safetensors").read_bytes()
-    (tmp_path / "cut.safetensors").write_bytes(whole[:-9])
-    (tmp_path / "letters.txt").write_text("0210")
-    frozen = card(members=1) | {"members": [{"prior": "ptw", "diverged": True}]}
-    neural.save_networks("frozen.safetensors", networks_of(frozen), frozen)
-    status, out, err = run(capsys, *arguments)
-    assert (status, out) == (2, "")
-    assert err.startswith("switchpoint: ")
-    assert err.count("\n") == 1
-    assert message in err

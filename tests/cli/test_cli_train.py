@@ -167,32 +167,6 @@ def test_the_budget_and_the_kernels_are_no_fields(engine, capsys):
     assert f"after 7 of {TrainConfig().steps:,} steps" in " ".join(capsys.readouterr().out.split())
 
 
-# --- invalid input ---------------------------------------------------------------------------
-
-
-def test_errors_come_before_the_work(engine, tmp_path, capsys):
-    (tmp_path / "run.toml").write_text("hiden = 32")
-    (tmp_path / "file").touch()
-    (tmp_path / "deep.toml").write_text("steps = 5\ndepth = 63")
-    for arguments, message in [
-        (["--config", "run.toml"], r"run.toml, line 1: .*'hiden'.*hidden"),
-        (["--hidden", 0], r"hidden .* 1, got 0"),
-        (["--minutes", 0], r"minutes .* above 0, got 0"),
-        (["--kernels", "fast"], r"auto, fused, plain, got 'fast'"),
-        (["--depth", 10**11], r"depth .* at most 62, got 100000000000"),
-        (["--config", "deep.toml"], r"deep.toml, line 2: depth .* at most 62, got 63"),
-        (["--hiden", 5], "--hidden"),
-        (["--hidden", "many"], "--hidden"),
-        (["--out", "file"], "--out"),
-        (None, "--out"),
-    ]:
-        line = [] if arguments is None else ["--out", "run", *map(str, arguments)]
-        assert main(["train", *line]) == 2
-        assert re.search(message, capsys.readouterr().err)
-    assert engine.calls == []
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
 def test_quiet_shows_damaged_files(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -78,7 +78,7 @@ def test_interrupts_at_random_times():
         [*TRAIN, "--steps", "1000000"],
     ]
     times = random.Random(16)
-    trials = [(commands[i % 4], i, times.uniform(0.02, 4.0)) for i in range(12)]
+    trials = [(commands[i % 4], i, times.uniform(0.02, 4.0)) for i in range(6)]
 
     def interrupted(trial):
         command, index, delay = trial

@@ -49,22 +49,23 @@ _MODULES = {  # of commands that are not in a module of their name
 }
 
 
-EXAMPLE = "printf '%s\\n' 9 10 9 11 10 9 10 3 4 3 2 3 4 3 | switchpoint detect -"
+_NUMBERS = "printf '%s\\n' 9 10 9 11 10 9 10 3 4 3 2 3 4 3"
 START = f"""switchpoint finds where sequences change, and predicts them.
 
-Where did a series change? Paste this line, or name a file in place of the dash:
+Where did a series change? Put a file in place of the dash for your own:
 
-    {EXAMPLE}
+    {_NUMBERS} | switchpoint detect -
 
-Monitor a stream: a line of JSON whenever a change has become probable:
+Monitor a stream, which prints a line of JSON as soon as a change is probable:
 
-    tail -f load.txt | switchpoint watch --alarm 0.9
+    {_NUMBERS} | switchpoint watch --alarm 0.9
 
-Measure networks that learn to predict against the exact optimum, and write the report:
+Measure networks against the exact optimum, and write a report with figures, in two minutes:
 
     switchpoint reproduce
 
 switchpoint --help lists all commands, and switchpoint COMMAND --help explains one."""
+"""The output of `switchpoint` without arguments: three commands that run as printed."""
 
 
 class Group(TyperGroup):

@@ -39,37 +39,40 @@ PLOT: Any = typer.Option(
 LABELS: Any = typer.Option(
     None,
     metavar="LABEL,LABEL,...",
-    help="The labels of the symbols 0, 1 and so on. If not given, labels are numbered in order of "
+    help="The labels of the symbols 0, 1 and so on. By default, labels are numbered in order of "
     "appearance, except that False is 0 and True is 1.",
 )
 HYPOTHESES: Any = typer.Option(
-    100, help="How many starts of the current segment to keep; ptw needs no limit."
+    100, help="The maximum number of possible starts of the current segment; ptw has no limit."
 )
 MODEL_HELP = "a name from `switchpoint zoo`, the directory of a run or a .safetensors file."
 MODEL: Any = typer.Option(
     None, metavar="NAME|PATH", help=f"Predict with a trained network instead: {MODEL_HELP}"
 )
 MEMBER: Any = typer.Option(
-    None, help="The index of the network in --model, from 0; the best if not given."
+    None, help="The index of the network in --model, from 0; by default, the best one."
 )
-_READING: Any = {"rich_help_panel": "How the file is read (what is not given is guessed)"}
+_READING: Any = {"rich_help_panel": "File format (anything not given is inferred)"}
 SEPARATOR: Any = typer.Option(
     None, metavar="CHARACTER", help="The separator of columns, such as ; or tab.", **_READING
 )
 DECIMAL: Any = typer.Option(None, metavar=".|,", help="The decimal sign.", **_READING)
 HEADER: Any = typer.Option(
-    None, "--header/--no-header", help="Whether the first line has names of columns.", **_READING
+    None, "--header/--no-header", help="Whether the first line contains column names.", **_READING
 )
 SHEET: Any = typer.Option(
-    None, metavar="NAME", help="The sheet of an Excel file; the first if not given.", **_READING
+    None, metavar="NAME", help="The sheet of an Excel file; by default, the first.", **_READING
 )
 WHERE: Any = typer.Option(
-    [], metavar="COLUMN=VALUE", help="Use only the rows with this value; repeatable.", **_READING
+    [],
+    metavar="COLUMN=VALUE",
+    help="Use only the rows with this value. May be repeated.",
+    **_READING,
 )
 DAY_FIRST: Any = typer.Option(
     None,
     "--dayfirst/--monthfirst",
-    help="Whether 01/02/2024 is 1 February or January 2.",
+    help="Whether 01/02/2024 is 1 February or 2 January.",
     **_READING,
 )
 

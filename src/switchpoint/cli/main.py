@@ -66,7 +66,13 @@ def _report(error: BaseException) -> int:
     if hasattr(error, "format_message"):  # of click or Typer, depending on Typer's version
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "switchpoint"
-        message = f"{error.format_message()} (see {command} --help)"
+        message = str(error.format_message())
+        if hasattr(error, "possibilities"):  # an unknown option
+            from switchpoint._text import did_you_mean
+
+            near = did_you_mean(error.option_name, error.possibilities or ())
+            message = f"No such option {error.option_name}{near}"
+        message += f" (see {command} --help)"
     elif isinstance(error, MemoryError | jax_error):
         message = f"the computation failed, most likely for lack of memory ({error})"
     elif isinstance(error, RecursionError):

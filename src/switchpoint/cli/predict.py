@@ -45,10 +45,10 @@ def predict(
     ),
     plot: Path | None = options.PLOT,
     column: str | None = typer.Option(
-        None, help="The column of a table, by name or number from 0."
+        None, metavar="COLUMN", help="The column of a table, by name or number from 0."
     ),
     row: int | None = typer.Option(
-        None, help="The index of the sequence, from 0, if there are several."
+        None, metavar="NUMBER", help="The sequence, from 0, if the file holds several."
     ),
     labels: str | None = options.LABELS,
     separator: str | None = options.SEPARATOR,
