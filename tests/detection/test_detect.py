@@ -468,6 +468,14 @@ BAD = {
     "2019-01-01 after 2020-01-01 at position 1": lambda: sp.detect(
         [1, 2], ["2020-01-01", "2019-01-01"]
     ),
+    "spacing must be regular or irregular, got 'even'": lambda: sp.detect([1], spacing="even"),
+    "spacing irregular needs times": lambda: sp.detect([1, 2], spacing="irregular"),
+    "a given Geometric prior, whose hazard is per unit of time: got LIN()": lambda: sp.detect(
+        [1, 2], [1, 2], spacing="irregular", source=sp.Source(sp.LIN(), sp.Gaussian())
+    ),
+    "per unit of time: it cannot be fitted": lambda: sp.detect(
+        [1, 2], [1, 2], spacing="irregular", fit=True
+    ),
     "fit takes at most 20000 observations of 1 column,": lambda: sp.detect(
         np.ones(20_001), fit=True
     ),
@@ -494,10 +502,13 @@ def test_bad_input_is_refused_in_one_sentence(message, call):
         [1959.0, 1959.0833, 1959.25],
     ],
 )
-def test_a_warning_where_steps_of_time_differ(times):
-    with pytest.warns(UserWarning, match="steps of time differ, for example from"):
-        found = sp.detect([1.0, 2, 3], times)
+def test_steps_of_time_that_differ_are_counted_or_warned_of(times):
+    found = sp.detect([1.0, 2, 3], times)
     assert found.changepoints.tolist() == []
+    assert found.summary["spacing"] == "irregular"
+    lin = sp.Source(sp.LIN(), sp.NormalGamma())
+    with pytest.warns(UserWarning, match="steps of time differ, for example from"):
+        assert sp.detect([1.0, 2, 3], times, source=lin).steps is None
 
 
 @pytest.mark.parametrize(
@@ -529,14 +540,17 @@ def test_a_warning_where_steps_of_time_differ(times):
     ],
 )
 def test_no_warning_where_they_follow_a_calendar(times):
-    assert sp.detect([1.0, 2, 3, 4], times).series.times.labels == tuple(map(str, times))
+    found = sp.detect([1.0, 2, 3, 4], times)
+    assert found.series.times.labels == tuple(map(str, times))
+    assert found.steps is None
 
 
 def test_business_days_may_lack_holidays():
     days = pd.bdate_range("2023-12-01", periods=61).drop(pd.Timestamp("2023-12-25"))
-    assert len(sp.detect(noise(length=60), days).segments) == 1
+    assert sp.detect(noise(length=60), days).steps is None
+    lin = sp.Source(sp.LIN(), sp.NormalGamma())
     with pytest.warns(UserWarning, match="from 2023-12-15 to 2024-01-02"):  # not over a weekend
-        sp.detect(noise(length=50), days[:11].append(days[21:]))
+        sp.detect(noise(length=50), days[:11].append(days[21:]), source=lin)
 
 
 @pytest.mark.parametrize(
@@ -692,10 +706,12 @@ def test_one_observation_is_singular_and_at_a_whole_position(run):
     assert shown == ["data", "level"]  # there is no band
 
 
-def test_irregular_dates_are_warned_of(run):
-    status, out, _ = run("-", stdin="date,x\n2020-01-01,1\n2020-01-02,2\n2020-02-04,1\n")
-    assert status == 0
-    assert "steps of time differ" in " ".join(out.split())
+def test_irregular_dates_are_counted(run):
+    text = "date,x\n2020-01-01,1\n2020-01-02,2\n2020-02-04,1\n"
+    for options, shown in ([], "date, of irregular steps"), (["--spacing", "regular"], "date "):
+        status, out, _ = run("-", *options, stdin=text)
+        assert status == 0
+        assert shown in " ".join(out.split())
 
 
 REFUSED = {

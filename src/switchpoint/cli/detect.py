@@ -62,6 +62,12 @@ def detect(
     sensitivity: float = typer.Option(
         SENSITIVITY, help="The expected number of switches per 1,000 observations."
     ),
+    spacing: str | None = typer.Option(
+        None,
+        metavar="regular|irregular",
+        help="Whether the model counts observations or time. If not given, time where its steps "
+        "differ.",
+    ),
     fit: bool = typer.Option(
         False,
         "--fit",
@@ -119,6 +125,7 @@ def detect(
             segment=segment or None,
             season=season,
             sensitivity=sensitivity,
+            spacing=spacing,
             fit=fit,
             progress=progress,
         )
@@ -155,7 +162,7 @@ def _report(result: Segmentation, series: FileSeries, messages: list[str], width
     lines: list[tuple[str, str | Text]] = [
         ("read as", "; ".join(series.notes)),
         ("series", f"{', '.join(result.series.names)}: {observations}{missing}"),
-        ("time", series.time),
+        ("time", f"{series.time}{', of irregular steps' * (result.steps is not None)}"),
         ("source", repr(result.source.prior)),
         *(("", family) for family in dict.fromkeys(families)),
         (

@@ -1,7 +1,11 @@
 """Change points of a series by the exact posterior of a default source, or of a given one."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, overload
+
+import numpy as np
+from jaxtyping import Float
 
 from switchpoint import _checks
 from switchpoint._progress import Progress
@@ -9,6 +13,8 @@ from switchpoint.detection.groups import GroupedSegmentation, detect_groups
 from switchpoint.detection.model import series_model
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series, parse_series
+from switchpoint.detection.times import Times, warn_of_steps
+from switchpoint.priors import Geometric
 from switchpoint.sources import Source
 
 
@@ -24,7 +30,7 @@ def detect(
 ) -> GroupedSegmentation: ...
 
 
-def detect(
+def detect(  # type: ignore[misc] # the overloads abbreviate the options
     values: Any,
     times: Any = None,
     *,
@@ -32,6 +38,7 @@ def detect(
     segment: str | Sequence[str] | None = None,
     season: float | None = None,
     sensitivity: float | None = None,
+    spacing: str | None = None,
     source: Source | None = None,
     fit: bool = False,
     coverage: float = 0.9,
@@ -46,10 +53,15 @@ def detect(
     window of at most 20 observations is more probable than not, at its likeliest position.
 
     `values` are (time,), or (time, columns) for several columns with common switches; NaN is
-    missing. `times` are numbers or dates, or the name of a column of a DataFrame. They label the
-    observations and do not enter the model, which counts observations; a warning says where their
-    steps differ. Without `times`, an index of dates or of increasing numbers, or the only column
-    of dates, is the time. Tables of the result are of polars if the values are.
+    missing. `times` are numbers or dates, or the name of a column of a DataFrame. Without `times`,
+    an index of dates or of increasing numbers, or the only column of dates, is the time. Tables of
+    the result are of polars if the values are.
+
+    `spacing` is "regular" if the model counts observations, and "irregular" if it counts time in
+    units of the median step: the hazard, the slope and the season are per unit of time, and a
+    switch between observations a time d apart has probability 1 - (1 - h)^d. If not given, it is
+    irregular where steps differ by more than rounding, months and business days, and the model can
+    count time: with a `Geometric` prior, and without `fit`.
 
     `group_by` is the name of a column of the DataFrame `values`, or has a label for each row: each
     group of rows is a series of its own, and the result is a `GroupedSegmentation`, a mapping from
@@ -93,10 +105,37 @@ def detect(
         max_changes = _checks.whole_number("max_changes", max_changes)
 
     def segmentation(series: Series, progress: Progress | None = None) -> Segmentation:
+        steps = _steps(series.times, spacing, source, fit)
         model = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
+        model = replace(model, steps=steps)
         posterior = model.posterior(series.values, progress)
         return model.segmentation(series, posterior, coverage, min_length, max_changes)
 
     if group_by is None:
         return segmentation(parse_series(values, times), progress)
     return detect_groups(values, times, group_by, segmentation, progress or Progress())
+
+
+def _steps(
+    times: Times | None, spacing: str | None, source: Source | None, fit: bool
+) -> Float[np.ndarray, " steps"] | None:
+    """The steps of time that a model counts; None if it counts observations."""
+    if spacing not in (None, "regular", "irregular"):
+        raise ValueError(f"spacing must be regular or irregular, got {spacing!r}")
+    if times is None:
+        if spacing == "irregular":
+            raise ValueError("spacing irregular needs times")
+        return None
+    if spacing == "regular" or (spacing is None and not times.irregular):
+        return None
+    prior = None if source is None else source.prior
+    if fit or not isinstance(prior, Geometric | None):
+        if spacing is None:
+            warn_of_steps(times)
+            return None
+        problem = "it cannot be fitted" if fit else f"got {prior!r}"
+        raise ValueError(
+            f"spacing irregular needs a given Geometric prior, whose hazard is per unit of time: "
+            f"{problem}"
+        )
+    return times.steps

@@ -25,9 +25,10 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from switchpoint._progress import Progress
+from switchpoint.detection.elapsed import steps_between
 from switchpoint.exact import bayes_optimal
 from switchpoint.segments import Segment
-from switchpoint.segments.base import prior_statistics
+from switchpoint.segments.base import elapse, prior_statistics
 from switchpoint.sources import Source
 from switchpoint.streams.forward import FamilyHypotheses
 
@@ -72,9 +73,12 @@ class ExactForward:
         engine = FamilyHypotheses(bayes_optimal(source), None)
         self.run_length_mean = np.zeros(length)
         self._rows = np.zeros((length, length))
+        steps = steps_between(source)
         each: Any = values if values.ndim > 1 else values.tolist()
         for time, x in enumerate(each):
             engine.log_evidence += engine.step(x)
+            if steps is not None:
+                engine.elapse(steps[time] - 1)
             lengths, probs, _ = engine.runs()
             self.run_length_mean[time] = lengths @ probs
             starts = (time + 1 - lengths).astype(int)
@@ -230,6 +234,7 @@ def _filter(
 ) -> Any:
     """The recursion over the observations of a block."""
     slots, fresh = jnp.arange(_SLOTS), prior_statistics(source.segment)
+    steps = steps_between(source)
     starts = jnp.rint(state.starts).astype(int)
 
     def step(carry: Any, given: Any) -> Any:
@@ -241,6 +246,8 @@ def _filter(
             lambda leaf, first: jnp.where(_like(entering, leaf), first, leaf), statistics, fresh
         )
         logs, statistics = jax.vmap(functools.partial(_absorb, source.segment, x))(statistics)
+        if steps is not None:
+            statistics = elapse(statistics, steps[time] - 1)
         joint = log_weights + logs
         log_density = jax.nn.logsumexp(joint)
         log_posterior = joint - log_density

@@ -21,6 +21,7 @@ from switchpoint.detection.defaults import (
     default_source,
     fitted_parameters,
 )
+from switchpoint.detection.elapsed import in_elapsed_time
 from switchpoint.detection.posterior import SwitchPosterior
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
@@ -48,6 +49,8 @@ class SeriesModel:
     source: Source
     centres: Float[np.ndarray, " columns"]
     scales: Float[np.ndarray, " columns"]
+    steps: Float[np.ndarray, " steps"] | None = None
+    """The times from each observation to the next, if the model counts time."""
 
     def standardised(
         self, values: Float[np.ndarray, "time columns"]
@@ -60,7 +63,8 @@ class SeriesModel:
         self, values: Float[np.ndarray, "time columns"], progress: Progress | None = None
     ) -> SwitchPosterior:
         """The posterior over switching points."""
-        return SwitchPosterior(self.source, self.standardised(values), progress)
+        source = self.source if self.steps is None else in_elapsed_time(self.source, self.steps)
+        return SwitchPosterior(source, self.standardised(values), progress)
 
     def padded(
         self, values: Float[np.ndarray, "time columns"]
@@ -125,6 +129,7 @@ class SeriesModel:
             coverage=coverage,
             source=self.source,
             series=series,
+            steps=self.steps,
         )
 
     def fitted(

@@ -51,11 +51,21 @@ class Segmentation:
     source: Source
     """The source that was used; the default one sees standardised values."""
     series: Series
+    steps: Float[np.ndarray, " steps"] | None = None
+    """The times from each observation to the next, in units of the median step, where they differ
+    and the model counts time; None if it counts observations."""
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
         """The segments as slices: start, and the position after their last observation."""
         return list(pairwise([0, *self.changepoints.tolist(), len(self.series.values)]))
+
+    @cached_property
+    def clock(self) -> Float[np.ndarray, " time"]:
+        """The times of the observations as the model counts them, from 0."""
+        if self.steps is None:
+            return np.arange(len(self.series.values), dtype=float)
+        return np.append(0.0, np.cumsum(self.steps))
 
     @cached_property
     def warnings(self) -> list[str]:
@@ -93,7 +103,7 @@ class Segmentation:
 
         `observations` are those that are not missing. `first_time` and `last_time` are the labels
         of the first and the last of `values[start:end]`, where times were given. `level`, `slope`
-        (per observation, for trends) and `noise` describe the values of the segment by least
+        (per unit of time, for trends) and `noise` describe the values of the segment by least
         squares, with the name of the column where there are several. `probability` and
         `interval_begin`, `interval_end`, `interval_probability` are those of the switch at `start`.
         A DataFrame of pandas, or of polars if the values were.
@@ -196,6 +206,7 @@ class Segmentation:
             "observations": len(self.series.values),
             "missing": int(np.isnan(self.series.values).sum()),
             "columns": list(self.series.names),
+            "spacing": "regular" if self.steps is None else "irregular",
             "source": one_line(self.source),
             "log_evidence": self.log_evidence,
             "expected_switches": float(self.switch_probability.sum()),
@@ -216,7 +227,7 @@ class Segmentation:
         """The level at each position."""
         return np.concatenate(
             [
-                np.stack([fitted(each, end - start) for each in descriptions], axis=1)
+                np.stack([fitted(each, self.clock[start:end]) for each in descriptions], axis=1)
                 for (start, end), descriptions in zip(self.bounds, self.descriptions, strict=True)
             ]
         )
@@ -256,7 +267,7 @@ class Segmentation:
         families = column_segments(self.source.segment)
         return [
             [
-                describe(family, self.series.values[start:end, column])
+                describe(family, self.series.values[start:end, column], self.clock[start:end])
                 for column, family in enumerate(families)
             ]
             for start, end in self.bounds

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from switchpoint._checks import is_missing, shown
 
@@ -36,7 +36,7 @@ _TIMESTAMP = re.compile(
 
 @dataclass(frozen=True)
 class Times:
-    """The times of a series; they label positions, and do not enter the model."""
+    """The times of a series, which label its positions."""
 
     labels: tuple[str, ...]
     """The times as they were given."""
@@ -53,6 +53,17 @@ class Times:
         return replace(
             self, labels=labels, coordinates=self.coordinates[rows], column=self.column[rows]
         )
+
+    @cached_property
+    def irregular(self) -> bool:
+        """Whether steps differ by more than rounding, and are no business days or months."""
+        return not _is_regular(self.coordinates)
+
+    @property
+    def steps(self) -> Float[np.ndarray, " steps"]:
+        """The times from each observation to the next, in units of their median above 0."""
+        steps = np.diff(self.coordinates).astype(float)
+        return steps / np.median(steps[steps > 0]) if steps.any() else steps
 
     @cached_property
     def short(self) -> tuple[str, ...]:
@@ -98,10 +109,7 @@ def is_date(cell: Any) -> bool:
 
 
 def parse_times(times: Any, length: int) -> Times:
-    """The times, which are numbers or dates in order.
-
-    Warns if the steps between them differ, since the model counts observations.
-    """
+    """The times, which are numbers or dates in order."""
     parsed = times if isinstance(times, Times) else read_times(times)
     labels, coordinates = parsed.labels, parsed.coordinates
     check_count(parsed, length)
@@ -119,20 +127,24 @@ def parse_times(times: Any, length: int) -> Times:
             f"times must differ, got {different} different ones for {length} observations; where "
             "several series are stacked in one table, pass one of them, or leave the times out"
         )
-    if not _is_regular(coordinates):
-        # A tie between most frequent steps is broken by the smaller one.
-        kinds, counts = np.unique(steps, return_counts=True)
-        unusual = steps != kinds[np.argmax(counts)]
-        if coordinates.dtype.kind == "M" and _on_business_days(coordinates).all():
-            unusual &= _business_steps(coordinates) != 1
-        other = int(np.argmax(unusual))
-        warnings.warn(
-            f"steps of time differ, for example from {labels[other]} to {labels[other + 1]}: times "
-            "are labels only, and lengths and slopes count observations; insert missing "
-            "observations as NaN if that matters",
-            stacklevel=3,
-        )
     return parsed
+
+
+def warn_of_steps(times: Times) -> None:
+    """Warn that steps of time differ where the model counts observations."""
+    labels, coordinates, steps = times.labels, times.coordinates, np.diff(times.coordinates)
+    # A tie between most frequent steps is broken by the smaller one.
+    kinds, counts = np.unique(steps, return_counts=True)
+    unusual = steps != kinds[np.argmax(counts)]
+    if coordinates.dtype.kind == "M" and _on_business_days(coordinates).all():
+        unusual &= _business_steps(coordinates) != 1
+    other = int(np.argmax(unusual))
+    warnings.warn(
+        f"steps of time differ, for example from {labels[other]} to {labels[other + 1]}: times are "
+        "labels only here, and lengths and slopes count observations; insert missing observations "
+        "as NaN if that matters",
+        stacklevel=3,
+    )
 
 
 def check_count(times: Times, length: int) -> None:

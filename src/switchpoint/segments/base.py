@@ -300,6 +300,18 @@ def _unless_missing(segment: Segment, x: Any, function: Any, otherwise: Any) -> 
     return jax.tree.map(lambda one, none: xp.where(missing, none, one), result, otherwise)
 
 
+def elapse(statistics: Statistics, time: Numbers) -> Statistics:
+    """The statistics of segments after more time without an observation, by their `duration`.
+
+    Families without a field of that name in their statistics count observations, not time.
+    """
+
+    def moved(path: Any, leaf: Any) -> Any:
+        return leaf + time if getattr(path[-1], "name", "") == "duration" else leaf
+
+    return jax.tree_util.tree_map_with_path(moved, statistics)
+
+
 def scalar_level(mean: Float[Array, ""], variance: Float[Array, ""]) -> Level:
     """The posterior of a level that is one number throughout the segment."""
     return Level(mean.reshape(1, 1), variance.reshape(1, 1, 1))

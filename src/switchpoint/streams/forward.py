@@ -487,6 +487,14 @@ class FamilyHypotheses(Hypotheses):
         self.norm = norm
         return log_density
 
+    def elapse(self, time: float) -> None:
+        """Let time pass after the last observation, in all segments that have begun with it."""
+        self.family.elapse(self.table, time)
+        slot = self.replaced[0]
+        if slot < self.used and self.starts[slot] == self.position:
+            for array, first in zip(self.table, self.first, strict=True):
+                array[slot] = first
+
     def _absorb(self, x: Any) -> Slots:
         """ln p(x) under each hypothesis; its statistics then include x, unless it is an outlier."""
         if self.outliers is None:

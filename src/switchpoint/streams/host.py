@@ -5,6 +5,7 @@ work there, and otherwise, as may be with classes of a user's own, compiled.
 """
 
 import dataclasses
+import functools
 import inspect
 import math
 import types
@@ -19,7 +20,7 @@ from jaxtyping import Float
 
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
-from switchpoint.segments.base import prior_statistics
+from switchpoint.segments.base import elapse, prior_statistics
 
 Floats: TypeAlias = Float[np.ndarray, " hypotheses"]
 Table: TypeAlias = list[Any]
@@ -142,6 +143,23 @@ class HostFamily:
             table[0] = self._merge(table[0])
         elif self._gaps_count:
             table[:] = jax.tree.leaves(self._merge(self.statistics(table), self._gap))
+
+    def elapse(self, table: Table, time: float) -> None:
+        """Let time pass without an observation."""
+        for index, clock in enumerate(self._clocks):
+            if clock.any():
+                table[index] = table[index] + time * clock
+
+    @functools.cached_property
+    def _clocks(self) -> Table:
+        """For each array of a table, 1 where it counts time."""
+        if self._columns:
+            return [clock for column in self._columns for clock in column._clocks]
+        still = jax.tree.map(np.zeros_like, prior_statistics(self.segment))
+        clocks = jax.tree.leaves(elapse(still, 1.0))
+        if self.compiled:
+            return [np.append(np.concatenate([np.ravel(each) for each in clocks]), 0.0)]
+        return clocks
 
     def probs(self, table: Table) -> Any:
         """P(next symbol = k) under each hypothesis."""
