@@ -93,8 +93,7 @@ class SwitchpointDetector(BaseDetector):
         return pd.DataFrame({"scores": self._segmentation(X).switch_probability}, index=X.index)
 
     def _segmentation(self, X: Any) -> Segmentation:  # noqa: N803
-        series = _series(X)
-        return self.model_.segmentation(series, self.model_.posterior(series.values), _COVERAGE)
+        return self.model_.segmentation(_series(X), _COVERAGE)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> Any:

@@ -3,7 +3,7 @@
 import math
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY
 from switchpoint.detection.description import column_segments
 
 _KINDS = " or ".join([", ".join(SEGMENTS[:-1]), SEGMENTS[-1]])
+_SHOWN_OUTLIERS = 12
 _SHOWN_SEGMENTS, _SHOWN_WARNINGS = 60, 10
 _CHANGE_HEADINGS = ("switch", "90% interval")
 
@@ -176,7 +177,25 @@ def _report(result: Segmentation, series: FileSeries, messages: list[str], width
     parts: list[Any] = [output.panel("switchpoint detect", lines), next(whole, tables[0])]
     if len(result.bounds) > _SHOWN_SEGMENTS:
         parts.append(f"and {len(result.bounds) - _SHOWN_SEGMENTS} more segments")
+    outliers = result.outlier_rows()
+    if outliers:
+        parts.append(_outliers(result, outliers[:_SHOWN_OUTLIERS]))
+    if len(outliers) > _SHOWN_OUTLIERS:
+        parts.append(f"and {len(outliers) - _SHOWN_OUTLIERS} more outliers")
     return Group(*parts)
+
+
+def _outliers(result: Segmentation, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each outlier."""
+    columns = ["column"] if len(result.series.names) > 1 else []
+    shown = output.table(
+        "Outliers", "at", *columns, "value", "expected", "probability", texts=1 + len(columns)
+    )
+    labels = _labels(result)
+    for row in rows:
+        cells = [_number(row["value"]), _number(row["expected"]), chance(row["probability"])]
+        shown.add_row(str(labels[row["position"]]), *(row[each] for each in columns), *cells)
+    return shown
 
 
 def _report_groups(

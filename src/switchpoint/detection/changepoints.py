@@ -108,8 +108,7 @@ def detect(  # type: ignore[misc] # the overloads abbreviate the options
         steps = _steps(series.times, spacing, source, fit)
         model = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
         model = replace(model, steps=steps)
-        posterior = model.posterior(series.values, progress)
-        return model.segmentation(series, posterior, coverage, min_length, max_changes)
+        return model.segmentation(series, coverage, min_length, max_changes, progress)
 
     if group_by is None:
         return segmentation(parse_series(values, times), progress)

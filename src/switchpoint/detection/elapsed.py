@@ -53,3 +53,10 @@ def in_elapsed_time(source: Source, steps: Float[np.ndarray, " steps"]) -> Sourc
 def steps_between(source: Source) -> Float[ArrayLike, " steps"] | None:
     """The times from each observation to the next, where a source is in elapsed time."""
     return source.prior.steps if isinstance(source.prior, ElapsedGeometric) else None
+
+
+def make_clock(
+    length: int, steps: Float[np.ndarray, " steps"] | None
+) -> Float[np.ndarray, " length"]:
+    """The times of the observations from 0, or their positions."""
+    return np.arange(length, dtype=float) if steps is None else np.append(0.0, np.cumsum(steps))

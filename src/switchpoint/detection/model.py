@@ -3,13 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
+from scipy.special import expit
 
 from switchpoint import _checks
 from switchpoint._progress import Progress
@@ -21,7 +23,15 @@ from switchpoint.detection.defaults import (
     default_source,
     fitted_parameters,
 )
-from switchpoint.detection.elapsed import in_elapsed_time
+from switchpoint.detection.elapsed import in_elapsed_time, make_clock
+from switchpoint.detection.fits import fit_segment, is_real
+from switchpoint.detection.outliers import (
+    blocks,
+    hidden_outliers,
+    inlier_log_odds,
+    log_density_of_outliers,
+    robust,
+)
 from switchpoint.detection.posterior import SwitchPosterior
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
@@ -31,6 +41,7 @@ from switchpoint.segments.values import centred
 from switchpoint.sources import Source
 
 _LONGEST_FIT = 20_000  # observations of a column
+_ROUNDS = 3  # of detecting changes between outliers
 
 
 class Forecasts(NamedTuple):
@@ -51,6 +62,8 @@ class SeriesModel:
     scales: Float[np.ndarray, " columns"]
     steps: Float[np.ndarray, " steps"] | None = None
     """The times from each observation to the next, if the model counts time."""
+    outliers: bool = False
+    """Whether values may be outliers (`switchpoint.detection.outliers`)."""
 
     def standardised(
         self, values: Float[np.ndarray, "time columns"]
@@ -63,7 +76,8 @@ class SeriesModel:
         self, values: Float[np.ndarray, "time columns"], progress: Progress | None = None
     ) -> SwitchPosterior:
         """The posterior over switching points."""
-        source = self.source if self.steps is None else in_elapsed_time(self.source, self.steps)
+        source = robust(self.source) if self.outliers else self.source
+        source = source if self.steps is None else in_elapsed_time(source, self.steps)
         return SwitchPosterior(source, self.standardised(values), progress)
 
     def padded(
@@ -107,17 +121,34 @@ class SeriesModel:
     def segmentation(
         self,
         series: Series,
-        posterior: SwitchPosterior,
         coverage: float,
         min_length: int = 1,
         max_changes: int | None = None,
+        progress: Progress | None = None,
     ) -> Segmentation:
-        """The change points of a series with this posterior, and their uncertainty."""
-        observed = ~np.isnan(series.values)
-        positions = change_points(
-            posterior.switch_probability, observed.any(1), min_length, max_changes
-        )
+        """The change points of a series, and their uncertainty."""
+        values, observed = series.values, ~np.isnan(series.values)
+        standard = (values - self.centres) / self.scales
+        hidden, last = np.zeros(values.shape, bool), not self.outliers
+        for number in range(_ROUNDS):
+            rest = np.where(hidden, np.nan, values)
+            posterior = self.posterior(rest, progress)
+            positions = change_points(
+                posterior.switch_probability, observed.any(1), min_length, max_changes
+            )
+            if last or number == _ROUNDS - 1:
+                break
+            more = hidden_outliers(
+                self.source, np.where(hidden, np.nan, standard), positions, self.steps
+            )
+            if not more.any():
+                break
+            hidden |= more
         changes, no_switch = with_intervals(posterior, positions, coverage)
+        log_evidence = posterior.log_evidence - float(np.log(self.scales) @ observed.sum(0))
+        if hidden.any():
+            log_evidence += log_density_of_outliers(self.source, standard, hidden)
+        expected, odd = self._expected(standard, hidden, positions)
         return Segmentation(
             changepoints=np.array(positions, int),
             probability=np.array([each.probability for each in changes], float),
@@ -125,12 +156,40 @@ class SeriesModel:
             interval_probability=np.array([each.interval_probability for each in changes], float),
             switch_probability=posterior.switch_probability,
             no_switch_probability=no_switch,
-            log_evidence=posterior.log_evidence - float(np.log(self.scales) @ observed.sum(0)),
+            log_evidence=log_evidence,
             coverage=coverage,
             source=self.source,
             series=series,
+            expected=self.centres + self.scales * expected,
+            outlier_probability=odd,
             steps=self.steps,
         )
+
+    def _expected(
+        self,
+        standard: Float[np.ndarray, "time columns"],
+        hidden: Bool[np.ndarray, "time columns"],
+        positions: Sequence[int],
+    ) -> tuple[Float[np.ndarray, "time columns"], Float[np.ndarray, "time columns"]]:
+        """The fit of each segment, and P(an outlier | the other values of its segment)."""
+        expected, odd = np.full(standard.shape, np.nan), np.zeros(standard.shape)
+        clock = make_clock(len(standard), self.steps)
+        for columns, family in blocks(self.source.segment):
+            if not is_real(family):
+                continue
+            for bounds in pairwise([0, *positions, len(standard)]):
+                part = slice(*bounds), columns
+                values, times = standard[part], clock[slice(*bounds)]
+                seen = ~np.isnan(values).any(1)
+                inside = seen & ~hidden[part].any(1)
+                if not self.outliers:
+                    expected[part] = fit_segment(family, values, times, inside).expected
+                    continue
+                fit, log_odds = inlier_log_odds(family, values, times, inside)
+                expected[part] = fit.expected
+                odd[part] = np.where(seen, expit(-log_odds), 0.0)[:, None]
+        # Taken out by their own evidence, whatever the final segments say.
+        return expected, np.where(hidden, np.maximum(odd, 0.5), odd)
 
     def fitted(
         self, values: Float[np.ndarray, "time columns"], parameters: Sequence[str] | None
@@ -176,7 +235,8 @@ def series_model(
         columns = [default_column(kind, each, season, title) for kind, each, title in parts]
         centres = np.array([column.centre for column in columns])
         scales = np.array([column.scale for column in columns])
-        model = SeriesModel(default_source(columns, float(sensitivity)), centres, scales)
+        source = default_source(columns, float(sensitivity))
+        model = SeriesModel(source, centres, scales, outliers=True)
         return model.fitted(values, fitted_parameters(model.source)) if fit else model
     for name, value in (("segment", segment), ("sensitivity", sensitivity), ("season", season)):
         if value is not None:

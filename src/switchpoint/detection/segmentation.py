@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from switchpoint._checks import one_line
 from switchpoint._labels import Labels
 from switchpoint.detection.checks import noise_dependence
 from switchpoint.detection.description import column_segments, describe, fitted, is_positive
+from switchpoint.detection.elapsed import make_clock
 from switchpoint.detection.series import Series
 from switchpoint.detection.tables import make_table, plain_rows, write_text
 from switchpoint.segments import NormalGamma, Regression, Trend
@@ -51,6 +52,11 @@ class Segmentation:
     source: Source
     """The source that was used; the default one sees standardised values."""
     series: Series
+    expected: Float[np.ndarray, "time columns"]
+    """The fit of each segment to its values, with its season and lags; NaN for other families."""
+    outlier_probability: Float[np.ndarray, "time columns"]
+    """P(an outlier | the other values of its segment), given the change points; 0 where the model
+    has no outliers."""
     steps: Float[np.ndarray, " steps"] | None = None
     """The times from each observation to the next, in units of the median step, where they differ
     and the model counts time; None if it counts observations."""
@@ -63,9 +69,7 @@ class Segmentation:
     @cached_property
     def clock(self) -> Float[np.ndarray, " time"]:
         """The times of the observations as the model counts them, from 0."""
-        if self.steps is None:
-            return np.arange(len(self.series.values), dtype=float)
-        return np.append(0.0, np.cumsum(self.steps))
+        return make_clock(len(self.series.values), self.steps)
 
     @cached_property
     def warnings(self) -> list[str]:
@@ -109,6 +113,37 @@ class Segmentation:
         A DataFrame of pandas, or of polars if the values were.
         """
         return make_table(self.segment_rows(), self.series.labels)
+
+    @cached_property
+    def outliers(self) -> Any:
+        """A row for each outlier: a value that is more probably one than of its segment.
+
+        `position`, `time` if times were given, `column` where there are several, the `value`, what
+        was `expected` by the fit of the segment without it, and the `probability` of an outlier.
+        A DataFrame of pandas, or of polars if the values were.
+        """
+        columns = ("position", "value", "expected", "probability")
+        return make_table(self.outlier_rows(), self.series.labels, columns)
+
+    def outlier_rows(self) -> list[dict[str, Any]]:
+        """The rows of `outliers`."""
+        rows = []
+        for at, column in np.argwhere(self.is_outlier).tolist():
+            row: dict[str, Any] = {"position": at}
+            if self.series.times is not None:
+                row["time"] = self.series.times.labels[at]
+            if len(self.series.names) > 1:
+                row["column"] = self.series.names[column]
+            row["value"] = float(self.series.values[at, column])
+            row["expected"] = float(self.expected[at, column])
+            row["probability"] = float(self.outlier_probability[at, column])
+            rows.append(row)
+        return rows
+
+    @property
+    def is_outlier(self) -> Bool[np.ndarray, "time columns"]:
+        """Whether a value is more probably an outlier than not."""
+        return self.outlier_probability >= 0.5
 
     def to_frame(self) -> Any:
         """A row for each observation: its segment, P(a switch there) and the level of the segment.
@@ -167,6 +202,7 @@ class Segmentation:
             changepoints=self.changepoints,
             intervals=self.intervals,
             coverage=self.coverage,
+            outliers=self.is_outlier,
             times=None if series.times is None else series.times.coordinates,
         )
 
@@ -196,6 +232,7 @@ class Segmentation:
             "summary": self.summary,
             "changepoints": self.changepoint_rows(),
             "segments": plain_rows(self.segment_rows()),
+            "outliers": self.outlier_rows(),
             "switch_probability": self.switch_probability.tolist(),
         }
 
@@ -265,9 +302,10 @@ class Segmentation:
     def descriptions(self) -> list[list[dict[str, float]]]:
         """Of each segment, the description of each column: level, slope and noise by name."""
         families = column_segments(self.source.segment)
+        values = np.where(self.is_outlier, np.nan, self.series.values)
         return [
             [
-                describe(family, self.series.values[start:end, column], self.clock[start:end])
+                describe(family, values[start:end, column], self.clock[start:end])
                 for column, family in enumerate(families)
             ]
             for start, end in self.bounds

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
@@ -29,6 +29,7 @@ def segmentation_figure(
     changepoints: Int[np.ndarray, " switch"],
     intervals: Int[np.ndarray, "switch 2"],
     coverage: float,
+    outliers: Bool[np.ndarray, "time columns"],
     times: Shaped[np.ndarray, " time"] | None = None,
 ) -> Figure:
     """Each column with the levels of its segments and their bands, above P(switch at t).
@@ -48,6 +49,10 @@ def segmentation_figure(
         bounds = list(pairwise([0, *changepoints.tolist(), count]))
         for index, axes in enumerate(panels[:-1]):
             _series(axes, at, values[:, index])
+            odd = outliers[:, index]
+            if odd.any():
+                axes.plot(at[odd], values[odd, index], "o", color=INK, fillstyle="none",
+                          markersize=6, markeredgewidth=0.9, label="outlier")  # fmt: skip
             _segments(axes, at, edges, levels[:, index], noise[:, index], floors[index], bounds)
             _show_all(axes, values[:, index], levels[:, index])
             axes.set_ylabel(f"column {names[index]}" if names[index].isdigit() else names[index])
@@ -55,7 +60,7 @@ def segmentation_figure(
                 label = "change point" if number == 0 else None
                 axes.axvline(edges[position], color=INK, linestyle=(0, (4, 3)), linewidth=0.9,
                              zorder=0.9, label=label)  # fmt: skip
-        legend_above(panels[0], columns=4)
+        legend_above(panels[0], columns=5)
         _switches(panels[-1], at, switch_probability)
         for number, (begin, end) in enumerate(intervals.tolist()):
             label = f"{coverage:.0%} interval" if number == 0 else None

@@ -142,7 +142,7 @@ class Regression(Segment):
         one = jnp.ones_like(x)
         zero, lags = 0.0 * one, self.lags
         others = (zero,) * (lags - 1)
-        features = self._features(zero, (zero,) * lags)
+        features = self.features(zero, (zero,) * lags)
         means = jnp.concatenate([features, x[..., None]], -1)
         waiting = one * (lags > 0)
         return RegressionRun(
@@ -163,7 +163,7 @@ class Regression(Segment):
         return self.empty()._replace(duration=np.ones(()))
 
     def initial(self) -> RegressionRun:
-        scales = [*self._time_scales(), *self.lags * [self.lag_scale]]
+        scales = self.scales()
         own = (self.level,) * self.lags
         columns = np.arange(len(scales) + 1)
         return self.empty()._replace(
@@ -201,7 +201,7 @@ class Regression(Segment):
         return self._joined(merged, before, moved) if self.lags else merged
 
     def predictive(self, statistics: RegressionRun) -> StudentT:
-        features = self._features(statistics.duration, statistics.last)
+        features = self.features(statistics.duration, statistics.last)
         ahead = features - statistics.means[..., :-1]
         expected, square = statistics.means[..., -1], 1 + 1 / statistics.weight
         solved: list[Any] = []
@@ -243,14 +243,14 @@ class Regression(Segment):
         """Coefficients of each segment, (*shape, features + 1), and the variance of its noise."""
         key_precision, key_coefficients = jax.random.split(key)
         variance = self.rate / jax.random.gamma(key_precision, self.shape, shape)
-        scales = [self.level_scale, *self._time_scales(), *self.lags * [self.lag_scale]]
+        scales = [self.level_scale, *self.scales()]
         noise = jax.random.normal(key_coefficients, (*shape, len(scales)))
         return jnp.stack(scales) * jnp.sqrt(variance)[..., None] * noise, variance
 
     def emission(self, parameters: tuple[Array, Array], statistics: RegressionRun) -> Normal:
         coefficients, variance = parameters
         lags = tuple(each - self.level for each in statistics.last)
-        features = self._features(statistics.duration, lags)
+        features = self.features(statistics.duration, lags)
         return Normal(
             self.level + coefficients[..., 0] + (coefficients[..., 1:] * features).sum(-1), variance
         )
@@ -264,7 +264,7 @@ class Regression(Segment):
         constant = 1 / statistics.weight - means[:count] @ across
         covariance = jnp.block([[constant[None, None], across[None]], [across[:, None], joint]])
         mean = jnp.append(means[count] - means[:count] @ coefficients, coefficients)
-        features = self._features(statistics.duration, statistics.last)
+        features = self.features(statistics.duration, statistics.last)
         return Level(
             mean[:, None],
             noise_variance(statistics) * covariance[..., None],
@@ -288,8 +288,10 @@ class Regression(Segment):
             for j in range(1, min(self.harmonics, int(period / 2)) + 1)
         ]
 
-    def _time_scales(self) -> list[Parameter]:
-        return [self.slope_scale] * self.slope + [self.season_scale] * (2 * len(self._waves))
+    def scales(self) -> list[Parameter]:
+        """The scales of the coefficients of `features`."""
+        waves = [self.season_scale] * (2 * len(self._waves))
+        return [self.slope_scale] * self.slope + waves + [self.lag_scale] * self.lags
 
     def _first_columns(self) -> list[int]:
         """The first column of each row of a root that is not 0 once it has been moved in time."""
@@ -298,7 +300,7 @@ class Regression(Segment):
             i - (i - self.slope) % 2 if i in waves else i for i in range(waves.stop + self.lags)
         ]
 
-    def _features(self, time: Any, lags: Sequence[Any]) -> Any:
+    def features(self, time: Any, lags: Sequence[Any]) -> Any:
         """The features at these times since the start, given the last values, the newest last."""
         columns = [time] if self.slope else []
         for cosine, sine in self._rotations(time):
@@ -343,7 +345,7 @@ class Regression(Segment):
     ) -> RegressionRun:
         """The fit with one more observation, if it is known."""
         xp = namespace(run.weight, time, value)
-        features = self._features(time, lags)
+        features = self.features(time, lags)
         row = xp.concatenate(_broadcast(xp, features, value[..., None]), -1)
         new = xp.where(known, 1.0, 0.0), row
         row, (weight, means) = between(xp, (run.weight, run.means), new)
