@@ -35,19 +35,19 @@ def compress(
     out: Path | None = typer.Option(
         None,
         metavar="FILE",
-        help=f"The archive; FILE{SUFFIX} if not given, and - is standard output.",
+        help=f"The archive; by default, FILE{SUFFIX}; - is standard output.",
     ),
     kind: str | None = typer.Option(
         None,
         "--as",
         metavar="|".join(KINDS),
-        help="What the symbols are: those listed in a text (numbers from 0, or labels), the bits "
-        "of the file, or its bytes. If not given, text for a file of the digits 0 and 1 or with "
-        "--alphabet or --labels, bits for a --model with an alphabet of 2, and otherwise bytes.",
+        help="The symbols: those listed in a text (numbers from 0, or labels), the bits of the "
+        "file, or its bytes. By default, text for a file of the digits 0 and 1 or with --alphabet "
+        "or --labels, bits for a --model with an alphabet of 2, and otherwise bytes.",
     ),
     labels: str | None = options.LABELS,
     prior: str | None = typer.Option(
-        None, help=f"{options.PRIOR_HELP}; or kt, for a single segment. If not given, ptw."
+        None, help=f"{options.PRIOR_HELP}; or kt, for a single segment. By default, ptw."
     ),
     hypotheses: int = options.HYPOTHESES,
     model: str | None = options.MODEL,
@@ -56,9 +56,9 @@ def compress(
 ) -> None:
     """Compress a file losslessly with the predictions of the Bayes optimum or a network.
 
-    This is for piecewise stationary sequences. The code is about as long as the predictor's code
-    length, and `switchpoint decompress` restores the file byte for byte, on other machines too
-    (with Transformers, on the machine that compressed it).
+    Suited to piecewise stationary sequences: the size is within a few bytes of the predictor's code
+    length. `switchpoint decompress` restores the file byte for byte, on any machine (with a
+    Transformer, on the machine that compressed it).
 
     For example:
 
@@ -115,7 +115,7 @@ def decompress(
     out: Path | None = typer.Option(
         None,
         metavar="FILE",
-        help=f"The file to restore; FILE without {SUFFIX} if not given, and - is standard output.",
+        help=f"The restored file; by default, FILE without {SUFFIX}; - is standard output.",
     ),
     model: str | None = typer.Option(
         None,

@@ -50,7 +50,9 @@ MODEL: Any = typer.Option(
     None, metavar="NAME|PATH", help=f"Predict with a trained network instead: {MODEL_HELP}"
 )
 MEMBER: Any = typer.Option(
-    None, help="The index of the network in --model, from 0; by default, the best one."
+    None,
+    metavar="NUMBER",
+    help="The index of the network in --model, from 0; by default, the best one.",
 )
 _READING: Any = {"rich_help_panel": "File format (anything not given is inferred)"}
 SEPARATOR: Any = typer.Option(
@@ -146,7 +148,7 @@ def _parameter(name: str, help_text: str | None) -> inspect.Parameter:
     if help_text is None:
         help_text = str(field.description)
         if kind is Path:
-            help_text = help_text.removesuffix(".") + ", in a text file."
+            help_text = help_text.removesuffix(".") + ", from a text file."
         elif get_origin(kind) is list:
             help_text += " Repeat it for more members."
         # Typer would show the default of the option, which is None.

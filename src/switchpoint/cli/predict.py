@@ -18,7 +18,7 @@ from switchpoint.exact.named import fit_geometric
 from switchpoint.priors import Geometric
 from switchpoint.sources import Source
 
-_ALPHABET_HELP = "The number of symbols; if not given, the number of labels, or 2 for numbers."
+_ALPHABET_HELP = "The number of symbols; by default, the number of labels, or 2 for numbers."
 
 
 @options.with_options(*options.PRIOR, *options.SEGMENT, alphabet=_ALPHABET_HELP)
@@ -31,12 +31,15 @@ def predict(
     ),
     prior: str | None = typer.Option(
         None,
-        help=f"{options.PRIOR_HELP}; if not given, geometric with the hazard of highest evidence.",
+        help=f"{options.PRIOR_HELP}; by default, geometric with the hazard of highest evidence.",
     ),
     model: str | None = options.MODEL,
     member: int | None = options.MEMBER,
     form: str | None = typer.Option(
-        None, "--format", help="csv or json; if not given, from the suffix of --out, or csv."
+        None,
+        "--format",
+        metavar="csv|json",
+        help="The format of the rows; by default, that of the suffix of --out, or csv.",
     ),
     out: Path | None = typer.Option(
         None,

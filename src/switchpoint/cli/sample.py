@@ -31,8 +31,8 @@ def sample(
     out: Path | None = typer.Option(
         None,
         metavar="FILE",
-        help="Write symbols, true probabilities and switches to this file (.npz or .csv). If not "
-        "given, the symbols are printed.",
+        help="Write symbols, true probabilities and switches to this file (.npz or .csv). By "
+        "default, print the symbols.",
     ),
     **given: Any,
 ) -> None:

@@ -53,11 +53,11 @@ def zoo(directory: Path | None = _DIRECTORY) -> None:
 
 def verify(
     names: list[str] | None = typer.Argument(
-        None, metavar="NAME", help="Networks of the zoo; all if none is given."
+        None, metavar="NAME", help="Networks of the zoo; by default, all of them."
     ),
     sequences: int = typer.Option(
         500,
-        help="How many of its card's test sequences each network is measured on, a multiple of 50.",
+        help="The number of the card's test sequences to measure a network on, a multiple of 50.",
     ),
     directory: Path | None = _DIRECTORY,
 ) -> None:

@@ -122,61 +122,65 @@ class TrainConfig(_NetworkSettings):
 
         def __init__(self, **settings: Any) -> None: ...
 
-    length: PositiveInt = _setting("Data", "Symbols in a sequence.", 256)
+    length: PositiveInt = _setting("Data", "The number of symbols in a sequence.", 256)
     prior: OneOrMore[Annotated[str, one_of(*PRIOR_NAMES)]] = _setting(
         "Data", f"The prior of segment lengths: {', '.join(PRIOR_NAMES)}.", ("ptw",)
     )
     depth: PositiveInt | None = _setting(
         "Data",
-        "ptw: the depth of its tree; the smallest that fits the length if not given.",
+        "ptw: the depth of the tree; by default, the smallest that fits the length.",
         lambda given: (
             max(1, (given["length"] - 1).bit_length()) if "ptw" in given["prior"] else None
         ),
     )
     split: Annotated[float, Field(gt=0, lt=1)] | None = _setting(
         "Data",
-        "ptw: the probability that a node splits; 0.5 if not given.",
+        "ptw: the probability that a node splits; by default, 0.5.",
         lambda given: 0.5 if "ptw" in given["prior"] else None,
     )
     period: PositiveInt | None = _setting("Data", "regular: the length of every segment.")
     longest: PositiveInt | None = _setting(
         "Data",
-        "uniform: the longest segment; the length of the sequence if not given.",
+        "uniform: the maximum segment length; by default, the length of the sequence.",
         lambda given: given["length"] if "uniform" in given["prior"] else None,
     )
     hazard: Annotated[float, Field(gt=0, le=1)] | None = _setting(
         "Data", "geometric: the probability that a segment ends after a symbol."
     )
-    pmf: Numbers | None = _setting("Data", "renewal: the numbers P(L=1), P(L=2), and so on.")
-    alphabet: PositiveInt = _setting("Data", "How many symbols there are.", 2)
+    pmf: Numbers | None = _setting(
+        "Data", "renewal: the probabilities of segment lengths 1, 2 and so on."
+    )
+    alphabet: PositiveInt = _setting("Data", "The number of symbols.", 2)
     alpha: PositiveFloat | None = _setting(
         "Data",
-        "Alphabet of 2: P(1) of a segment is from Beta(alpha, beta); 0.5 if not given.",
+        "Alphabet of 2: each segment draws P(1) from Beta(alpha, beta); by default, 0.5.",
         lambda given: 0.5 if given["alphabet"] == 2 else None,
     )
     beta: PositiveFloat | None = _setting(
         "Data",
-        "Alphabet of 2: see alpha; 0.5 if not given.",
+        "Alphabet of 2: see alpha; by default, 0.5.",
         lambda given: 0.5 if given["alphabet"] == 2 else None,
     )
     concentration: PositiveFloat | None = _setting(
         "Data",
-        "Larger alphabets: a segment's distribution is from a symmetric Dirichlet with this "
-        "parameter; 0.5 if not given.",
+        "Larger alphabets: each segment draws its probabilities from a symmetric Dirichlet "
+        "distribution with this parameter; by default, 0.5.",
         lambda given: None if given["alphabet"] == 2 else 0.5,
     )
 
     seeds: PositiveInt = _setting(
-        "Optimizer", "How many seeds, for each prior and learning rate.", 1
+        "Optimizer", "The number of seeds for each prior and learning rate.", 1
     )
-    first_seed: Seed = _setting("Optimizer", "The first seed; the others follow it.", 0)
+    first_seed: Seed = _setting("Optimizer", "The first seed; the others follow.", 0)
     learning_rate: OneOrMore[PositiveFloat] = _setting(
         "Optimizer",
         "The peak learning rate, after the warm-up.",
         lambda given: (MODELS[given["model"]].recipe.learning_rate,),
     )
-    steps: PositiveInt = _recipe("steps", "Optimizer steps.")
-    batch: PositiveInt = _recipe("batch", "Fresh sequences in a step.")
+    steps: PositiveInt = _recipe("steps", "The number of optimizer steps.")
+    batch: PositiveInt = _recipe(
+        "batch", "The number of sequences in a step, which draws new ones."
+    )
     schedule: Literal["cosine", "constant"] = _setting(
         "Optimizer",
         "The learning rate after the warm-up: cosine (down to 0) or constant.",
@@ -185,12 +189,12 @@ class TrainConfig(_NetworkSettings):
     # A run much shorter than the recipe's must not spend itself on warming up.
     warmup: NaturalNumber = _setting(
         "Optimizer",
-        "Steps in which the learning rate rises from 0.",
+        "The number of steps in which the learning rate rises from 0.",
         lambda given: min(MODELS[given["model"]].recipe.warmup, given["steps"] // 10),
     )
     clip_norm: PositiveFloat = _recipe("clip_norm", "Gradients are clipped to this global norm.")
     optimizer: Literal["adam", "muon"] = _recipe(
-        "optimizer", "adam, or muon: matrices by Muon, all else by Adam."
+        "optimizer", "adam, or muon, which trains matrices by Muon and everything else by Adam."
     )
     b2: Annotated[float, Field(gt=0, lt=1)] = _recipe(
         "b2", "Adam's b2, the decay of its mean of squared gradients."
@@ -202,17 +206,17 @@ class TrainConfig(_NetworkSettings):
     )
     tbptt_length: PositiveInt | None = _setting(
         "Optimizer",
-        "Truncate backpropagation after this many symbols, and carry the state on; never if not "
-        "given.",
+        "Truncate backpropagation after this many symbols and carry the state on; by default, "
+        "never.",
     )
     min_length: PositiveInt | None = _setting(
         "Optimizer",
-        "Draw each step's length from this up to the full one; always full if not given.",
+        "Draw the length of each step between this and the full length; by default, it is full.",
     )
 
-    report_every: PositiveInt = _setting("Run", "Steps between reports.", 500)
+    report_every: PositiveInt = _setting("Run", "The number of steps between reports.", 500)
     validation: SampleSize = _setting(
-        "Run", "Sequences that the excess regret is measured on.", 500
+        "Run", "The number of sequences on which the excess regret is measured.", 500
     )
 
     def members(self) -> tuple[Member, ...]:

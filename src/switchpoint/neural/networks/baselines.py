@@ -55,7 +55,7 @@ class Markov(Network[Int[Array, "batch order"]]):
 
     models: ClassVar[Mapping[str, Model]] = {
         "markov": Model(
-            {"order": Option(8, "how many of the last symbols it sees")},
+            {"order": Option(8, "the number of past symbols that it sees")},
             adam_recipe(1e-2, 2_000, 100),
             takes_values=False,
         )

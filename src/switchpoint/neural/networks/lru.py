@@ -96,9 +96,9 @@ class LRU(StateSpaceNetwork):
     models: ClassVar[Mapping[str, Model]] = {
         "lru": Model(
             {
-                "layers": Option(2, "how many layers"),
-                "width": Option(64, "numbers in a token"),
-                "state_size": Option(64, "complex numbers in the state of a layer"),
+                "layers": Option(2, "the number of layers"),
+                "width": Option(64, "the size of a token"),
+                "state_size": Option(64, "the number of complex numbers in the state of a layer"),
             },
             Recipe(1e-2, 8_000, batch=32),
         )

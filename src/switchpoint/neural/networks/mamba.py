@@ -141,9 +141,9 @@ class Mamba(StateSpaceNetwork):
     models: ClassVar[Mapping[str, Model]] = {
         "mamba": Model(
             {
-                "layers": Option(2, "how many layers"),
-                "width": Option(64, "numbers in a token"),
-                "state_size": Option(8, "numbers in the state of each channel"),
+                "layers": Option(2, "the number of layers"),
+                "width": Option(64, "the size of a token"),
+                "state_size": Option(8, "the size of the state of each channel"),
             },
             Recipe(3e-3, 8_000, batch=32),
         )

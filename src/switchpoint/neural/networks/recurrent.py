@@ -23,13 +23,13 @@ from switchpoint.neural.model import Model, Option, Recipe
 from switchpoint.neural.network import Network, encoded
 
 CELL_OPTIONS = {
-    "hidden": Option(256, "units of the cell"),
-    "readout": Option(2, "dense layers of 128 after the cell", NaturalNumber),
+    "hidden": Option(256, "the number of units of the cell"),
+    "readout": Option(2, "the number of dense layers of 128 units after the cell", NaturalNumber),
 }
 _STACK_OPTIONS = {
     **CELL_OPTIONS,
-    "stack_depth": Option(8, "entries of the stack"),
-    "stack_width": Option(8, "numbers in an entry"),
+    "stack_depth": Option(8, "the number of entries of the stack"),
+    "stack_width": Option(8, "the size of an entry"),
 }
 
 

@@ -49,7 +49,7 @@ class Transformer(Network[TransformerMemory]):
     models: ClassVar[Mapping[str, Model]] = {
         "transformer": Model(
             {
-                "layers": Option(16, "how many layers"),
+                "layers": Option(16, "the number of layers"),
                 "positions": Option(
                     "relative",
                     f"the encoding of positions: {', '.join(POSITIONS)}",
@@ -57,11 +57,11 @@ class Transformer(Network[TransformerMemory]):
                 ),
                 "context": Option(
                     None,
-                    "how many of the last tokens it sees; all if not given",
+                    "the number of past tokens that it sees; by default, all",
                     PositiveInt | None,
                 ),
-                "width": Option(WIDTH, "numbers in a token, divided by the heads"),
-                "heads": Option(HEADS, "heads of attention in a layer"),
+                "width": Option(WIDTH, "the size of a token, divided among the heads"),
+                "heads": Option(HEADS, "the number of attention heads in a layer"),
             },
             Recipe(3e-3, 16_000, batch=32, warmup=500, b2=0.99),
             check=lambda _, options: check_sizes(
