@@ -89,8 +89,8 @@ JSON = {
 # The file, its content and the columns that are asked for; the values, names and times.
 SERIES = [
     *((name, text, (), [1, 2.5, -300], ("0",)) for name, text in LIST.items()),
-    ("x.csv", "t,x\n" + "".join(f"{t},{cell}\n" for t, cell in enumerate(MISSING)), "x",
-     [1, *[NAN] * 7, 2], ("x",)),
+    ("x.csv", "t,x\n" + "".join(f"{t},{cell}\n" for t, cell in enumerate(MISSING)), (),
+     [1, *[NAN] * 7, 2], ("x",), tuple("012345678")),
     ("x.csv", "NA\n1\n2\n", (), [NAN, 1, 2], ("0",)),
     ("x.csv", ",\nx,y\n1,2\n,\n\n3,4\n,\n,\n", "x", [1, NAN, 3], ("x",)),
     ("x.csv", TABLE, ["close"], [4, NAN, 6], ("close",), DATES),
@@ -168,6 +168,7 @@ REFUSED = {
     "open, close": ("x.csv", TABLE),
     "'a' in column note, line 2, is not a finite number": ("x.csv", TABLE, "note"),
     "no column holds only numbers": ("x.csv", "a,b\nx,y\nz,w\n"),
+    "numbers, id, counts the rows": ("x.csv", "id,load\n1,3 ms\n2,4 ms\n3,3 ms\n"),
     "'x' in column a, line 2": ("x.csv", "a\nx\n1\n"),
     "'inf' in column x, line 3": ("x.csv", "x\n1\ninf\n"),
     "'1_0' in column x, line 2": ("x.csv", "x\n1_0\n2\n"),

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from switchpoint._text import locating, name_of
 from switchpoint.cli.reader.cells import (
     NumberColumn,
@@ -19,7 +21,7 @@ from switchpoint.cli.reader.content import read_content
 from switchpoint.cli.reader.tables import GUESSED, Layout, Table, read_table
 from switchpoint.detection.times import Times, holds_dates, read_times
 
-TIME_NAMES = {"date", "datetime", "day", "hour", "month", "time", "timestamp", "week", "year"}
+TIME_NAMES = {"date", "datetime", "day", "hour", "month", "t", "time", "timestamp", "week", "year"}
 """Names of columns that hold times, in lower case."""
 
 _NO_TIME = "none"
@@ -94,7 +96,8 @@ def read_series(
         numbers = {name: NumberColumn(table.cells(name)) for name in chosen}
         numbers = numbers or only_numbers(table, label)
         decimal, notes = _settle_decimal(numbers, layout.decimal)
-        numbers = {name: NumberColumn(each.cells, decimal) for name, each in numbers.items()}
+        if decimal == ",":
+            numbers = {name: NumberColumn(each.cells, ",") for name, each in numbers.items()}
         for name, column in numbers.items():
             _check_numbers(table, name, column)
             notes += (f"{name} in {column.unit}",) if column.unit else ()
@@ -137,8 +140,17 @@ def only_numbers(table: Table, time: str | None) -> dict[str, NumberColumn]:
     """The only column of numbers, apart from the time."""
     others = {name: NumberColumn(table.cells(name)) for name in table.names if name != time}
     numeric = {name: column for name, column in others.items() if column.holds_numbers}
-    if len(others) == 1 or len(numeric) == 1:
-        return numeric or others  # the first cell that is not a number is refused by its place
+    if len(others) == 1:
+        return others  # the first cell that is not a number is refused by its place
+    if len(numeric) == 1:
+        ((name, column),) = numeric.items()
+        steps = np.diff(column.values)
+        if len(steps) > 1 and steps[0] != 0 and (steps == steps[0]).all():
+            raise ValueError(
+                f"the only column of numbers, {name}, counts the rows; choose a column with "
+                f"--column: {first_names(others)}"
+            )
+        return numeric
     if numeric:
         remedy = "" if table.header else _ONE_SERIES.get(table.separator, "")
         raise ValueError(
