@@ -10,6 +10,7 @@ from typing import Any
 
 from switchpoint._labels import Labels
 from switchpoint._progress import Progress
+from switchpoint.detection.notebook import result_html
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series, parse_groups
 from switchpoint.detection.tables import CHANGE_COLUMNS, make_table, write_text
@@ -99,6 +100,11 @@ class GroupedSegmentation(Mapping[Any, Segmentation]):
             f"GroupedSegmentation({summary['groups']} groups by {self.by}{failed}, "
             f"{count} change point{'s' * (count != 1)} in {summary['changed']})"
         )
+
+    def _repr_html_(self) -> str:
+        """The change points of all groups, for notebooks."""
+        rows = self._rows(Segmentation.changepoint_rows)
+        return result_html(repr(self), list(self.failed.values()), rows)
 
     @property
     def _labels(self) -> Labels | None:

@@ -17,6 +17,7 @@ from switchpoint._labels import Labels
 from switchpoint.detection.checks import noise_dependence
 from switchpoint.detection.description import column_segments, describe, fitted, is_positive
 from switchpoint.detection.elapsed import make_clock
+from switchpoint.detection.notebook import result_html
 from switchpoint.detection.series import Series
 from switchpoint.detection.tables import make_table, plain_rows, write_text
 from switchpoint.segments import NormalGamma, Regression, Trend
@@ -259,6 +260,10 @@ class Segmentation:
         at = f" at {', '.join(map(str, positions[:10]))}{', ...' if count > 10 else ''}"
         length = len(self.series.values)
         return f"Segmentation({length} observations, {several}{at if positions else ''})"
+
+    def _repr_html_(self) -> str:
+        """The segments and the picture, for notebooks."""
+        return result_html(repr(self), self.warnings, self.segment_rows(), self.plot())
 
     def _levels(self) -> Float[np.ndarray, "time columns"]:
         """The level at each position."""

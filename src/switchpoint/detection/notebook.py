@@ -1,0 +1,44 @@
+"""Results as HTML, for notebooks: a sentence, a table and a picture, without scripts."""
+
+import base64
+import html
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from switchpoint.detection.tables import make_table
+
+_ROWS = 30
+_DOTS_PER_INCH = 120
+
+
+def result_html(
+    title: str, notes: Sequence[str], rows: Sequence[Mapping[str, Any]], figure: Any = None
+) -> str:
+    """The repr of a result, its notes, the first rows of its table, and its picture."""
+    parts = [f"<p><b>{html.escape(title)}</b></p>"]
+    if notes:
+        listed = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+        parts.append(f"<ul>{listed}</ul>")
+    if rows:
+        # Cells are escaped by pandas.
+        table = make_table(rows[:_ROWS]).to_html(
+            index=False, border=0, na_rep="", float_format=_shown, max_cols=None
+        )
+        parts.append(f'<div style="overflow-x: auto">{table}</div>')
+    if len(rows) > _ROWS:
+        parts.append(f"<p>and {len(rows) - _ROWS} more rows</p>")
+    if figure is not None:
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=_DOTS_PER_INCH)
+        data = base64.b64encode(file.getvalue()).decode()
+        width = round(96 * figure.get_size_inches()[0])
+        parts.append(
+            f'<img alt="{html.escape(title)}" style="max-width: 100%; width: {width}px" '
+            f'src="data:image/png;base64,{data}">'
+        )
+    return "\n".join(parts)
+
+
+def _shown(number: float) -> str:
+    return f"{number:.4g}"
