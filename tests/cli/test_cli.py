@@ -11,12 +11,13 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import switchpoint as sp
-from switchpoint.cli import check_cost, main, sequence_report
+from switchpoint.cli import check_cost, sequence_report
 from switchpoint.cli.app import PANELS, load_command
-from switchpoint.cli.prior import length_law, likely_counts, shown_lengths
+from switchpoint.cli.prior import length_law, shown_lengths
 from switchpoint.cli.reader import read_symbols
 from switchpoint.neural.networks.recurrent import Recurrent
 from switchpoint.neural.networks.transformer import Transformer
@@ -47,53 +48,62 @@ def read_csv(text):
 # --- sample ---------------------------------------------------------------------------------
 
 
-def expected_draw(prior, batch, seed, segment=None):
-    source = sp.Source(prior, segment or sp.Bernoulli())
-    return source.sample(jax.random.key(seed), batch, LENGTH)
+def expected_draw(segment, seed, batch, rows):
+    """The sequences that are drawn `rows` at a time, each time with its own key."""
+    source, key = sp.Source(sp.PTW(5), segment), jax.random.key(seed)
+    keys = (
+        [key] if rows == batch else [jax.random.fold_in(key, i) for i in range(-(-batch // rows))]
+    )
+    draws = [source.sample(each, rows, LENGTH) for each in keys]
+    arrays = [np.concatenate(each)[:batch] for each in zip(*map(as_arrays, draws), strict=True)]
+    return dict(zip(("symbols", "probs", "switches"), arrays, strict=True))
 
 
-def test_sample_writes_npz(folder, run):
-    arguments = ("--length", LENGTH, "--batch", 3, "--seed", 7, "--out", "draws.npz")
-    status, out, err = run("sample", *arguments)
+def as_arrays(draw):
+    return draw.symbols, draw.probs, draw.switches
+
+
+@pytest.mark.parametrize(
+    ("suffix", "segment", "rows"),
+    [
+        ("npz", sp.Bernoulli(), 5),
+        ("npz", sp.Bernoulli(), 2),
+        ("csv", sp.Categorical(3), 2),
+        ("", sp.Bernoulli(), 2),
+        ("", sp.Categorical(12), 5),
+    ],
+)
+def test_sample(folder, run, monkeypatch, suffix, segment, rows):
+    monkeypatch.setattr(check_cost, "PIECE", rows * LENGTH * segment.alphabet)
+    command = ["sample", "--length", LENGTH, "--batch", 5, "--seed", 7]
+    command += ["--alphabet", segment.alphabet, *(["--out", f"draws.{suffix}"] if suffix else [])]
+    status, out, err = run(*command)
     assert (status, err) == (0, "")
-    assert "draws.npz" in out
-    draw = expected_draw(sp.PTW(5), 3, 7)
-    with np.load(folder / "draws.npz", allow_pickle=False) as saved:
-        np.testing.assert_array_equal(saved["symbols"], draw.symbols)
-        np.testing.assert_array_equal(saved["probs"], draw.probs)
-        np.testing.assert_array_equal(saved["switches"], draw.switches)
-        assert saved["probs"].dtype == np.float32
-        assert json.loads(str(saved["description"])) == {
-            "prior": "PTW(depth=5, split=0.5)",
-            "segment": "Bernoulli(alpha=0.5, beta=0.5)",
-            "seed": 7,
-            "version": sp.__version__,
-        }
-
-
-def test_sample_writes_csv(folder, run):
-    arguments = ("--length", LENGTH, "--batch", 2, "--alphabet", 3, "--out", "draws.csv")
-    assert run("sample", *arguments)[0] == 0
-    draw = expected_draw(sp.PTW(5), 2, 0, sp.Categorical(3))
-    rows = read_csv((folder / "draws.csv").read_text())
-    assert list(rows[0]) == ["sequence", "t", "symbol", "switch", "p0", "p1", "p2"]
-    assert [(int(row["sequence"]), int(row["t"])) for row in rows] == list(np.ndindex(2, LENGTH))
-    assert symbols_of(rows) == np.asarray(draw.symbols).ravel().tolist()
-    assert [int(row["switch"]) for row in rows] == np.asarray(draw.switches).ravel().tolist()
-    probs = np.asarray([[row[f"p{k}"] for k in range(3)] for row in rows], np.float32)
-    np.testing.assert_array_equal(probs, np.asarray(draw.probs).reshape(-1, 3))
-
-
-@pytest.mark.parametrize(("alphabet", "separator"), [(2, ""), (12, " ")])
-def test_sample_prints_symbols(run, monkeypatch, alphabet, separator):
-    arguments = ("--length", LENGTH, "--batch", 2, "--alphabet", alphabet)
-    status, out, err = run("sample", *arguments)
-    segment = sp.Bernoulli() if alphabet == 2 else sp.Categorical(alphabet)
-    symbols = np.asarray(expected_draw(sp.PTW(5), 2, 0, segment).symbols)
-    assert (status, err) == (0, "")
-    assert out.splitlines() == [separator.join(map(str, row)) for row in symbols.tolist()]
-    give_stdin(monkeypatch, out)
-    np.testing.assert_array_equal(read_symbols(Path("-"), alphabet).symbols, symbols.ravel())
+    draw = expected_draw(segment, 7, 5, rows)
+    if suffix == "npz":
+        with np.load(folder / "draws.npz", allow_pickle=False) as saved:
+            for name, array in draw.items():
+                np.testing.assert_array_equal(saved[name], array)
+            assert saved["probs"].dtype == np.float32
+            assert json.loads(str(saved["description"])) == {
+                "prior": "PTW(depth=5, split=0.5)",
+                "segment": "Bernoulli(alpha=0.5, beta=0.5)",
+                "seed": 7,
+                "version": sp.__version__,
+            }
+    elif suffix == "csv":
+        table = pd.read_csv(folder / "draws.csv", dtype=np.float32)
+        assert list(table) == ["sequence", "t", "symbol", "switch", "p0", "p1", "p2"]
+        assert table[["sequence", "t"]].to_numpy().tolist() == [*map(list, np.ndindex(5, LENGTH))]
+        np.testing.assert_array_equal(table["symbol"], draw["symbols"].ravel())
+        np.testing.assert_array_equal(table["switch"], draw["switches"].ravel())
+        np.testing.assert_array_equal(table[["p0", "p1", "p2"]], draw["probs"].reshape(-1, 3))
+    else:
+        separator = "" if segment.alphabet == 2 else " "
+        assert out.splitlines() == [separator.join(map(str, row)) for row in draw["symbols"]]
+        give_stdin(monkeypatch, out)
+        symbols = read_symbols(Path("-"), segment.alphabet).symbols
+        np.testing.assert_array_equal(symbols, draw["symbols"].ravel())
 
 
 # --- predict --------------------------------------------------------------------------------
@@ -171,15 +181,10 @@ def test_predict_writes_json(bits, folder, run):
     assert summary["bits"] == pytest.approx(-float(posterior.log_marginal) / np.log(2), rel=1e-5)
     assert summary["map_switches"] == np.flatnonzero(posterior.map_switches).tolist()
     assert summary["map_log_prob"] == pytest.approx(float(posterior.map_log_prob), rel=1e-6)
-
-
-def test_format_decides_over_the_suffix(bits, folder, run):
-    command = ("predict", bits, "--prior", "ptw", "--format", "json")
-    assert run(*command, "--out", "rows.csv")[0] == 0
-    assert len(json.loads((folder / "rows.csv").read_text())["rows"]) == LENGTH
-    status, out, _ = run(*command)
-    assert status == 0
-    assert len(json.loads(out)["rows"]) == LENGTH
+    status, out, _ = run("predict", bits, "--prior", "ptw", "--format", "json")
+    assert (status, json.loads(out)) == (0, answer)
+    assert run("predict", bits, "--prior", "ptw", "--format", "csv", "--out", "rows.json")[0] == 0
+    assert (folder / "rows.json").read_text().startswith("t,symbol,p0,p1")
 
 
 @pytest.mark.usefixtures("folder")
@@ -190,7 +195,9 @@ def test_predict_reads_the_files_of_sample(run, suffix):
     column = ("--column", "symbol") if suffix == "csv" else ()
     status, rows, _ = run("predict", out, "--row", 1, *column)
     assert status == 0
-    assert symbols_of(read_csv(rows)) == expected_draw(sp.PTW(5), 2, 0).symbols[1].tolist()
+    assert (
+        symbols_of(read_csv(rows)) == expected_draw(sp.Bernoulli(), 0, 2, 2)["symbols"][1].tolist()
+    )
     status, _, err = run("predict", out, *column)
     assert status == 2
     assert all(part in err for part in (out, "2 sequences", "--row 1"))
@@ -220,6 +227,16 @@ def test_prior_prints_its_law(folder, run):
     assert (folder / "ptw.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    "options", ["lin", "regular --period 5", "uniform", "geometric --hazard 0.1"]
+)
+def test_every_prior_has_a_law(run, options):
+    status, out, _ = run("prior", *options.split(), "--length", 16)
+    assert status == 0
+    assert "hazard" in out
+    assert "others" in out
+
+
 def test_prior_reads_a_pmf(folder, run):
     (folder / "pmf.txt").write_text("0, 0.25\n0.75\n")
     status, out, _ = run("prior", "renewal", "--pmf", "pmf.txt", "--length", LENGTH)
@@ -235,18 +252,6 @@ def test_length_law_of_a_start():
     assert shown_lengths(law) == list(range(1, 9))
     assert shown_lengths(length_law(sp.PTW(5), 0, LENGTH)) == [1, 2, 4, 8, 16, 32]
     assert shown_lengths(length_law(sp.RegularPeriodic(20), 0, LENGTH)) == [1, 2, 4, 8, 16, 20]
-
-
-def test_the_densest_counts():
-    law = np.zeros(100)
-    assert likely_counts(np.where(np.arange(100) == 12, 1.0, law)).tolist() == [12]
-    law[50:53] = [0.25, 0.5, 0.25]
-    assert likely_counts(law).tolist() == [50, 51, 52]
-    assert likely_counts(np.full(4, 0.25)).tolist() == [0, 1, 2, 3]
-
-
-def contents(folder):
-    return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
 # --- costs ----------------------------------------------------------------------------------
@@ -267,32 +272,6 @@ def test_long_predictions_are_refused_by_memory(bits, run, monkeypatch):
     with pytest.raises(ValueError, match=r"200000 symbols for this network"):
         check_cost.check_network(transformer, 200_000)
     check_cost.check_network(lstm, 10**9)
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("suffix", ["csv", "npz", ""])
-def test_many_sequences_are_drawn_in_pieces(capsys, monkeypatch, suffix):
-    monkeypatch.setattr(check_cost, "PIECE", 2 * LENGTH * 2)
-    command = ["sample", "--length", str(LENGTH), "--batch", "5", "--seed", "3"]
-    assert main([*command, *(["--out", f"x.{suffix}"] if suffix else [])]) == 0
-    key, source = jax.random.key(3), sp.Source(sp.PTW(5))
-    draws = [source.sample(jax.random.fold_in(key, i), 2, LENGTH) for i in range(3)]
-    symbols = np.concatenate([draw.symbols for draw in draws])[:5]
-    if suffix == "csv":
-        rows = read_csv(Path("x.csv").read_text())
-        places = [(int(row["sequence"]), int(row["t"])) for row in rows]
-        assert places == list(np.ndindex(5, LENGTH))
-        assert [int(row["symbol"]) for row in rows] == symbols.ravel().tolist()
-    elif suffix == "npz":
-        with np.load("x.npz") as saved:
-            np.testing.assert_array_equal(saved["symbols"], symbols)
-            np.testing.assert_array_equal(
-                saved["probs"], np.concatenate([draw.probs for draw in draws])[:5]
-            )
-            assert saved["switches"].shape == (5, LENGTH)
-    else:
-        printed = capsys.readouterr().out.splitlines()
-        assert printed == ["".join(map(str, row)) for row in symbols.tolist()]
 
 
 @pytest.mark.slow

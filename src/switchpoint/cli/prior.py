@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import typer
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from rich.table import Table
 
 from switchpoint.cli import config_options as options
@@ -54,11 +54,10 @@ def prior(
     headings = ("r", "P(L = r)", "P(L >= r)", "hazard")
     title = f"length r of a segment from start {start}"
     output.console().print(_bar_table(title, headings, rows, lengths.pmf.max()))
-    window = likely_counts(counts)
-    fewer, more = counts[: window[0]].sum(), counts[window[-1] + 1 :].sum()
-    rows = [(f"< {window[0]}", fewer)] if fewer > 0 else []
-    rows += [(int(k), counts[k]) for k in window]
-    rows += [(f"> {window[-1]}", more)] if more > 0 else []
+    # The ten numbers around the most probable one.
+    first = max(0, int(counts.argmax()) - 4)
+    rows = [(k, counts[k]) for k in range(first, min(len(counts), first + 10)) if counts[k] > 0]
+    rows.append(("others", max(0.0, 1 - sum(each for _, each in rows))))
     title = f"switches k in {length} symbols, {np.arange(len(counts)) @ counts:.4g} expected"
     output.console().print(_bar_table(title, ("k", "P(k)"), rows, counts.max()))
 
@@ -79,7 +78,7 @@ def length_law(prior: Prior, start: int, longest: int) -> LengthLaw:
         return LengthLaw(
             pmf=np.exp(np.asarray(prior.log_pmf(starts, lengths))),
             at_least=np.exp(np.asarray(prior.log_survival(starts, lengths - 1))),
-            hazard=np.asarray(prior.hazard_after(starts, lengths)),
+            hazard=np.broadcast_to(prior.hazard_after(starts, lengths), lengths.shape),
         )
 
 
@@ -91,14 +90,6 @@ def shown_lengths(law: LengthLaw) -> list[int]:
     support = np.flatnonzero(law.pmf) + 1
     few = support.tolist() if len(support) <= _FEW else []
     return sorted({2**k for k in range(count.bit_length())} | {count, *few})
-
-
-def likely_counts(pmf: Float[np.ndarray, " count"], width: int = 10) -> Int[np.ndarray, " window"]:
-    """The up to `width` consecutive counts of most probability; none of 0 at either end."""
-    sums = np.convolve(pmf, np.ones(min(width, len(pmf))), mode="valid")
-    window = np.arange(min(width, len(pmf))) + int(np.argmax(sums))
-    inside = np.flatnonzero(pmf[window])
-    return window[inside[0] : inside[-1] + 1]
 
 
 def _bar_table(
