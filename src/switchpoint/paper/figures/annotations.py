@@ -1,6 +1,6 @@
 """Elements that several figures share: panels, labels beside lines, bands, axes of positions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,19 @@ Label = tuple[float, str, str]
 _LINE_HEIGHT = 12.0  # points from one label to the next
 
 
-def labels_right(axes: Axes, labels: Sequence[Label]) -> None:
-    """Labels at the right edge, each as near its height as the others let it be.
+def labels_right(figure: Figure, labels: Mapping[Axes, Sequence[Label]]) -> None:
+    """Labels at the right edge of axes, each as near its height as the others let it be.
 
-    Limits, scale and layout of the axes must be final: a figure is laid out when it is drawn.
+    All else must be final: the figure is laid out here.
     """
-    if not labels:
-        return
-    figure = axes.get_figure(root=True)
-    height = axes.get_window_extent().height * (72 / figure.dpi if figure else 1.0)
+    figure.draw_without_rendering()
+    for axes, beside in labels.items():
+        if beside:
+            _place_labels(axes, beside, axes.get_window_extent().height * 72 / figure.dpi)
+
+
+def _place_labels(axes: Axes, labels: Sequence[Label], height: float) -> None:
+    """Labels of axes of this height in points."""
     step = _LINE_HEIGHT / height
     to_axes = axes.transData + axes.transAxes.inverted()
     heights = np.array([value for value, _, _ in labels])

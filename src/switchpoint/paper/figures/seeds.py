@@ -32,7 +32,7 @@ def regret_panels(shown: Sequence[Panel], close: bool = False) -> Figure:
     """
     figure, used = panels(len(shown), 2, 3.1, 0.4)
     _key(figure, shown)
-    labels = []
+    labels = {}
     for axes, (one, local, title) in zip(used, shown, strict=True):
         _columns(axes, one, local, "regret")
         axes.set_title(title)
@@ -42,10 +42,8 @@ def regret_panels(shown: Sequence[Panel], close: bool = False) -> Figure:
             for name in _EXACT
             if name in one["exact"]
         }
-        labels.append(_exact_lines(axes, values, _highest(one, local, "regret"), close))
-    figure.draw_without_rendering()
-    for axes, beside in zip(used, labels, strict=True):
-        labels_right(axes, beside)
+        labels[axes] = _exact_lines(axes, values, _highest(one, local, "regret"), close)
+    labels_right(figure, labels)
     return figure
 
 
@@ -53,6 +51,7 @@ def excess_panels(shown: Sequence[Panel]) -> Figure:
     """The regret above the exact optimum on a logarithmic scale, which shows how close it is."""
     figure, used = panels(len(shown), 2, 3.1, 0.4)
     _key(figure, shown)
+    labels: dict[Axes, list[Label]] = {axes: [] for axes in used}
     for axes, (one, local, title) in zip(used, shown, strict=True):
         axes.set_yscale("log", nonpositive="mask")
         _columns(axes, one, local, "excess")
@@ -66,15 +65,12 @@ def excess_panels(shown: Sequence[Panel]) -> Figure:
         axes.set_ylim(floor / 1.5, 1.5 * ceiling)
         if ceiling < 100 * floor:  # one number to a decade would be too few
             axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
-    figure.draw_without_rendering()
-    for axes, (one, _, _) in zip(used, shown, strict=True):
-        labels = []
         for name in _EXACT:
             value = float(one["exact_excess"].sel(exact=name)) if name in one["exact"] else 0.0
             if value > axes.get_ylim()[0]:
                 axes.axhline(value, linewidth=1.3, zorder=1.5, **line_style(name))
-                labels.append((value, f"{display_name(name)} {value:.2f}", hue(name)))
-        labels_right(axes, labels)
+                labels[axes].append((value, f"{display_name(name)} {value:.2f}", hue(name)))
+    labels_right(figure, labels)
     return figure
 
 

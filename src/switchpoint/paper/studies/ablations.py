@@ -179,16 +179,14 @@ _Panel = Callable[[Axes, xr.Dataset], list[figures.Label]]
 
 def _transformer(result: xr.Dataset, shown: Sequence[_Panel]) -> Figure:
     figure, row = figures.panels(len(shown), len(shown), 3.6)
-    labels = [panel(axes, result) for panel, axes in zip(shown, row, strict=True)]
+    labels = {axes: panel(axes, result) for panel, axes in zip(shown, row, strict=True)}
     row[0].set_ylabel("excess regret (bits)")
     for axes in row:
         low, high = axes.get_ylim()
         axes.set_ylim(min(0.0, low), 1.06 * high)
         if axes.get_legend_handles_labels()[0]:
             figures.legend_of(axes, "lower left", ncols=3)
-    figure.draw_without_rendering()
-    for axes, beside in zip(row, labels, strict=True):
-        figures.labels_right(axes, beside)
+    figures.labels_right(figure, labels)
     return figure
 
 

@@ -102,8 +102,7 @@ def _plot_longer(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[st
     _mark_length(axes, int(result.attrs["length"]))
     if local is not None:
         axes.legend(handles=[figures.local_key()], loc="lower right")
-    figure.draw_without_rendering()
-    figures.labels_right(axes, labels)
+    figures.labels_right(figure, {axes: labels})
     return {"longer-lengths": figure}
 
 
@@ -251,8 +250,7 @@ def _plot_other(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str
         for kind, dashes in _DASHES.items()
     ]
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-    figure.draw_without_rendering()
-    figures.labels_right(axes, labels)
+    figures.labels_right(figure, {axes: labels})
     return {"other-lengths": figure}
 
 

@@ -60,8 +60,7 @@ def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dic
     axes.set_ylim(bottom=0)
     axes.set_ylabel("cumulative regret (bits)")
     figures.position_axis(axes, result.sizes["time"])
-    figure.draw_without_rendering()
-    figures.labels_right(axes, labels)
+    figures.labels_right(figure, {axes: labels})
     return {"mean-regret": figure}
 
 
