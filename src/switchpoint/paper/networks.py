@@ -1,7 +1,6 @@
 """Trained networks by run, training source and seed: trained here, or those of a zoo."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,10 @@ from switchpoint.neural import Network, best_member, load_with_card, read_card
 from switchpoint.paper.base import Run, main_runs
 from switchpoint.paper.cost import training_cost
 from switchpoint.paper.scale import Scale
-from switchpoint.training import EvalRecord, TrainConfig
+from switchpoint.training import EvalRecord
 from switchpoint.training.run_directory import METRICS_FILE, final_reports
 from switchpoint.zoo import Zoo
 from switchpoint.zoo.manifest import SOURCES
-
-
-@dataclass(frozen=True)
-class TrainingLog:
-    """The records of one process of training, with the configuration that has its members."""
-
-    config: TrainConfig
-    records: Sequence[EvalRecord]
 
 
 class Networks:
@@ -56,8 +47,8 @@ class Networks:
         cards = [self._members[key][2] for key in rivals]
         return self._network(rivals[best_member({"members": cards})])
 
-    def log(self, run: Run) -> TrainingLog:
-        """The training log of a run."""
+    def log(self, run: Run) -> Sequence[EvalRecord]:
+        """The reports of a training run."""
         raise NotImplementedError
 
     def add(self, run: str, path: Path) -> dict[str, Any]:
@@ -102,9 +93,8 @@ class TrainedNetworks(Networks):
             for run in runs
         }
 
-    def log(self, run: Run) -> TrainingLog:
-        path = self.directory / run.name / METRICS_FILE
-        return TrainingLog(run.config, final_reports(path, run.config))
+    def log(self, run: Run) -> Sequence[EvalRecord]:
+        return final_reports(self.directory / run.name / METRICS_FILE, run.config)
 
 
 class PretrainedNetworks(Networks):

@@ -12,7 +12,6 @@ from switchpoint._numbers import bits, join_and
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
 from switchpoint.paper.figures.labels import display_name, names, source_label
-from switchpoint.paper.networks import TrainingLog
 from switchpoint.zoo.manifest import SOURCES
 
 _SPIKE = 0.5  # bits by which the excess must rise between two records to be called a spike
@@ -20,25 +19,22 @@ _FLOOR = 1e-3  # the least excess that is drawn, in bits
 
 
 def _analyse(context: StudyContext) -> xr.Dataset:
+    """The excess of every member at every record; the steps differ between them."""
     scale = context.scale
+    seeds = range(scale.first_seed, scale.first_seed + scale.seeds)
     logs = {
-        name: [context.networks.log(run) for run in base.main_runs(scale, name)]
+        name: [(run, context.networks.log(run)) for run in base.main_runs(scale, name)]
         for name in scale.architectures
     }
-    return training_curves(logs, range(scale.first_seed, scale.first_seed + scale.seeds))
-
-
-def training_curves(logs: Mapping[str, list[TrainingLog]], seeds: range) -> xr.Dataset:
-    """The excess of every member at every record; the steps differ between them."""
-    count = max(len(log.records) for every in logs.values() for log in every)
+    count = max(len(records) for every in logs.values() for _, records in every)
     steps = np.full((len(logs), len(SOURCES), count), np.nan)
     excess = np.full((len(logs), len(SOURCES), len(seeds), count), np.nan)
     for index, every in enumerate(logs.values()):
-        for log in every:
-            values = np.array([record.excess for record in log.records])
-            for member in log.config.members():
+        for run, records in every:
+            values = np.array([record.excess for record in records])
+            for member in run.config.members():
                 place = index, SOURCES.index(member.prior), seeds.index(member.seed)
-                steps[place[:2]][: len(values)] = [record.step for record in log.records]
+                steps[place[:2]][: len(values)] = [record.step for record in records]
                 excess[place][: len(values)] = values[:, member.index]
     return xr.Dataset(
         {
