@@ -23,7 +23,7 @@ def saved(name):
 
 @functools.cache
 def recorded(name):
-    return load_result(RECORDED, name, RECORDED / f"{name}.nc").shown
+    return load_result(RECORDED, name).shown
 
 
 @functools.cache

@@ -13,10 +13,10 @@ from markupsafe import Markup
 
 from switchpoint._files import atomic_write
 from switchpoint._numbers import bits, duration, join_and, percent, plus_minus
-from switchpoint.paper import STUDIES, Result, Study, load_result
+from switchpoint.paper import STUDIES, Result, Study
 from switchpoint.paper.figures.labels import display_name, source_label, with_subscripts
 from switchpoint.paper.figures.seeds import one_network
-from switchpoint.paper.results import recorded_path, result_path
+from switchpoint.paper.results import find_result, result_path
 
 _STEPS = (0.01, 0.03, 0.10, 0.30)  # shares of the optimum's regret where the colour changes
 _SAME = 1e-5  # a share below which two ways to compute the same predictor may differ
@@ -90,16 +90,9 @@ def _load(directory: Path, read: Mapping[str, Result]) -> tuple[dict[str, Result
     """The results that can be read, and the errors of the others."""
     results, damaged = {}, {}
     for name in STUDIES:
-        if name in read:
-            results[name] = read[name]
-            continue
-        paths = [result_path(directory, name), recorded_path(directory, name)]
-        own = directory / f"{name}.nc"  # where the directory is that of the results themselves
         try:
-            if any(path.exists() for path in paths):
-                results[name] = load_result(directory, name)
-            elif own.exists():
-                results[name] = load_result(directory, name, own)
+            if (found := read.get(name) or find_result(directory, name)) is not None:
+                results[name] = found
         except ValueError as error:
             damaged[name] = str(error)
     return results, damaged

@@ -69,14 +69,21 @@ def cost_path(result: Path) -> Path:
     return result.with_suffix(".json")
 
 
-def load_result(out: Path, study: str, path: Path | None = None) -> Result:
-    """The saved results of a study in a report's directory, or in a file of its own."""
-    local, recorded = path or result_path(out, study), recorded_path(out, study)
-    if not (local.exists() or recorded.exists()):
+def load_result(out: Path, study: str) -> Result:
+    """The saved results of a study in a report's directory, or in a directory of result files."""
+    if (found := find_result(out, study)) is None:
         raise ValueError(f"there is no result of {study} in {out}; switchpoint reproduce makes it")
-    return Result(
-        *(read_result(each, study) if each.exists() else None for each in (local, recorded))
-    )
+    return found
+
+
+def find_result(out: Path, study: str) -> Result | None:
+    """The same, or None if there is no result."""
+    own, recorded = out / f"{study}.nc", recorded_path(out, study)
+    paths = own if own.exists() else result_path(out, study), recorded
+    local, recorded_result = (read_result(p, study) if p.exists() else None for p in paths)
+    if local is None and recorded_result is None:
+        return None
+    return Result(local, recorded_result)
 
 
 def read_result(path: Path, study: str) -> xr.Dataset:
