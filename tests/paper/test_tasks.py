@@ -7,14 +7,12 @@ from test_studies import TINY, Log, load, same
 
 from switchpoint import evaluation
 from switchpoint.paper import STUDIES, commands, reproduce
-from switchpoint.paper.base import main_run
 from switchpoint.paper.cost import Stopwatch, training_cost
 from switchpoint.paper.results import recorded_result, result_path
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.paper.tasks import measurements_by_run, train_and_measure
 from switchpoint.zoo import Zoo
 
-RUN = main_run(TINY, "lstm")
 MEASURED = ["on-distribution", "longer-lengths"]
 """Studies that use their networks' measurements alone."""
 
@@ -32,7 +30,7 @@ def test_measurements_of_other_machines_need_no_networks(tiny_studies, tmp_path)
     for path in (tmp_path / "measurements" / "trained").glob("lstm-*.nc"):
         path.unlink()
     shutil.rmtree(tmp_path / "results")
-    reproduce(TINY, tmp_path, MEASURED, log)
+    reproduce(TINY, tmp_path, MEASURED[:1], log)
     assert log.trained == {"lstm"}
     networks = load(tmp_path, "on-distribution").attrs["provenance"]["networks"]
     assert networks == {"lstm": {**training_cost(tmp_path / "runs" / "lstm"), "members": 8}}
@@ -82,8 +80,9 @@ def test_networks_are_not_trained_again_after_a_measurement_that_fails(tmp_path,
     def fail(*_, **__):
         raise RuntimeError("out of memory")
 
-    wanted = measurements_by_run(TINY, STUDIES.values())["lstm"]
-    task = TINY, RUN, wanted, tmp_path / "runs", tmp_path / "measurements"
+    wanted = measurements_by_run(TINY, [STUDIES["memory"]])["memoryless"]
+    run = wanted[0].run
+    task = TINY, run, wanted, tmp_path / "runs", tmp_path / "measurements"
     with monkeypatch.context() as patch:
         patch.setattr("switchpoint.paper.context.regrets", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
@@ -92,7 +91,7 @@ def test_networks_are_not_trained_again_after_a_measurement_that_fails(tmp_path,
     train_and_measure(*task, log)
     assert log.trained == set()
     store = MeasurementStore(tmp_path / "measurements")
-    assert all(set(store.find(each, TINY.seed)) == set(RUN.seeds) for each in wanted)
+    assert all(set(store.find(each, TINY.seed)) == set(run.seeds) for each in wanted)
 
 
 def test_a_file_that_is_no_measurement_is_refused_by_name(tiny_studies, tmp_path):
