@@ -1,6 +1,5 @@
 """Several configurations in one program: their members share all but a few settings."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from switchpoint._files import json_digest
 from switchpoint.training.config import Member, TrainConfig
 
 PER_MEMBER = ("clip_norm", "b2", "matrix_decay")
@@ -69,8 +69,7 @@ class PackedConfig(TrainConfig):
 
     def digest(self) -> str:
         """A short name that no other configuration has."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:10]
+        return json_digest(self.to_dict())[:10]
 
 
 def pack(configs: Iterable[TrainConfig], members: int) -> list[PackedConfig]:
