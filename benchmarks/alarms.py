@@ -1,4 +1,4 @@
-"""Alarms of streams: false alarms, delays beside FOCuS, and changes that must not be missed.
+"""Alarms of `switchpoint watch`: false alarms, delays beside FOCuS, and changes not to be missed.
 
     python benchmarks/alarms.py [OBSERVATIONS]
 
@@ -13,24 +13,46 @@ from typing import TypeAlias
 import numpy as np
 
 import switchpoint as sp
+from switchpoint.detection.online import Monitor, Report
 
 Rule: TypeAlias = Callable[[list[float]], list[int]]
 """From values to the positions of alarms."""
 
 ONE_IN = 14_000
 SHIFTS = (0.5, 1.0, 2.0, 3.0, 5.0)
-LEVEL = sp.NormalGamma(0.0, 0.5, 10.0, 9.0)
-BAYES = sp.bayes_optimal(sp.Source(sp.Geometric(0.005), LEVEL), 100)
+ORDINARY = 100_000
+"""Observations of each ordinary metric, in which the default rule expects one false alarm."""
+
+
+def autoregressive(rng: np.random.Generator, count: int) -> np.ndarray:
+    """AR(1) noise with coefficient 0.7."""
+    values, noise = np.zeros(count), rng.normal(size=count)
+    for i in range(1, count):
+        values[i] = 0.7 * values[i - 1] + noise[i]
+    return values
+
+
+METRICS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "normal": lambda rng, count: rng.normal(size=count),
+    "lognormal": lambda rng, count: rng.lognormal(size=count),
+    "Student t, 3 degrees": lambda rng, count: rng.standard_t(3, count),
+    "exponential": lambda rng, count: rng.exponential(size=count),
+    "AR(1), 0.7": autoregressive,
+    "Poisson, 3": lambda rng, count: rng.poisson(3, count).astype(float),
+    "Bernoulli, 0.01": lambda rng, count: (rng.random(count) < 0.01).astype(float),
+}
+
+
+def reports(values: list[float], one_in: float) -> tuple[Monitor, list[Report]]:
+    """A monitor, and its reports of alarms and outliers, as `switchpoint watch` has them."""
+    monitor = Monitor(sp.Geometric(0.005), one_in=one_in)
+    every = (report for x in values for report in monitor.update((x,)))
+    return monitor, [report for report in every if report.change or report.outlier]
 
 
 def ours(values: list[float], one_in: float = ONE_IN) -> list[int]:
-    """The positions of the alarms of a stream, as `switchpoint watch` has it."""
-    stream, alarm, positions = sp.Stream(BAYES, outliers=0.02), sp.Alarm(one_in), []
-    for x in values:
-        stream.update(x)
-        if alarm.check(stream, x):
-            positions.append(stream.position - 1)
-    return positions
+    """The positions of the alarms."""
+    return [report.position for report in reports(values, one_in)[1] if report.change]
 
 
 def focus(threshold: float) -> Rule:
@@ -100,6 +122,13 @@ def main(observations: int = 300_000) -> None:
         rules["FOCuS, threshold 9.0"](noise[:10])
     except ImportError:
         rules = {"switchpoint": ours}
+    print(f"set: one false alarm in 100,000; {ORDINARY:,} observations of each")
+    for name, draw in METRICS.items():
+        values = draw(np.random.default_rng([3, len(name)]), ORDINARY).tolist()
+        monitor, raised = reports(values, 100_000)
+        changes = sum(report.change is not None for report in raised)
+        outliers = sum(report.outlier for report in raised)
+        print(f"  {name}: {changes} false alarms, {outliers} outliers ({monitor.models[0]})")
     print(f"set: one false alarm in {ONE_IN:,} observations")
     for name, alarms in rules.items():
         false = len(alarms(noise))

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from switchpoint.sources import Draw, Source
     from switchpoint.streams import Alarm, Stream
+    from switchpoint.streams.archive import compress, decompress
     from switchpoint.training import TrainConfig
     from switchpoint.training.train import train
     from switchpoint.zoo import load, load_members
@@ -102,7 +103,9 @@ __all__ = [
     "check",
     "code_length",
     "compare",
+    "compress",
     "cumulative_regret",
+    "decompress",
     "detect",
     "evaluate",
     "excess_regret",
@@ -132,6 +135,7 @@ _NAMES = {
     "MultivariateNormal NegativeBinomial NormalGamma Poisson Regression Segment Trend",
     "sources": "Draw Source",
     "streams": "Alarm Stream",
+    "streams.archive": "compress decompress",
     "training": "TrainConfig train",
     "zoo": "load load_members",
 }

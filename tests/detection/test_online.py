@@ -20,7 +20,7 @@ METRICS = {
     "normal": (lambda rng, count: rng.normal(50.0, 3.0, count), "level segments"),
     "lognormal": (lambda rng, count: rng.lognormal(size=count), "level segments of logarithms"),
     "t3": (lambda rng, count: rng.standard_t(3, count), "level segments of values, by asinh"),
-    "exponential": (lambda rng, count: rng.exponential(size=count), "level segments of cube roots"),
+    "exponential": (lambda rng, count: rng.exponential(size=count), "level segments of cube-roots"),
     "AR(1)": (autoregressive, "level segments with 1 lag"),
     "Poisson": (lambda rng, count: rng.poisson(3, count), "counts segments"),
     "Bernoulli": (lambda rng, count: rng.random(count) < 0.01, "bits segments"),

@@ -187,3 +187,37 @@ def test_a_header_that_cannot_be_is_refused(header, problem):
     content = deflate.compress(json.dumps(header).encode()) + deflate.flush()
     with pytest.raises(ValueError, match=f"it is damaged: its header .*{problem}"):
         unpack(sealed(ARCHIVE.pack()[:5] + content), "it")
+
+
+@pytest.mark.parametrize("data", [b"", b"abcabc" * 20, bytes(50), bytearray(b"x")])
+def test_bytes_are_restored(data):
+    assert sp.decompress(sp.compress(data)) == data
+    bits = sp.compress(data, sp.bayes_optimal(sp.Source(sp.PTW(12))))
+    assert sp.decompress(bits) == data
+
+
+def test_arrays_are_restored_in_about_the_code_length():
+    symbols = np.repeat([0, 2, 1], 300)
+    predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), sp.Categorical(3)), 50)
+    archive = sp.compress(symbols, predictor)
+    np.testing.assert_array_equal(sp.decompress(archive), symbols)
+    stream = sp.Stream(predictor)
+    stream.extend(symbols)
+    assert 8 * len(archive) < stream.code_length + 1200
+
+
+@pytest.mark.parametrize(
+    ("data", "predictor", "problem"),
+    [
+        ("text", None, "data must be bytes or an array"),
+        (np.array([0.5]), None, "data must be bytes or an array"),
+        ([0, -1], None, "data must be bytes or an array"),
+        ([0, 5], sp.KT(), "at least 6 symbols, got 2"),
+        ([0, 1], "no-such-network", "no-such-network"),
+    ],
+)
+def test_data_that_cannot_be_compressed_are_named(data, predictor, problem):
+    with pytest.raises(ValueError, match=problem):
+        sp.compress(data, predictor)
+    with pytest.raises(ValueError, match="the archive is not an archive"):
+        sp.decompress(b"something else")

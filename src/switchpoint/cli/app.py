@@ -58,7 +58,7 @@ Where did a series change? Put a file in place of the dash for your own:
 
 Monitor a stream, which prints a line of JSON as soon as a change is probable:
 
-    {_NUMBERS} | switchpoint watch --alarm 0.9
+    {_NUMBERS} | switchpoint watch --one-in 1000
 
 Measure networks against the exact optimum, and write a report with figures, in two minutes:
 

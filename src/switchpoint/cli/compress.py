@@ -1,6 +1,5 @@
 """`switchpoint compress` and `decompress`: lossless coding by the predictions of a model."""
 
-import hashlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,19 +13,15 @@ from switchpoint._text import STDIN, locating, name_of, printable, read_bytes
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.networks import check_model_options
-from switchpoint.cli.reader.symbol_files import KINDS, guess_kind, to_content, to_symbols
+from switchpoint.cli.reader.symbol_files import KINDS, guess_kind, to_symbols
 from switchpoint.exact.named import exact_predictor
 from switchpoint.predictor import Predictor
 from switchpoint.priors import PRIOR_NAMES
-from switchpoint.spec import OtherFileError, describe_file, describe_predictor, make_predictor
-from switchpoint.streams import Stream
-from switchpoint.streams.archive import Archive, unpack
-from switchpoint.streams.coding import GRIDS, decode, encode
+from switchpoint.spec import describe_file, describe_predictor, make_predictor
+from switchpoint.streams.archive import make_archive, read_archive, unpack
 
 SUFFIX = ".spz"
 """The suffix of archives."""
-
-_DIGEST = 16  # hexadecimal digits
 
 
 @options.with_options(*options.PRIOR, *options.SEGMENT, alphabet="The number of symbols.")
@@ -57,8 +52,8 @@ def compress(
     """Compress a file losslessly with the predictions of the Bayes optimum or a network.
 
     Suited to piecewise stationary sequences: the size is within a few bytes of the predictor's code
-    length. `switchpoint decompress` restores the file byte for byte, on any machine (with a
-    Transformer, on the machine that compressed it).
+    length. For text and programs use xz or zstd. `switchpoint decompress` restores the file byte
+    for byte, on any machine (with a Transformer, on the machine that compressed it).
 
     For example:
 
@@ -74,7 +69,7 @@ def compress(
     check_model_options(model, member, {"prior": prior, **given})
     if model is not None:
         about = describe_file(model, member)
-        alphabet = _predictor(about, model).alphabet
+        alphabet = make_predictor(about, model=model).alphabet
     elif alphabet is not None:
         options.segment_model(given)  # refuses an invalid alphabet
     if kind is None:
@@ -87,14 +82,10 @@ def compress(
         name = str(options.prior_name(prior, given, "ptw"))
         exact = _exact(name, hypotheses, given, sequence.alphabet, length)
         about, _ = describe_predictor(exact)
-    predictor = _predictor(about, model)
+    predictor = make_predictor(about, model=model)
     check_cost.check_network(predictor, length)
-    grid = "exact" if model is None else "network"
-    stream = Stream(predictor)
     with show_progress(sys.stderr, lines=False) as progress:
-        code = encode(stream, sequence.symbols, GRIDS[grid], progress)
-    digest = hashlib.sha256(content).hexdigest()[:_DIGEST]
-    data = Archive(about, grid, symbols, length, digest, code).pack()
+        data, stream = make_archive(sequence.symbols, content, symbols, about, predictor, progress)
     _write(target, data)
     screen = output.console(sys.stderr if target == STDIN else sys.stdout)
     archive = "standard output" if target == STDIN else name_of(target)
@@ -102,7 +93,7 @@ def compress(
         ("file", f"{name_of(file)}: {len(content):,} bytes"),
         ("symbols", f"{length:,} of an alphabet of {sequence.alphabet} ({kind})"),
         ("predictor", model or " ".join(repr(predictor).split())),
-        ("code", f"{8 * len(code):,} bits; code length {stream.code_length:,.1f} bits"),
+        ("code length", f"{stream.code_length:,.1f} bits"),
         ("archive", f"{archive}: {len(data):,} bytes"),
     ]
     screen.print(output.panel("switchpoint compress", lines))
@@ -135,23 +126,10 @@ def decompress(
     target = _target(out, file, default)
     name = name_of(file)
     archive = unpack(read_bytes(file), name)
-    try:
-        stream = Stream(_predictor(archive.predictor, model))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{name} is damaged: its predictor is unknown ({error!r})") from error
+    if archive.symbols["kind"] == "array":
+        raise ValueError(f"{name} holds an array: read it with switchpoint.decompress")
     with show_progress(sys.stderr, lines=False) as progress:
-        symbols = decode(stream, archive.code, archive.length, GRIDS[archive.grid], progress)
-    try:
-        content = to_content(symbols, archive.symbols)
-    except (KeyError, TypeError, IndexError, ValueError, OSError) as error:
-        raise ValueError(
-            f"{name} is damaged: its symbols do not form a file ({error!r})"
-        ) from error
-    if hashlib.sha256(content).hexdigest()[:_DIGEST] != archive.digest:
-        raise ValueError(
-            f"{name} is intact, but its symbols do not match its checksum: this machine or version "
-            "predicts them differently; decompress it where it was compressed"
-        )
+        _, content = read_archive(archive, name, model, progress)
     _write(target, content)
 
 
@@ -190,15 +168,3 @@ def _exact(
         raise ValueError(f"{extra[0]} is not a parameter of kt, which takes none")
     predictor: Predictor[Any] = exact_predictor(name, segment, prior, hypotheses)
     return predictor
-
-
-def _predictor(about: Mapping[str, Any], model: str | None) -> Predictor[Any]:
-    """The predictor of an archive; `model` is where its network is, if it was moved."""
-    if model is not None and about["type"] != "file":
-        raise ValueError(f"the archive was made without a network, got --model {model}")
-    try:
-        return make_predictor(about, model=model)
-    except OtherFileError as error:
-        raise ValueError(
-            f"the archive does not fit: {error}; say where its network is with --model"
-        ) from error

@@ -27,6 +27,9 @@ class Signals:
 
     received: int | None = None
     unwinds = False
+    hangup = False
+    """Whether a service has received SIGHUP since this was last cleared."""
+    _service = False
     _deferred = False
 
     def listen(self) -> None:
@@ -35,6 +38,16 @@ class Signals:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 signal.signal(number, self._receive)
         sys.unraisablehook = self._unraisable
+
+    def serve(self) -> None:
+        """Be a service: SIGTERM is the regular end, with status 0, and SIGHUP sets `hangup`."""
+
+        def hang_up(*_: object) -> None:
+            self.hangup = True
+
+        self._service = True
+        if hasattr(signal, "SIGHUP"):
+            signal.signal(signal.SIGHUP, hang_up)
 
     def ignore(self) -> None:
         """Ignore signals until the interpreter exits, since the command has finished."""
@@ -57,6 +70,8 @@ class Signals:
     @property
     def status(self) -> int:
         """The exit status of a command that was stopped."""
+        if self._service and self.received == signal.SIGTERM:
+            return 0
         return 128 + (self.received or signal.SIGINT)
 
     @property

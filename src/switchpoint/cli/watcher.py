@@ -1,211 +1,358 @@
-"""A stream that is watched: its observations, its alarms, and its position."""
+"""A stream that is watched: a monitor for each series in its lines, and its position."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
+from switchpoint._formats import FORMAT, NEWEST, check_format
+from switchpoint._tensors import DamagedError, read_tensors, write_tensors
 from switchpoint._text import locating, name_of
 from switchpoint.cli import config_options as options
 from switchpoint.cli.reader import Line, LineFormat, guess_format
-from switchpoint.detection.defaults import (
-    SEGMENTS,
-    SENSITIVITY,
-    Column,
-    default_column,
-    destandardise,
-)
-from switchpoint.exact.named import exact_predictor
-from switchpoint.segments import Independent, Segment
-from switchpoint.streams import Stream
+from switchpoint.detection.defaults import SENSITIVITY
+from switchpoint.detection.online import ONLINE_SEGMENTS, Monitor, Report
+from switchpoint.priors import Prior
+from switchpoint.segments import Segment
+from switchpoint.streams import Change
 
-KINDS = (*SEGMENTS, "symbols")
+KINDS = (*ONLINE_SEGMENTS, "symbols")
 """The kinds of segments of a stream."""
+ON_ERROR = ("skip", "missing", "stop")
+"""What to do with a line that is no observation."""
+ALARMS = ("each", "common")
+"""Alarms of several columns: for each of them, or for changes that they have in common."""
 
 _PRIOR_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "geometric": {"hazard": SENSITIVITY / 1000},
     "ptw": {"depth": 40},
 }
-_CONSTANT_SCALE = 1e-6  # of a stream that begins with a constant, relative to it
-_ROUNDING = 1e-12  # relative variation that is none
 _DIGITS = 6
-_NOTES = "watch"  # the name of what is saved with the stream
+_KIND = "watched stream"
+_FEW = 10  # models that are described on standard error
 
 
 @dataclass
 class Watcher:
-    """A stream, and the line up to which it has been read."""
+    """Monitors of series, and the line up to which they have been read."""
 
-    stream: Stream
     lines: LineFormat
     settings: Mapping[str, Any]
-    """The options that the stream was created with."""
-    within: int = 1
-    """The number of last observations in which a switch is reported."""
-    alarm: float | None = None
-    """The probability of such a switch that raises an alarm."""
-    armed: bool = True
-    """Whether there may be an alarm: not again before the probability has fallen to half."""
+    """The options that the monitors are created with."""
+    every: bool = False
+    """Whether there is a record for every observation."""
+    on_error: str = "stop"
+    """What becomes of a line that is no observation."""
+    warn: Callable[[str], None] = lambda _: None
+    """Tells the operator something."""
+    skipped: int = 0
+    """The number of lines that were no observations."""
     last: Line | None = None
     """The last line."""
     place: Mapping[str, Any] | None = None
     """The place in the file where reading resumes, if the watcher was loaded."""
+    monitors: dict[str, list[Monitor]] = field(default_factory=dict)
+    """By key: one for all columns, or one for each."""
 
-    def observe(self, line: Line, name: str) -> dict[str, Any] | None:
-        """Absorb a line of the file called `name`, and report on it: only at an alarm, if set.
+    def __post_init__(self) -> None:
+        self._prior, self._segment = _make_prior(self.settings), _symbols(self.lines, self.settings)
+
+    @property
+    def position(self) -> int:
+        """The number of observations of all keys so far."""
+        return sum(monitors[0].position for monitors in self.monitors.values())
+
+    def observe(self, line: Line, name: str) -> list[dict[str, Any]]:
+        """Absorb a line of the file called `name`: the records of it, or of all that waited.
 
         A line that is refused leaves everything as it was. The header of a file that follows
         another one is skipped.
         """
         if line.number == 1 and self.lines.header and line.text.strip() == self.lines.header:
             self.last = line
-            return None
-        with locating(f"{name}, line {line.number}"):
-            observation = self.lines.parse(line.text)
-            values = observation.values
-            log_density = self.stream.update(values[0] if len(values) == 1 else np.array(values))
+            return []
+        try:
+            with locating(f"{name}, line {line.number}"):
+                values, time, key = self.lines.parse(line.text)
+                records = self._update(key, values, time)
+        except ValueError as error:
+            if self.on_error == "stop":
+                raise
+            self.skipped += 1
+            if self.skipped & (self.skipped - 1) == 0:  # 1, 2, 4, 8, ...
+                total = f" ({self.skipped} lines so far)" if self.skipped > 1 else ""
+                verb = "skipped" if self.on_error == "skip" else "taken as missing"
+                self.warn(f"{verb}: {error}{total}")
+            records = []
+            if self.on_error == "missing" and self.lines.key is None:
+                records = self._update("", (np.nan,) * len(self.lines.columns), None)
         self.last = line
-        probability = self.stream.change_probability(last=self.within)
-        raised = self.alarm is not None and self.armed and probability >= self.alarm
-        if self.alarm is not None:
-            self.armed = not raised and (self.armed or probability < self.alarm / 2)
-            if not raised:
-                return None
-        run, time = self.stream.run_length, observation.time
+        return records
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The records of series that ended before their model was chosen."""
+        records = []
+        for key, monitors in self.monitors.items():
+            for index, monitor in enumerate(monitors):
+                for report in monitor.begin():
+                    records += self._records(key, index, monitor, report)
+        return records
+
+    def learn(self, lines: Sequence[Line], name: str) -> None:
+        """Choose the models of all series by the lines of a history."""
+        rows: dict[str, list[tuple[float, ...]]] = {}
+        for line in lines:
+            with locating(f"{name}, line {line.number}"):
+                values, _, key = self.lines.parse(line.text)
+                rows.setdefault(key, []).append(values)
+        for key, series in rows.items():
+            monitors = self._monitors(key)
+            for index, monitor in enumerate(monitors):
+                monitor.learn([self._part(row, index, monitors) for row in series])
+                self._describe(key, index, monitor)
+
+    def _update(
+        self, key: str, values: tuple[float, ...], time: str | None
+    ) -> list[dict[str, Any]]:
+        records = []
+        monitors = self._monitors(key)
+        parts = [self._part(values, index, monitors) for index in range(len(monitors))]
+        for monitor, part in zip(monitors, parts, strict=True):
+            monitor.check(part)
+        for index, (monitor, part) in enumerate(zip(monitors, parts, strict=True)):
+            for report in monitor.update(part, time or _now()):
+                records += self._records(key, index, monitor, report)
+        return records
+
+    def _monitors(self, key: str) -> list[Monitor]:
+        if key not in self.monitors:
+            self.monitors[key] = self._new_monitors()
+        return self.monitors[key]
+
+    def _new_monitors(self) -> list[Monitor]:
+        settings, columns = self.settings, len(self.lines.columns)
+        kinds = [kind for kind in settings["segment"] if kind != "symbols"]
+        common = settings["alarms"] == "common" or columns == 1
+        if not common and len(kinds) not in (0, 1, columns):
+            raise ValueError(
+                f"segment must be one, or one for each of {columns} columns, got {', '.join(kinds)}"
+            )
+        each = [kinds] if common else [kinds[i : i + 1] or kinds for i in range(columns)]
+        return [
+            Monitor(
+                self._prior,
+                columns if common else 1,
+                kinds=kinds,
+                segment=self._segment,
+                max_hypotheses=settings["hypotheses"],
+                detailed=self.every,
+                **{name: settings[name] for name in ("lags", "log", "warm_up", "one_in")},
+            )
+            for kinds in each
+        ]
+
+    def _part(
+        self, values: tuple[float, ...], index: int, monitors: Sequence[Monitor]
+    ) -> tuple[float, ...]:
+        """The values that a monitor observes."""
+        return values if len(monitors) == 1 else (values[index],)
+
+    def _records(
+        self, key: str, index: int, monitor: Monitor, report: Report
+    ) -> list[dict[str, Any]]:
+        """What an observation has to report."""
+        whose = self._whose(key, index)
+        base = {
+            **whose,
+            "position": report.position,
+            "time": report.label,
+            "value": self._shown(report.values),
+        }
+        records: list[dict[str, Any]] = []
+        if report.chosen and monitor.models:
+            about = self._describe(key, index, monitor)
+            records.append({"event": "model", **whose, "position": report.position, **about})
+        if self.every:
+            run = report.run
+            assert run is not None
+            records.append(
+                {
+                    "event": "observation",
+                    **base,
+                    "switch_probability": round(report.probability, _DIGITS),
+                    "run_length": run.mode,
+                    "run_length_mean": round(run.mean, 2),
+                    "surprise": round(report.surprise, 3) + 0.0,  # never -0.0
+                }
+            )
+        if report.outlier:
+            records.append({"event": "outlier", **base})
+        if report.change is not None:
+            records.append({"event": "alarm", **base, **self._change(report.change)})
+        return records
+
+    def _change(self, change: Change) -> dict[str, Any]:
         return {
-            "position": self.stream.position - 1,
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds") if time is None else time,
-            "value": self.lines.shown(values),
-            "switch_probability": round(probability, _DIGITS),
-            "run_length": run.mode,
-            "run_length_mean": round(run.mean, 2),
-            "surprise": round(-log_density / math.log(2), 3) + 0.0,  # never -0.0
-            "code_length": round(self.stream.code_length, 3),
-            **({"alarm": True} if raised else {}),
+            "probability": round(change.probability, 2 * _DIGITS),
+            "began": change.began,
+            "interval": list(change.interval),
+            "level_before": self._level(change.level_before),
+            "level_after": self._level(change.level_after),
+        }
+
+    def _whose(self, key: str, index: int) -> dict[str, Any]:
+        """The key and the metric, where there are several."""
+        each = len(self.lines.columns) > 1 and self.settings["alarms"] == "each"
+        return {
+            **({"key": key} if self.lines.key is not None else {}),
+            **({"metric": self.lines.names[index]} if each else {}),
+        }
+
+    def _shown(self, values: tuple[float, ...]) -> Any:
+        if len(values) == len(self.lines.columns):
+            return self.lines.shown(values)
+        return values[0] if values[0] == values[0] else None
+
+    def _level(self, level: Any) -> Any:
+        """A level for JSON: a number, or the probability of each symbol, or one of each column."""
+        numbers = [float(f"{x:.6g}") if np.isfinite(x) else None for x in np.ravel(level)]
+        if self._segment is not None:
+            return dict(
+                zip(self.lines.labels or map(str, range(len(numbers))), numbers, strict=True)
+            )
+        return (
+            numbers[0] if len(numbers) == 1 else dict(zip(self.lines.names, numbers, strict=True))
+        )
+
+    def _describe(self, key: str, index: int, monitor: Monitor) -> dict[str, Any]:
+        """The models of a monitor, which the operator is told."""
+        texts = [str(model) for model in monitor.models]
+        if sum(map(len, self.monitors.values())) <= _FEW:
+            whose = "".join(f"{name}: " for name in self._whose(key, index).values())
+            self.warn(
+                f"{whose}{'; '.join(texts)}; set to one false alarm in "
+                f"{monitor.alarm.one_in:,.0f} observations"
+            )
+        return {
+            "model": texts[0] if len(texts) == 1 else texts,
+            "one_in": monitor.alarm.one_in,
         }
 
 
-def begin(name: str, first: Sequence[Line], settings: Mapping[str, Any]) -> tuple[Watcher, int]:
+def begin(
+    name: str, first: Sequence[Line], settings: Mapping[str, Any], **rest: Any
+) -> tuple[Watcher, int]:
     """The watcher of a file with these first lines, and how many of them are its header."""
     kinds = list(settings["segment"])
     odd = next((kind for kind in kinds if kind not in KINDS), None)
     if odd is not None:
         raise ValueError(f"segment must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {odd!r}")
-    real = bool(kinds) and kinds != ["symbols"]
-    given = {name: settings[name] for name in ("column", "time", "alphabet", "labels")}
+    symbols = kinds == ["symbols"]
+    told = settings["alphabet"] is not None or settings["labels"] is not None
+    given = {name: settings[name] for name in ("time", "alphabet", "labels", "key")}
     with locating(name):
         texts = [line.text for line in first]
-        lines, header = guess_format(texts, real=real, **given)
-        if kinds == ["symbols"] and lines.alphabet is None:
+        real = bool(kinds) and not symbols
+        lines, header = guess_format(texts, column=settings["value"], real=real, **given)
+        if symbols and lines.alphabet is None:
             raise ValueError("symbols other than 0 and 1 need --alphabet or --labels")
+        if lines.alphabet is not None and not (symbols or told or lines.labels):
+            lines = replace(lines, alphabet=None)  # bits so far, which the models choose
         skipped = 0
         if header:
             skipped = next(i for i, text in enumerate(texts) if text.strip()) + 1
             lines = replace(lines, header=texts[skipped - 1].strip())
-        stream = make_stream(lines, first[skipped:], kinds if real else ["level"], settings)
-    return Watcher(stream, lines, settings), skipped
+            if skipped == len(texts):
+                raise ValueError("no observation follows the header in the first lines (--warm-up)")
+        return Watcher(lines, settings, **rest), skipped
 
 
-def make_stream(
-    lines: LineFormat, first: Sequence[Line], kinds: Sequence[str], settings: Mapping[str, Any]
-) -> Stream:
-    """The stream of lines of this format, scaled by the first of them.
-
-    `kinds` are those of the columns. Segment lengths are geometric unless the prior, or a parameter
-    of another one, is among the settings.
-    """
+def _make_prior(settings: Mapping[str, Any]) -> Prior:
+    """Geometric, unless the prior or a parameter of another one is among the settings."""
     name = str(options.prior_name(settings["prior"], settings, "geometric"))
     chosen = {key: value for key, value in settings.items() if value is not None}
     given = {**settings, **_PRIOR_DEFAULTS.get(name, {}), **chosen}
     if name == "uniform" and given["longest"] is None:
         raise ValueError("prior 'uniform' needs longest for a stream: give --longest")
-    prior, segment = options.make_prior(name, 1, given), _segment(lines, first, kinds, settings)
-    return Stream(exact_predictor(name, segment, prior, settings["hypotheses"]))
+    return options.make_prior(name, 1, given)
 
 
-def _segment(
-    lines: LineFormat, first: Sequence[Line], kinds: Sequence[str], given: Mapping[str, Any]
-) -> Segment:
+def _symbols(lines: LineFormat, settings: Mapping[str, Any]) -> Segment | None:
+    """The segment model of symbols; None for numbers."""
     if lines.alphabet is not None:
-        return options.segment_model(given, lines.alphabet)
-    odd = next((each for each in options.SEGMENT if given[each] is not None), None)
+        return options.segment_model(settings, lines.alphabet)
+    odd = next((each for each in options.SEGMENT if settings[each] is not None), None)
     if odd is not None:
-        raise ValueError(f"{odd} is for symbols, got {given[odd]} for real values")
-    if len(kinds) not in (1, len(lines.columns)):
-        raise ValueError(
-            f"segment must be one, or one for each of {len(lines.columns)} columns, got "
-            f"{', '.join(kinds)}"
-        )
-    if not first:
-        raise ValueError("no observation follows the header in the first lines (--warm-up)")
-    values = np.full((len(first), len(lines.columns)), np.nan)
-    problem = ""
-    for row, line in enumerate(first):
-        try:
-            values[row] = lines.parse(line.text).values
-        except ValueError as error:  # which is raised when the line is observed, if one is before
-            problem = problem or f"line {line.number}: {error}"
-    segments = []
-    each = list(kinds) * (len(lines.columns) if len(kinds) == 1 else 1)
-    for kind, name, column in zip(each, lines.names, values.T, strict=True):
-        if np.isnan(column).all():
-            raise ValueError(
-                problem
-                or f"{name} has no value in the first {len(first)} lines, by which it is scaled; "
-                "raise --warm-up"
-            )
-        segments.append(destandardise(_default_column(kind, column)))
-    return segments[0] if len(segments) == 1 else Independent(*segments)
-
-
-def _default_column(kind: str, first: Float[np.ndarray, " time"]) -> Column:
-    """The default model of a column that begins with these values.
-
-    A constant shows no scale. A scale above the changes to come would hide them all; one below the
-    noise only delays alarms, and a billion times below it by 30 observations. So it is small.
-    """
-    column, seen = default_column(kind, first), first[~np.isnan(first)]
-    if np.allclose(seen, seen[0], rtol=_ROUNDING, atol=0.0):
-        column = column._replace(scale=_CONSTANT_SCALE * (abs(float(seen[0])) or 1.0))
-    return column
+        raise ValueError(f"{odd} is for symbols, got {settings[odd]} for real values")
+    return None
 
 
 def save_watcher(path: Path, watcher: Watcher, place: Mapping[str, Any] | None) -> None:
     """Write the state of a watcher to a file, atomically; reading resumes at `place`."""
-    notes = {
+    series: list[Any] = []
+    arrays: dict[str, np.ndarray] = {}
+    for key, monitors in watcher.monitors.items():
+        states = [monitor.state() for monitor in monitors]
+        for about, parts in states:
+            arrays |= {f"{len(series)}.{name}": array for name, array in parts.items()}
+            series.append([key, about])
+    card = {
+        "kind": _KIND,
+        FORMAT: NEWEST,
         "settings": _as_json(watcher.settings),
         "lines": watcher.lines.to_json(),
-        "armed": watcher.armed,
         "place": place,
+        "skipped": watcher.skipped,
+        "series": series,
+        "switchpoint": version("switchpoint"),
     }
-    watcher.stream.notes = {_NOTES: notes}
-    watcher.stream.save(path)
+    write_tensors(path, card, arrays, "state")
 
 
-def load_watcher(path: Path, settings: Mapping[str, Any]) -> Watcher:
+def load_watcher(path: Path, settings: Mapping[str, Any], **rest: Any) -> Watcher:
     """The watcher that was saved, which must have been created with these settings."""
-    stream = Stream.load(path)
+    name = name_of(path)
     try:
-        notes = stream.notes[_NOTES]
-        lines, saved = LineFormat.from_json(notes["lines"]), notes["settings"]
-        armed, place = notes["armed"], notes["place"]
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"{name_of(path)} is a saved stream, but not of switchpoint watch"
-        ) from error
-    for name, value in _as_json(settings).items():
-        if saved.get(name) != value:
-            raise ValueError(
-                f"{name_of(path)} was saved with {name} {saved.get(name)}, got {value}: give the "
-                "same options, or another --state"
-            )
-    return Watcher(stream, lines, settings, armed=armed, place=place)
+        card, arrays = read_tensors(path, _KIND)
+        check_format(card, name)
+        for option, value in _as_json(settings).items():
+            saved = card["settings"].get(option)
+            if saved != value:
+                raise ValueError(
+                    f"{name} was saved with {option.replace('_', '-')} {saved}, got {value}: give "
+                    "the same options, or another --state"
+                )
+        watcher = Watcher(
+            LineFormat.from_json(card["lines"]),
+            settings,
+            skipped=card["skipped"],
+            place=card["place"],
+            **rest,
+        )
+        parts: dict[str, dict[str, np.ndarray]] = {}
+        for place, array in arrays.items():
+            number, _, array_name = place.partition(".")
+            parts.setdefault(number, {})[array_name] = array
+        counts: dict[str, int] = {}
+        for number, (key, about) in enumerate(card["series"]):
+            index = counts[key] = counts.get(key, -1) + 1
+            watcher._monitors(key)[index].restore(about, parts.get(str(number), {}))
+    except DamagedError as error:
+        raise ValueError(f"{name} is not a state of switchpoint watch: {error}") from error
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"{name} is not a state of switchpoint watch: {error!r}") from error
+    return watcher
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: str(v) if isinstance(v, Path) else v for name, v in settings.items()}
+    plain = {name: str(v) if isinstance(v, Path) else v for name, v in settings.items()}
+    return dict(json.loads(json.dumps(plain)))

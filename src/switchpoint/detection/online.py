@@ -4,7 +4,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import jax
@@ -29,7 +29,7 @@ from switchpoint.segments import (
 )
 from switchpoint.segments.values import checked_value
 from switchpoint.sources import Source
-from switchpoint.streams import Alarm, Change, Stream
+from switchpoint.streams import Alarm, Change, RunLength, Stream
 
 ONLINE_SEGMENTS = ("level", "trend", "bits", "counts", "waiting-times")
 """The kinds of segments of a stream of numbers."""
@@ -53,6 +53,7 @@ _ROUNDING = 1e-12  # relative variation that is none
 _SCALES: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "linear": (lambda x: x, lambda y: y),
     "cube-root": (np.cbrt, lambda y: y**3),
+    "sixth-root": (lambda x: x ** (1 / 6), lambda y: max(y, 0.0) ** 6),
     "log": (np.log, np.exp),
 }
 
@@ -62,8 +63,9 @@ class OnlineModel:
     """Segments of one kind on a scale of the values: z = (g(x) - centre) / unit.
 
     The scale g is linear, the cube root, which makes the exponential and chi-square distributions
-    nearly Gaussian (Wilson and Hilferty, 1931), or the logarithm. The scale asinh is linear near
-    the centre and logarithmic far from it: z = asinh((x - centre) / unit).
+    nearly Gaussian (Wilson and Hilferty, 1931), the sixth root, for distributions between these and
+    the lognormal one, or the logarithm. The scale asinh is linear near the centre and logarithmic
+    far from it: z = asinh((x - centre) / unit).
     """
 
     kind: str
@@ -98,7 +100,9 @@ class OnlineModel:
             return x in (0, 1)
         if self.kind == "counts":
             return x >= 0 and x == math.floor(x)
-        return x > 0 if self.scale == "log" else x >= 0 or self.kind != "waiting-times"
+        if self.scale == "log":
+            return x > 0
+        return x >= 0 or (self.kind != "waiting-times" and self.scale != "sixth-root")
 
     @property
     def segment(self) -> Segment:
@@ -125,9 +129,9 @@ class OnlineModel:
         return Poisson(1.0, 1 / self.mean) if self.kind == "counts" else Exponential(1.0, self.mean)
 
     def __str__(self) -> str:
-        names = {"log": "logarithms", "cube-root": "cube roots", "asinh": "values, by asinh"}
+        names = {"log": "logarithms", "asinh": "values, by asinh"}
         text = f"{self.kind} segments"
-        text += f" of {names[self.scale]}" if self.scale != "linear" else ""
+        text += f" of {names.get(self.scale, f'{self.scale}s')}" if self.scale != "linear" else ""
         text += f" with {self.lags} lag{'s' * (self.lags > 1)}" if self.lags else ""
         return text + (", overdispersed" if self.dispersion is not None else "")
 
@@ -144,7 +148,8 @@ def choose_model(
     Bits and small counts are seen by the values: whole numbers from 0 on without autocorrelation,
     of at least Poisson's variance. For other values the scale is that under which a Gaussian AR(1)
     process has the highest likelihood, if it is `_GAIN` nats better than the linear scale. There is
-    a lag if the autocorrelation of the values on the scale is above 2 standard errors.
+    a lag if the autocorrelation of the values on the scale is above 2 standard errors, and not
+    only by changes of the level.
     """
     seen = values[~np.isnan(values)]
     if not len(seen):
@@ -188,8 +193,17 @@ def _standardised(model: OnlineModel, seen: Float[np.ndarray, " seen"]) -> Onlin
             model, scale="linear", centre=first, unit=_CONSTANT_SCALE * (abs(first) or 1.0)
         )
     places = seen if model.scale == "asinh" else _SCALES[model.scale][0](seen)
-    centre, unit = centre_and_scale(places)
+    centre, unit = _centre_and_unit(places)
     return replace(model, centre=centre, unit=unit)
+
+
+def _centre_and_unit(places: Float[np.ndarray, " seen"]) -> tuple[float, float]:
+    """The median, and the noise by the differences of neighbours, which hardly see the level."""
+    centre, scale = centre_and_scale(places)
+    differences = np.diff(places)
+    if not differences.any():
+        return centre, scale
+    return centre, centre_and_scale(differences)[1] / math.sqrt(2)
 
 
 def _guess_kind(
@@ -213,28 +227,42 @@ def _excess_variance(seen: Float[np.ndarray, " seen"]) -> float:
 
 
 def _autocorrelation(values: Float[np.ndarray, " time"]) -> bool:
-    """Whether neighbouring values are correlated; the largest count as 3 standard deviations."""
+    """Whether neighbouring values are correlated, and not only because the level changes.
+
+    Differences of an AR(1) process with coefficient phi have the autocorrelation -(1 - phi) / 2 at
+    lag 1, whatever its level. The largest values count as 3 standard deviations.
+    """
     centre, scale = centre_and_scale(values[~np.isnan(values)])
     standard = np.clip((values - centre) / scale, -_CLIP, _CLIP)
-    products = standard[1:] * standard[:-1]
-    pairs = products[~np.isnan(products)]
-    if len(pairs) < 2:
+    correlation, pairs = _lag_1(standard)
+    of_differences, _ = _lag_1(np.diff(standard))
+    if pairs < 2 or correlation <= _CORRELATION / math.sqrt(pairs):
         return False
-    return bool(pairs.sum() > _CORRELATION / math.sqrt(len(pairs)) * np.nansum(standard**2))
+    return 1 + 2 * of_differences > math.sqrt(2 / pairs)
+
+
+def _lag_1(values: Float[np.ndarray, " time"]) -> tuple[float, int]:
+    """The autocorrelation of centred values at lag 1, and the number of pairs."""
+    products = values[1:] * values[:-1]
+    seen = products[~np.isnan(products)]
+    square = float(np.nanmean(values**2)) if len(seen) else 0.0
+    return float(seen.mean()) / square if square > 0 else 0.0, len(seen)
 
 
 def _best_scale(seen: Float[np.ndarray, " seen"], also: float) -> str:
     """The scale under which these values are most nearly Gaussian."""
-    centre, unit = centre_and_scale(seen)
+    centre, unit = _centre_and_unit(seen)
     standard = (seen - centre) / unit
     logs = {
         "linear": _log_likelihood(seen / unit, 0.0),
         "asinh": _log_likelihood(np.arcsinh(standard), -0.5 * np.log1p(standard**2)),
     }
     if (seen > 0).all() and not also <= 0:
-        root = np.cbrt(seen / unit)
-        logs["cube-root"] = _log_likelihood(root, -np.log(3 * root**2))
-        logs["log"] = _log_likelihood(np.log(seen), -np.log(seen / unit))
+        shares = seen / unit
+        for scale, power in (("cube-root", 1 / 3), ("sixth-root", 1 / 6)):
+            slopes = math.log(power) + (power - 1) * np.log(shares)
+            logs[scale] = _log_likelihood(shares**power, slopes)
+        logs["log"] = _log_likelihood(np.log(shares), -np.log(shares))
     best = max(logs, key=logs.__getitem__)
     return best if logs[best] > logs["linear"] + _GAIN else "linear"
 
@@ -255,14 +283,20 @@ class Report:
     """The number of the observation, from 0."""
     values: tuple[float, ...]
     """The value of each column; NaN where missing."""
+    label: str
+    """The label that it was observed with."""
     surprise: float
     """-log2 p(x | all before), in the units of the model."""
     change: Change | None
     """The alarm that it raises, with levels in the units of the values."""
+    probability: float
+    """P(a switch since the last alarm | all so far), as in `Alarm`."""
     outlier: bool
     """Whether it is a single value far from its segment."""
     chosen: bool
     """Whether the model was chosen before it, by the observations so far."""
+    run: RunLength | None
+    """The length of the current segment, if the monitor is `detailed`."""
 
 
 class Monitor:
@@ -288,11 +322,13 @@ class Monitor:
         one_in: float = 100_000,
         horizon: int = 1000,
         max_hypotheses: int | None = 100,
+        detailed: bool = False,
     ) -> None:
         if len(kinds) not in (0, 1, columns):
             raise ValueError(
                 f"segment must be one, or one for each of {columns} columns, got {', '.join(kinds)}"
             )
+        self.detailed = detailed
         self.warm_up = _checks.positive_int("warm_up", warm_up)
         self.alarm = Alarm(one_in, horizon)
         self.models: tuple[OnlineModel, ...] = ()
@@ -304,41 +340,72 @@ class Monitor:
         self._kinds = list(kinds) * (columns if len(kinds) == 1 else 1) or [None] * columns
         self._told = {"lags": lags, "log": log}
         self._segment = segment
-        self._recent: deque[tuple[float, ...]] = deque()
+        self._recent: deque[tuple[tuple[float, ...], str]] = deque()
         if segment is not None:
             self.stream = self._new_stream(segment)
 
-    def update(self, values: Sequence[float]) -> list[Report]:
+    def update(self, values: Sequence[float], label: str = "") -> list[Report]:
         """Observe a row: the reports of all rows that were waiting for the model, and its own."""
         row = tuple(map(float, values))
         if self._segment is not None:
-            return [self._observe(row)]
+            return [self._observe(row, label)]
         chosen = self.stream is not None and not self._allows(row)
         if chosen:
             self._restart(row)
-        self._recent.append(row)
+        self._recent.append((row, label))
         if self.stream is None:
-            observed = sum(any(x == x for x in each) for each in self._recent)
+            observed = sum(any(x == x for x in each) for each, _ in self._recent)
             return self.begin() if observed >= self.warm_up else []
         while len(self._recent) > self.warm_up:
             self._recent.popleft()
-        return [self._observe(row, chosen)]
+        return [self._observe(row, label, chosen)]
+
+    def check(self, values: Sequence[float]) -> None:
+        """Raise a `ValueError` if a model that was told does not have these values."""
+        self._allows(tuple(values))
 
     def begin(self) -> list[Report]:
         """Choose the models by the rows so far, and report these; nothing if there are none."""
-        rows = list(self._recent)
-        if self.stream is not None or not rows:
+        recent = list(self._recent)
+        if self.stream is not None or not recent:
             return []
-        self._choose(rows, (math.nan,) * len(self._kinds))
-        return [self._observe(row, index == 0) for index, row in enumerate(rows)]
+        self._choose([row for row, _ in recent], (math.nan,) * len(self._kinds))
+        return [self._observe(*each, chosen=index == 0) for index, each in enumerate(recent)]
 
     def learn(self, rows: Iterable[Sequence[float]]) -> None:
         """Choose the models by a history, and observe it without reports and positions."""
-        self._recent.extend(map(tuple, rows))
+        self._recent.extend((tuple(row), "") for row in rows)
         self.begin()
         self.position = 0
         if self.stream is not None:
             self.alarm.reset(self.stream)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What it remembers, as JSON has it, and the arrays of the stream."""
+        about: dict[str, Any] = {
+            "position": self.position,
+            "models": [asdict(model) for model in self.models],
+            "recent": [[list(row), label] for row, label in self._recent],
+            "alarm": self.alarm.state(),
+        }
+        if self.stream is None:
+            return about, {}
+        state = self.stream.__getstate__()
+        about["stream"] = {name: state[name] for name in ("position", "log_evidence")}
+        return about, state["arrays"]
+
+    def restore(self, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Continue from the `state` of a monitor that was created alike."""
+        self.position = about["position"]
+        self.models = tuple(OnlineModel(**model) for model in about["models"])
+        self._recent = deque((tuple(row), label) for row, label in about["recent"])
+        self.alarm = Alarm.from_state(about["alarm"])
+        if "stream" in about:
+            segment = self._joint_segment() if self.models else self._segment
+            assert segment is not None
+            self.stream = self._new_stream(segment)
+            empty = self.stream.__getstate__()
+            self.stream.__setstate__({**empty, **about["stream"], "arrays": arrays})
 
     def log_density(self, values: Sequence[float]) -> float:
         """ln p(x | all so far) of a row in the units of the models; 0 before they are chosen."""
@@ -363,18 +430,19 @@ class Monitor:
         self.models = tuple(
             choose_model(values, kind, **self._told, also=x) for values, kind, x in columns
         )
-        segments = [model.segment for model in self.models]
-        self.stream = self._new_stream(
-            segments[0] if len(segments) == 1 else Independent(*segments)
-        )
+        self.stream = self._new_stream(self._joint_segment())
 
     def _restart(self, row: tuple[float, ...]) -> None:
         """Begin anew with models for the recent rows that allow this one, and observe those."""
         assert self.stream is not None
-        recent, end = list(self._recent), self.stream.position
+        recent, end = [each for each, _ in self._recent], self.stream.position
         self._choose(recent, row)
         self.stream.extend([self._encode(each) for each in recent])
         self.alarm.reset(self.stream, max(0, self.alarm.after - end + len(recent)))
+
+    def _joint_segment(self) -> Segment:
+        segments = [model.segment for model in self.models]
+        return segments[0] if len(segments) == 1 else Independent(*segments)
 
     def _new_stream(self, segment: Segment) -> Stream:
         robust = self.models and not segment.finite
@@ -395,7 +463,7 @@ class Monitor:
             row = tuple([model.encode(x) for model, x in zip(self.models, row, strict=True)])
         return row[0] if len(row) == 1 else np.array(row)
 
-    def _observe(self, row: tuple[float, ...], chosen: bool = False) -> Report:
+    def _observe(self, row: tuple[float, ...], label: str, chosen: bool = False) -> Report:
         stream, x = self.stream, self._encode(row)
         assert stream is not None
         surprise = -stream.update(x) / math.log(2)
@@ -403,10 +471,13 @@ class Monitor:
         report = Report(
             self.position,
             row,
+            label,
             surprise,
             None if change is None else self._in_units(change, stream.position),
+            self.alarm.probability,
             stream.outlier_evidence > _OUTLIER_EVIDENCE * math.log(self.alarm.one_in),
             chosen,
+            stream.run_length if self.detailed else None,
         )
         self.position += 1
         return report

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from switchpoint.cli.output import shortened
@@ -27,6 +27,8 @@ class Observation(NamedTuple):
     """The value in each column; NaN where it is missing."""
     time: str | None
     """The label of its time."""
+    key: str = ""
+    """The name of its series, where a stream has several."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class LineFormat:
     """The indices of their cells in a line."""
     time: int | None = None
     """The index of the cell that is the label of the time."""
+    key: int | None = None
+    """The index of the cell that names the series of the line."""
     delimiter: str = ""
     """The separator of cells; empty where a line is a single value."""
     width: int = 1
@@ -71,7 +75,8 @@ class LineFormat:
         if len(cells) != self.width:
             raise ValueError(f"it has {len(cells)} cells, the first line has {self.width}")
         values = tuple([self._value(cells[each]) for each in self.columns])
-        return Observation(values, None if self.time is None else cells[self.time])
+        time = None if self.time is None else cells[self.time]
+        return Observation(values, time, "" if self.key is None else cells[self.key])
 
     def shown(self, values: Sequence[float]) -> Any:
         """The values for JSON: a number or a label, or one for each column, null where missing."""
@@ -123,6 +128,7 @@ def guess_format(
     alphabet: int | None = None,
     labels: str | None = None,
     real: bool = False,
+    key: str | None = None,
 ) -> tuple[LineFormat, bool]:
     """The format of a stream that begins with these lines, and whether the first one is a header.
 
@@ -147,13 +153,15 @@ def guess_format(
         return LineFormat(alphabet=alphabet or len(listed) or None, labels=listed), False
     first = rows[0] if rows else []
     labelled = [*listed, *(cell for cell in first if cell and cell.lower() in MISSING)]
-    header = not fields and bool(guess_header(rows, (time, *column), labelled))
+    header = not fields and bool(guess_header(rows, (time, key, *column), labelled))
     names = fields or tuple(column_names(first) if header else map(str, range(len(first))))
     rows = [row for row in rows[header:] if len(row) == len(names)]
     table = Table(make_frame(names, rows), header=header)
     chosen = [table.find(each) for each in column]
-    at = time_column(table, chosen, time)
-    chosen = chosen or list(only_numbers(table, at))
+    keyed = None if key is None else table.find(key)
+    others = table if keyed is None else replace(table, frame=table.frame.drop(columns=keyed))
+    at = time_column(others, chosen, time)
+    chosen = chosen or list(only_numbers(others, at))
     odd = [name for name in chosen if header and name not in column]
     _refuse_units(lines, odd, "the name of a column, give it with --column")
     if alphabet is None and not real and len(chosen) == 1:
@@ -164,6 +172,7 @@ def guess_format(
         tuple(chosen) if header or fields or len(chosen) > 1 else ("value",),
         tuple(table.names.index(name) for name in chosen),
         None if at is None else table.names.index(at),
+        None if keyed is None else table.names.index(keyed),
         separator if len(names) > 1 else "",
         len(names),
         alphabet,

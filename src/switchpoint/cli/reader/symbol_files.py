@@ -1,17 +1,15 @@
-"""Files as sequences of symbols, and back byte for byte."""
+"""Files as sequences of symbols."""
 
 import base64
 import bz2
 import re
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
-from switchpoint._text import LARGEST
 from switchpoint.cli.reader.symbols import SymbolSequence, parse_text
+from switchpoint.streams.archive import to_content
 
 KINDS = ("text", "bits", "bytes")
 """The kinds of symbols of a file: those that a text lists, its bits, or its bytes."""
@@ -45,17 +43,6 @@ def to_symbols(
     return SymbolSequence(symbols.astype(np.int32), size), {"kind": kind}
 
 
-def to_content(symbols: Int[np.ndarray, " time"], about: Mapping[str, Any]) -> bytes:
-    """The content of the file with these symbols."""
-    if about["kind"] == "bytes":
-        return symbols.astype(np.uint8).tobytes()
-    if about["kind"] == "bits":
-        return np.packbits(symbols.astype(np.uint8)).tobytes()
-    names = about["names"]
-    tokens = [names[each] if names else str(each) for each in symbols.tolist()]
-    return _join(tokens, about).encode()
-
-
 def _text_symbols(
     content: bytes, alphabet: int | None, labels: str | None
 ) -> tuple[SymbolSequence, dict[str, Any]]:
@@ -84,14 +71,3 @@ def _layout(text: str, tokens: Sequence[str]) -> dict[str, Any]:
     if len(between) > 1:
         between = base64.b64encode(bz2.compress("\0".join(gaps[1:]).encode())).decode()
     return {"before": gaps[0], "between": between, "after": text[at:]}
-
-
-def _join(tokens: Sequence[str], layout: Mapping[str, Any]) -> str:
-    gaps = layout["between"]
-    if isinstance(gaps, str):
-        unpack = bz2.BZ2Decompressor().decompress
-        gaps = unpack(base64.b64decode(gaps), max_length=LARGEST).decode().split("\0")
-    elif len(gaps) == 1:
-        gaps = gaps * (len(tokens) - 1)
-    pairs = zip([layout["before"], *gaps], tokens, strict=True)
-    return "".join([*chain.from_iterable(pairs), layout["after"]])
