@@ -1,6 +1,7 @@
 """Bad input: one line that says what is wrong, status 2, and no file written or left over."""
 
 import re
+import sys
 import zlib
 
 import jax
@@ -88,6 +89,19 @@ LINES = {
     "train --out run --kernels fast": "auto, fused, plain, got 'fast'",
     "train --out run --depth 100000000000": "at most 62, got 100000000000",
     "train --out bits.txt": "--out",
+    # executors
+    **{
+        f"{command} {options}": words
+        for command in ("reproduce --scale quick --only memory", "sweep sweep.toml")
+        for options, words in {
+            "--out bits.txt/out": "bits.txt/out",
+            "--executor slurm": "'slurm'",
+            "--executor local --jobs 3": "jobs",
+            "--ray-address 10.0.0.1:6379": "ray-address",
+            "--executor ray --ray-address nowhere": "'nowhere'",
+            "--executor ray": "pip install 'switchpoint[ray]'",
+        }.items()
+    },
     # archives; other.spz has other symbols, as if this machine had predicted something else
     "decompress other.spz": "other.spz is intact, but",
     "decompress cut.spz": "cut.spz is truncated",
@@ -142,6 +156,7 @@ def files(tmp_path_factory):
         "long.txt": "01" * (check_cost.MAX_BITS // 2 + 1),
         "bad.toml": "hiden = 32",
         "deep.toml": "steps = 5\ndepth = 63",
+        "sweep.toml": "steps = 10\nwarmup = 0\n[sweep]\nlearning_rate = [0.1]\n",
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -171,16 +186,18 @@ def files(tmp_path_factory):
 
 
 def refusal(run, files, monkeypatch, line):
-    """The one line on standard error; nothing else is printed, and the files stay as they are."""
+    """The one line on standard error; the files stay as they are."""
     monkeypatch.chdir(files)
     monkeypatch.setattr(training, "use_all_cores", lambda: None)
-    before = {path: path.stat().st_mtime_ns for path in files.rglob("*")}
+    monkeypatch.setitem(sys.modules, "ray", None)
+    before = sorted((path, path.stat().st_mtime_ns) for path in files.rglob("*.*"))
     status, out, err = run(*line.split())
-    assert (status, out) == (2, "")
+    assert status == 2
+    assert out == "" or line.startswith(("reproduce", "sweep"))  # which show their plan first
     assert err.startswith("switchpoint: ")
     assert err.count("\n") == 1
     assert err.endswith("\n")
-    assert {path: path.stat().st_mtime_ns for path in files.rglob("*")}.keys() == before.keys()
+    assert sorted((path, path.stat().st_mtime_ns) for path in files.rglob("*.*")) == before
     return err
 
 

@@ -110,28 +110,29 @@ def test_sample(folder, run, monkeypatch, suffix, segment, rows):
 
 
 @pytest.mark.parametrize(
-    ("name", "prior"), [("ptw", sp.PTW(5)), ("lin", sp.LIN())], ids=["ptw", "lin"]
+    ("name", "source"),
+    [("ptw", sp.Source(sp.PTW(5))), ("lin", sp.Source(sp.LIN(), sp.Categorical(3)))],
+    ids=["ptw", "lin"],
 )
-def test_predict_is_the_bayes_optimum(bits, run, name, prior):
-    status, out, err = run("predict", bits, "--prior", name)
-    assert status == 0
-    optimum = sp.bayes_optimal(sp.Source(prior))
-    symbols = np.array(list(BITS), int)
-    posterior = optimum.posterior(symbols)
-    rows = read_csv(out)
-    assert list(rows[0]) == ["t", "symbol", "p0", "p1", "switch_filtered", "switch_smoothed"]
-    assert symbols_of(rows) == symbols.tolist()
-    table = {key: np.array([row[key] for row in rows], np.float32) for key in rows[0]}
-    np.testing.assert_array_equal(table["t"], np.arange(LENGTH))
-    np.testing.assert_allclose(
-        np.column_stack([table["p0"], table["p1"]]), np.exp(optimum.log_probs(symbols)), rtol=1e-6
-    )
-    np.testing.assert_array_equal(table["switch_filtered"], posterior.switch_filtered)
-    np.testing.assert_array_equal(table["switch_smoothed"], posterior.switch_smoothed)
-    bits_used = float(sp.code_length(symbols, optimum.log_probs(symbols)).sum())
-    kt_bits = float(sp.code_length(symbols, sp.KT().log_probs(symbols)).sum())
-    assert f"{bits_used:.2f} bits" in err
-    assert f"{kt_bits:.2f} bits" in err
+def test_predict_is_the_bayes_optimum(folder, run, key, name, source):
+    alphabet, symbols = source.segment.alphabet, np.asarray(source.sample(key, 2, LENGTH).symbols)
+    np.save("x.npy", symbols)
+    command = ["predict", "x.npy", "--row", 1, "--alphabet", alphabet, "--prior", name]
+    status, out, err = run(*command, "--out", "rows.csv", "--plot", "x.png")
+    assert (status, err) == (0, "")
+    optimum, symbols = sp.bayes_optimal(source), symbols[1]
+    posterior, log_probs = optimum.posterior(symbols), optimum.log_probs(symbols)
+    rows, names = pd.read_csv("rows.csv", dtype=np.float32), [f"p{k}" for k in range(alphabet)]
+    assert list(rows) == ["t", "symbol", *names, "switch_filtered", "switch_smoothed"]
+    np.testing.assert_array_equal(rows["t"], np.arange(LENGTH))
+    np.testing.assert_array_equal(rows["symbol"], symbols)
+    np.testing.assert_allclose(rows[names], np.exp(log_probs), rtol=1e-6)
+    np.testing.assert_array_equal(rows["switch_filtered"], posterior.switch_filtered)
+    np.testing.assert_array_equal(rows["switch_smoothed"], posterior.switch_smoothed)
+    kt = sp.KT(source.segment)
+    for each in (log_probs, kt.log_probs(symbols)):
+        assert f"{float(sp.code_length(symbols, each).sum()):.2f} bits" in out
+    assert (folder / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
 def changed_at(position, length, seed=1):
@@ -188,31 +189,14 @@ def test_predict_writes_json(bits, folder, run):
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("suffix", ["npz", "csv"])
-def test_predict_reads_the_files_of_sample(run, suffix):
-    out = f"draws.{suffix}"
-    assert run("sample", "--length", LENGTH, "--batch", 2, "--out", out)[0] == 0
-    column = ("--column", "symbol") if suffix == "csv" else ()
-    status, rows, _ = run("predict", out, "--row", 1, *column)
-    assert status == 0
-    assert (
-        symbols_of(read_csv(rows)) == expected_draw(sp.Bernoulli(), 0, 2, 2)["symbols"][1].tolist()
-    )
-    status, _, err = run("predict", out, *column)
-    assert status == 2
-    assert all(part in err for part in (out, "2 sequences", "--row 1"))
-
-
-@pytest.mark.slow
-def test_larger_alphabets(folder, run):
-    assert run("sample", "--alphabet", 3, "--length", LENGTH, "--out", "d.npz")[0] == 0
-    arguments = ("--alphabet", 3, "--prior", "ptw", "--plot", "d.png")
-    status, out, _ = run("predict", "d.npz", *arguments)
-    assert status == 0
-    rows = read_csv(out)
-    sums = [sum(float(row[f"p{k}"]) for k in range(3)) for row in rows]
-    np.testing.assert_allclose(sums, 1, rtol=1e-5)
-    assert (folder / "d.png").read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize(("suffix", "column"), [("npz", None), ("csv", "symbol")])
+def test_the_files_of_sample_are_read(run, suffix, column):
+    out = Path(f"draws.{suffix}")
+    assert run("sample", "--length", LENGTH, "--batch", 5, "--seed", 7, "--out", out)[0] == 0
+    symbols = read_symbols(out, column=column, row=1).symbols
+    np.testing.assert_array_equal(symbols, expected_draw(sp.Bernoulli(), 7, 5, 5)["symbols"][1])
+    with pytest.raises(ValueError, match=rf"{out}: .*5 sequences, choose one with --row"):
+        read_symbols(out, column=column)
 
 
 # --- prior ----------------------------------------------------------------------------------

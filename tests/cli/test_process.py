@@ -170,7 +170,6 @@ def test_a_reader_that_goes_away_does_not_lose_the_summary(capsys, monkeypatch):
         ("switchpoint --help 2>&-", 0, ""),
         ("switchpoint perdict 2>&-", 2, ""),
         ("switchpoint perdict <&- >&-", 2, "perdict"),
-        ("switchpoint predict none.txt <&- 2>&-", 2, ""),
         ("switchpoint --help > /dev/full", 2, "No space left"),
         ("(switchpoint sample --batch 999; echo status $? >&2) | head -c 9", 0, "status 1"),
         ("(switchpoint --help; echo status $? >&2) | true", 0, "status 1"),

@@ -2,17 +2,14 @@
 
 import os
 import signal
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import jax
 import pytest
 from filelock import FileLock
 
 from switchpoint._progress import Progress
-from switchpoint.cli.main import main
 from switchpoint.executors import (
     ATTEMPTS,
     FailedTasksError,
@@ -178,40 +175,3 @@ def test_an_unreachable_cluster_is_named():
         open_executor("ray", ray_address="127.0.0.1:1"),
     ):
         pass
-
-
-COMMANDS = {
-    "reproduce": ["reproduce", "--scale", "quick", "--only", "memory"],
-    "sweep": ["sweep", "sweep.toml"],
-}
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("sweep.toml").write_text("steps = 10\nwarmup = 0\n[sweep]\nlearning_rate = [0.1]\n")
-    return tmp_path
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("--out file/out", "file/out"),
-        ("--executor slurm", "'slurm'"),
-        ("--executor local --jobs 3", "jobs"),
-        ("--ray-address 10.0.0.1:6379", "ray-address"),
-        ("--executor ray --ray-address nowhere", "'nowhere'"),
-        ("--executor ray", "pip install 'switchpoint[ray]'"),
-    ],
-)
-def test_a_refused_command_leaves_nothing_behind(
-    command, options, words, folder, capsys, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    Path("file").touch()
-    assert main([*COMMANDS[command], *options.split()]) == 2
-    error = capsys.readouterr().err
-    assert words in error
-    assert error.count("\n") == 1
-    assert sorted(path.name for path in folder.iterdir()) == ["file", "sweep.toml"]
