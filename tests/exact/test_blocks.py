@@ -11,7 +11,7 @@ from reference import name
 import switchpoint as sp
 from switchpoint.exact.blocks import filter_sequences
 from switchpoint.exact.hypotheses import Sequences
-from switchpoint.segments.base import log_density, no_statistics, observe, prior_statistics
+from switchpoint.segments.base import log_density, observe, prior_statistics
 
 LENGTH = 70
 PRIOR = sp.RandomUniform(45)  # segments end for certain, in the middle of a block
@@ -37,7 +37,7 @@ def test_the_density_of_a_run_is_that_of_its_observations(segment):
 
     def run_of(row):
         """After five observations: the density of four, one by one and at once."""
-        before, run, total = prior_statistics(segment), no_statistics(segment), 0.0
+        before, run, total = prior_statistics(segment), segment.empty(), 0.0
         for x in row[:5]:
             before = observe(segment, before, x)
         after = before

@@ -9,12 +9,17 @@ hypothesis but one in float32 leaves the right one.
 
 from typing import Any, NamedTuple, TypeAlias
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from switchpoint.exact.hypotheses import Filtered, HypothesisLayout
+from switchpoint.exact.hypotheses import (
+    Filtered,
+    highest,
+    put_block,
+    spread,
+    sums_over_starts,
+)
 from switchpoint.priors import Prior
 
 _LOWEST = -1e37  # a logarithm that stands for 0 in differences
@@ -23,7 +28,7 @@ _LOWEST = -1e37  # a logarithm that stands for 0 in differences
 class Weights(NamedTuple):
     """The hypotheses' weights before a time."""
 
-    log_weights: Float[Array, "*hypotheses"]
+    log_weights: Float[Array, "rows lanes flat"]
     """Of the segments that started earlier."""
     log_start: Float[Array, " flat"]
     """Of the one that starts now."""
@@ -70,38 +75,36 @@ class EarlierStarts(NamedTuple):
     """By how much the logarithm of the largest one has changed since the time before."""
     probs: Float[Array, "block flat alphabet"] | None
     """P(x_t = k) under P(start s, x_b..x_(t-1), no switch since), relative to that before t."""
-    last: Float[Array, "*hypotheses"]
+    last: Float[Array, "rows lanes flat"]
     """ln P(start s, x_b.., no switch since) of each, at the end of the block."""
 
 
 def earlier_by_steps(
-    layout: HypothesisLayout,
-    log_weights: Float[Array, "*hypotheses"],
+    log_weights: Float[Array, "rows lanes flat"],
     endings: Endings,
-    logs: Float[Array, "block *hypotheses"],
-    probs: Float[Array, "block *hypotheses alphabet"] | None = None,
+    logs: Float[Array, "block rows lanes flat"],
+    probs: Float[Array, "block rows lanes flat alphabet"] | None = None,
 ) -> EarlierStarts:
     """From the log density of each observation, given the start."""
 
     def step(log_weights: Array, now: tuple[Endings, Array, Any]) -> tuple[Array, Any]:
         ending, log_density, probs = now
         joint = log_weights + log_density
-        top = _top(layout, joint)
-        joint = joint - layout.spread(top)
-        sums = layout.sums(jnp.exp(joint), ending.factors)
-        mixed = None if probs is None else layout.mixture(jnp.exp(log_weights), probs)
-        return joint + layout.spread_starts(ending.log_survival), (sums, top, mixed)
+        top = _top(joint)
+        joint = joint - spread(top)
+        sums = sums_over_starts(jnp.exp(joint), ending.factors)
+        mixed = None if probs is None else _mixture(jnp.exp(log_weights), probs)
+        return joint + ending.log_survival[..., None], (sums, top, mixed)
 
     last, (sums, shift, mixed) = lax.scan(step, log_weights, (endings, logs, probs))
     return EarlierStarts(sums, shift, mixed, last)
 
 
 def earlier_at_once(
-    layout: HypothesisLayout,
-    log_weights: Float[Array, "*hypotheses"],
+    log_weights: Float[Array, "rows lanes flat"],
     endings: Endings,
-    logs: Float[Array, "block *hypotheses"],
-    probs: Float[Array, "block *hypotheses alphabet"] | None = None,
+    logs: Float[Array, "block rows lanes flat"],
+    probs: Float[Array, "block rows lanes flat alphabet"] | None = None,
 ) -> EarlierStarts:
     """From the log density of all observations of the block up to each time, given the start."""
 
@@ -110,21 +113,28 @@ def earlier_at_once(
 
     nothing = jnp.zeros_like(endings.log_survival[0])
     _, survived = lax.scan(add, nothing, endings.log_survival)
-    joint = log_weights + layout.spread_starts(survived, leading=1) + logs
-    top = _top(layout, joint, leading=1)
-    joint = joint - layout.spread(top, leading=1)
-    after = joint + layout.spread_starts(endings.log_survival, leading=1)
+    joint = log_weights + survived[..., None] + logs
+    top = _top(joint)
+    joint = joint - spread(top)
+    after = joint + endings.log_survival[..., None]
     mixed = None
     if probs is not None:
         before = jnp.concatenate([log_weights[None], after[:-1]])
-        mixed = jax.vmap(layout.mixture)(jnp.exp(before), probs)
-    sums = layout.sums(jnp.exp(joint), endings.factors, leading=1)
+        mixed = _mixture(jnp.exp(before), probs)
+    sums = sums_over_starts(jnp.exp(joint), endings.factors)
     return EarlierStarts(sums, jnp.diff(top, axis=0, prepend=0), mixed, after[-1])
 
 
-def _top(layout: HypothesisLayout, joint: Array, leading: int = 0) -> Float[Array, "... flat"]:
-    """The largest joint logarithm; a scale, of which no result depends."""
-    return lax.stop_gradient(jnp.maximum(layout.maximum(joint, leading), _LOWEST))
+def _top(joint: Float[Array, "... rows lanes flat"]) -> Float[Array, "... flat"]:
+    """The largest joint logarithm; a scale, on which no result depends."""
+    return lax.stop_gradient(jnp.maximum(highest(joint), _LOWEST))
+
+
+def _mixture(
+    weights: Float[Array, "... rows lanes flat"], probs: Float[Array, "... alphabet"]
+) -> Float[Array, "... flat alphabet"]:
+    """The sum of the starts' probabilities, by their weights."""
+    return jnp.sum(weights[..., None] * probs, (-4, -3))
 
 
 class InBlockStarts(NamedTuple):
@@ -141,7 +151,6 @@ _Carry: TypeAlias = tuple[Array, Array, Array]
 
 def filter_block(
     prior: Prior,
-    layout: HypothesisLayout,
     log_start: Float[Array, " flat"],
     earlier: EarlierStarts,
     in_block: InBlockStarts,
@@ -161,13 +170,13 @@ def filter_block(
         log_weights = jnp.where(starts_now, log_start, log_weights)
         joint = log_weights + logs
         level = scale + shift
-        highest = jnp.maximum(joint.max(0), level)
-        parts, others = jnp.exp(joint - highest), jnp.exp(level - highest)
+        top = jnp.maximum(joint.max(0), level)
+        parts, others = jnp.exp(joint - top), jnp.exp(level - top)
         total, ends, *length = (
             jnp.sum(parts * jnp.reshape(factor, (-1, 1)), 0) + others * each
             for factor, each in zip(ending.factors, sums, strict=True)
         )
-        evidence = highest + jnp.log(total)
+        evidence = top + jnp.log(total)
         after = joint - evidence + ending.log_survival[:, None]
         mixed = None
         if in_block_probs is not None:
@@ -189,8 +198,8 @@ def filter_block(
         earlier.probs,
     )
     (in_block_weights, log_start, scale), filtered = lax.scan(step, carry, now)
-    later = earlier.last + layout.spread(scale)
-    return Weights(layout.put_block(later, in_block_weights, row), log_start), filtered
+    later = earlier.last + spread(scale)
+    return Weights(put_block(later, in_block_weights, row), log_start), filtered
 
 
 def safe_log(probability: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -1,6 +1,6 @@
 """The forward recursion over the start of the current segment, for any family and any prior.
 
-As in `recursion.py`, but hypotheses are about statistics that merge. Time is cut into blocks. The
+As in `counts.py`, but hypotheses are about statistics that merge. Time is cut into blocks. The
 log densities of a block under all starts before it are one vector operation: the statistics from
 each start to the block, merged with those inside the block before each time; or, for families with
 a closed form, those of all observations up to each time. `block_weights.py` has the weights.
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from switchpoint._batching import map_chunks
 from switchpoint.exact.block_weights import (
     Endings,
     InBlockStarts,
@@ -26,24 +27,26 @@ from switchpoint.exact.block_weights import (
 from switchpoint.exact.hypotheses import (
     Filtered,
     Hypotheses,
-    HypothesisLayout,
     Sequences,
     Starts,
+    by_hypothesis,
+    by_pair,
+    highest,
     pieces,
+    put_block,
 )
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
 from switchpoint.segments.base import (
     Statistics,
     log_density,
-    no_statistics,
     observe,
     prior_statistics,
 )
 
 BLOCK = 32  # times
 _BLOCK_OF_MANY = 16  # of many sequences, which fill a vector with fewer starts
-_MANY = 64  # sequences
+_MANY = 8  # sequences, which fill a vector
 
 # Pieces save more time than their compilation takes, over several calls, from this number of
 # (time, start) pairs on, which take a tenth of a second.
@@ -94,7 +97,7 @@ def cut_into_blocks(
             lambda leaf: jnp.broadcast_to(leaf, (*shape, *leaf.shape[1:])), statistics
         )
 
-    nothing = jax.tree.map(lambda leaf: leaf[None], no_statistics(segment))
+    nothing = jax.tree.map(lambda leaf: leaf[None], segment.empty())
     runs = like(nothing, (count, flat))
     fresh = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (count, block, *leaf.shape)),
@@ -127,33 +130,16 @@ def _where_start(condition: Array, new: Array, old: Array) -> Array:
     return jnp.where(condition.reshape(1, -1, *(1,) * (new.ndim - 2)), new, old)
 
 
-def pair_log_density(
-    segment: Segment,
-    layout: HypothesisLayout,
-    statistics: Statistics,
-    block: Blocks,
-    index: Int[Array, ""],
-) -> Float[Array, "block *hypotheses"]:
-    """ln p(x_t | the segment started at s), for the times t of one block and all starts s."""
-
-    def of_pair(statistics: Statistics, before: Statistics, x: Array) -> Float[Array, ""]:
-        return log_density(segment, segment.merge(statistics, before), x)
-
-    logs = layout.by_pair(of_pair)(statistics, block.before, block.values)
-    return layout.put_block(logs, block.in_block_logs, index, leading=1)
-
-
 def next_statistics(
     segment: Segment,
-    layout: HypothesisLayout,
     statistics: Statistics,
     block: Blocks,
     index: Int[Array, ""],
 ) -> Statistics:
     """The statistics from every start to the end of the block."""
     total = jax.tree.map(lambda leaf: leaf[-1], block.through)
-    merged = layout.by_hypothesis(segment.merge)(statistics, total)
-    return jax.tree.map(lambda leaf, last: layout.put_block(leaf, last, index), merged, block.last)
+    merged = by_hypothesis(segment.merge)(statistics, total)
+    return jax.tree.map(lambda leaf, last: put_block(leaf, last, index), merged, block.last)
 
 
 def filter_sequences(
@@ -167,23 +153,26 @@ def filter_sequences(
 ) -> Filtered:
     """The recursion over whole sequences of any family; `for_posterior` requests all fields.
 
-    From `piece_work` (time, start) pairs in all, it is compiled in pieces.
+    From `piece_work` (time, start) pairs in all, it is compiled in pieces. Few sequences are
+    filtered one after another, since each has enough starts to fill vectors.
     """
-    layout = HypothesisLayout(batch_last=len(sequences.values) >= _MANY)
-    block = _BLOCK_OF_MANY if layout.batch_last else BLOCK
-    blocks = cut_into_blocks(segment, sequences, with_probs, block)
+    many = len(sequences.values) >= _MANY
     if piece_work is None:  # many sequences come in chunks of the same shape
-        piece_work = _PIECE_WORK // 8 if layout.batch_last else _PIECE_WORK
-    return filter_blocks(
-        prior,
-        segment,
-        sequences,
-        blocks,
-        layout,
-        with_probs=with_probs,
-        for_posterior=for_posterior,
-        piece_work=piece_work,
-    ).filtered
+        piece_work = _PIECE_WORK // 8 if many else _PIECE_WORK
+
+    def filtered(sequences: Sequences) -> Filtered:
+        blocks = cut_into_blocks(segment, sequences, with_probs, _BLOCK_OF_MANY if many else BLOCK)
+        return filter_blocks(
+            prior,
+            segment,
+            sequences,
+            blocks,
+            with_probs=with_probs,
+            for_posterior=for_posterior,
+            piece_work=piece_work,
+        ).filtered
+
+    return filtered(sequences) if many else map_chunks(filtered, sequences, 1)
 
 
 def whole_blocks(time: int) -> int:
@@ -215,13 +204,13 @@ def extend_blocks(
     fresh = jax.tree.map(lambda leaf: leaf[0], initial_statistics(segment, sequences.offset))
     history = hypotheses.in_rows(block, fresh)
     starts = Starts.of_chunk(time, block, history, next_starts)
-    layout = HypothesisLayout(batch_last=False)
     result = filter_blocks(
-        prior, segment, sequences, blocks, layout, (history, starts), with_probs=segment.finite
+        prior, segment, sequences, blocks, (history, starts), with_probs=segment.finite
     )
-    statistics, (log_weights, log_start) = jax.tree.map(
-        lambda leaf: leaf[0], (result.statistics, result.weights)
+    log_weights, statistics = jax.tree.map(
+        lambda leaf: leaf[:, :, 0], (result.weights.log_weights, result.statistics)
     )
+    log_start = result.weights.log_start[0]
     following = Hypotheses(next_starts[-1], jnp.zeros((), jnp.int32), log_start, fresh)
     return starts.hypotheses(log_weights, statistics, following, time), result.filtered
 
@@ -231,7 +220,7 @@ class FilteredBlocks(NamedTuple):
 
     filtered: Filtered
     statistics: Statistics
-    """Since each start, after the last block: (*hypotheses)."""
+    """Since each start, after the last block: (rows, lanes, flat)."""
     weights: Weights
     """After the last block."""
 
@@ -241,7 +230,6 @@ def filter_blocks(
     segment: Segment,
     sequences: Sequences,
     blocks: Blocks,
-    layout: HypothesisLayout,
     begin: tuple[Hypotheses, Starts] | None = None,
     *,
     with_probs: bool = False,
@@ -255,16 +243,20 @@ def filter_blocks(
     """
     flat, time = sequences.values.shape[:2]
     count, block = blocks.values.shape[:2]
-    fresh = initial_statistics(segment, sequences.offset)
-    new = fresh, jnp.full(flat, -jnp.inf)
+    new = initial_statistics(segment, sequences.offset), jnp.full(flat, -jnp.inf)
+
+    def to_come(rows: int) -> Any:
+        """The statistics and the weights of starts that are still to come."""
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (rows, block, *leaf.shape)), new)
+
     if begin is None:
         starts = Starts.of_chunk(time, block)
-        statistics, log_weights = layout.fresh_hypotheses(new, 0, block)
+        statistics, log_weights = to_come(0)
         weights = Weights(log_weights, jnp.zeros(flat))
     else:
         history, starts = begin
         log_weights, statistics = jax.tree.map(
-            lambda leaf: leaf[None], (history.log_weights, history.statistics)
+            lambda leaf: leaf[:, :, None], (history.log_weights, history.statistics)
         )
         weights = Weights(log_weights, new[1])
     parts = max(1, min(4, count * block // 64)) if flat * time**2 >= piece_work else 1
@@ -275,6 +267,9 @@ def filter_blocks(
         longest = max(last - first for first, last in ranges)
         table = count_table(segment, count, block, longest)
 
+    def log_density_after(statistics: Statistics, before: Statistics, x: Array) -> Array:
+        return log_density(segment, segment.merge(statistics, before), x)
+
     @functools.partial(jax.checkpoint, prevent_cse=False)
     def body(
         carry: tuple[Statistics, Weights], now: tuple[Int[Array, ""], Blocks]
@@ -282,37 +277,37 @@ def filter_blocks(
         index, here = now
         statistics, weights = carry
         row = starts.earlier + index
-        rows = weights.log_weights.shape[layout.axes[0]]
-        used = Starts(starts.absolute[:rows], starts.relative[:rows], starts.earlier)
-        reach = None
+        rows = len(weights.log_weights)
+        absolute, relative = starts.absolute[:rows], starts.relative[:rows]
+        times = index * block + jnp.arange(block, dtype=jnp.int32)
+        runs = jnp.maximum(times[:, None, None] - relative, 0) + 1
+        endings = Endings.of(prior, absolute, runs, for_posterior)
+        probs = in_block_probs = reach = None
         if for_posterior:
-            age = layout.spread_starts((index + 1) * block - used.relative)
-            reach = layout.maximum(jnp.where(weights.log_weights > _NEGLIGIBLE, age, block))
-        of_counts = None
-        if table is not None:
-            of_counts = lax.dynamic_slice_in_dim(table, count - index, rows, axis=1)
-        weights, filtered = _filter_block(
-            prior,
-            segment,
-            layout,
-            used,
-            weights,
-            statistics,
-            here,
-            index,
-            row,
-            closed=closed,
-            of_counts=of_counts,
-            with_probs=with_probs,
-            with_runs=for_posterior,
-        )
-        after = next_statistics(segment, layout, statistics, here, row)
-        return (after, weights), (filtered, reach)
+            age = ((index + 1) * block - relative)[..., None]
+            reach = highest(jnp.where(weights.log_weights > _NEGLIGIBLE, age, block))
+        if with_probs:
+            probs, in_block_probs = _pair_probs(segment, statistics, here)
+        if closed:
+            counted, of_values = by_pair(segment.run_log_density)(statistics, here.through)
+            if table is not None:
+                counted = lax.dynamic_slice_in_dim(table, count - index, rows, axis=1)[..., None]
+            earlier = earlier_at_once(weights.log_weights, endings, counted + of_values, probs)
+        else:
+            logs = by_pair(log_density_after)(statistics, here.before, here.values)
+            earlier = earlier_by_steps(weights.log_weights, endings, logs, probs)
+        in_block_starts = lax.dynamic_index_in_dim(absolute, row, keepdims=False)
+        in_block = InBlockStarts(in_block_starts, here.in_block_logs, in_block_probs)
+        weights, filtered = filter_block(prior, weights.log_start, earlier, in_block, row)
+        return (next_statistics(segment, statistics, here, row), weights), (filtered, reach)
 
     filtered_parts = []
     for first, last in ranges:
-        more = layout.fresh_hypotheses(new, last - first, block)
-        statistics, log_weights = layout.append((statistics, weights.log_weights), more)
+        statistics, log_weights = jax.tree.map(
+            lambda *parts: jnp.concatenate(parts),
+            (statistics, weights.log_weights),
+            to_come(last - first),
+        )
         indices = jnp.arange(first, last, dtype=jnp.int32)
         here = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], blocks)
         (statistics, weights), part = lax.scan(
@@ -331,60 +326,10 @@ def filter_blocks(
     return FilteredBlocks(filtered, statistics, weights)
 
 
-def _filter_block(
-    prior: Prior,
-    segment: Segment,
-    layout: HypothesisLayout,
-    starts: Starts,
-    weights: Weights,
-    statistics: Statistics,
-    here: Blocks,
-    index: Int[Array, ""],
-    row: Int[Array, ""],
-    *,
-    closed: bool,
-    of_counts: Float[Array, "block rows lanes"] | None = None,
-    with_probs: bool = False,
-    with_runs: bool = False,
-) -> tuple[Weights, Filtered]:
-    """The weights after a block."""
-    block = len(here.values)
-    times = index * block + jnp.arange(block, dtype=jnp.int32)
-    runs = jnp.maximum(times[:, None, None] - starts.relative, 0) + 1
-    endings = Endings.of(prior, starts.absolute, runs, with_runs)
-    probs = in_block_probs = None
-    if with_probs:
-        probs, in_block_probs = _pair_probs(segment, layout, statistics, here)
-    if closed:
-        together = run_log_density(segment, layout, statistics, here, of_counts)
-        earlier = earlier_at_once(layout, weights.log_weights, endings, together, probs)
-    else:
-        logs = pair_log_density(segment, layout, statistics, here, row)
-        earlier = earlier_by_steps(layout, weights.log_weights, endings, logs, probs)
-    in_block_starts = lax.dynamic_index_in_dim(starts.absolute, row, keepdims=False)
-    in_block = InBlockStarts(in_block_starts, here.in_block_logs, in_block_probs)
-    return filter_block(prior, layout, weights.log_start, earlier, in_block, row)
-
-
 def has_closed_form(segment: Segment) -> bool:
     """Whether the log density of a run of observations is a function of its statistics."""
-    before, run = prior_statistics(segment), no_statistics(segment)
+    before, run = prior_statistics(segment), segment.empty()
     return jax.eval_shape(segment.run_log_density, before, run) is not None
-
-
-def run_log_density(
-    segment: Segment,
-    layout: HypothesisLayout,
-    statistics: Statistics,
-    here: Blocks,
-    of_counts: Float[Array, "block rows lanes"] | None,
-) -> Float[Array, "block *hypotheses"]:
-    """ln p(the observations of a block up to t | the segment started at s), for all pairs."""
-    parts: Any = layout.by_pair(segment.run_log_density)(statistics, here.through)
-    counted, of_values = parts
-    if of_counts is not None:
-        counted = layout.spread_starts(of_counts, leading=1)
-    return counted + of_values
 
 
 def count_table(
@@ -395,7 +340,6 @@ def count_table(
     For the starts of row `count - d`, and the block that is `d` after theirs. There are `more`
     rows of zeros, for starts that are still to come.
     """
-    layout = HypothesisLayout(batch_last=True)
     zeros = Sequences(
         jnp.zeros((1, block, *segment.event_shape)), jnp.zeros((1, *segment.event_shape))
     )
@@ -408,12 +352,12 @@ def count_table(
         return merge(runs, total), runs
 
     _, statistics = lax.scan(step, here.last, None, length=count, reverse=True)
-    table, _ = layout.by_pair(segment.run_log_density)(statistics, here.through)
+    table, _ = by_pair(segment.run_log_density)(statistics, here.through)
     return jnp.pad(table[..., 0], ((0, 0), (0, more), (0, 0)))
 
 
 def _pair_probs(
-    segment: Segment, layout: HypothesisLayout, statistics: Statistics, block: Blocks
+    segment: Segment, statistics: Statistics, block: Blocks
 ) -> tuple[Float[Array, "..."], Float[Array, "block lanes flat alphabet"]]:
     """P(x_t = k | the segment started at s), for all pairs, and for starts in the block."""
 
@@ -425,5 +369,5 @@ def _pair_probs(
         del x
         return probs_of(segment.merge(statistics, before))
 
-    pairs = layout.by_pair(of_pair)(statistics, block.before, block.values)
+    pairs = by_pair(of_pair)(statistics, block.before, block.values)
     return pairs, jax.vmap(jax.vmap(jax.vmap(probs_of)))(block.in_block)

@@ -124,113 +124,60 @@ class Starts(NamedTuple):
         return jax.tree.map(flat, rows, following)
 
 
-class HypothesisLayout(NamedTuple):
-    """How the hypotheses of a batch are laid out, so that the fastest axis is long.
+# Hypotheses of a batch are (rows, lanes, flat, ...): a start is a row, the number of its block, and
+# a lane, its place there.
 
-    A start is a row, the number of its block, and a lane, its place there: hypotheses are
-    (rows, lanes, flat) of many sequences, (flat, rows, lanes) of few.
+
+def spread(per_sequence: Shaped[Array, "... flat"]) -> Shaped[Array, "... 1 1 flat"]:
+    """Values of the sequences, to broadcast against hypotheses."""
+    return per_sequence[..., None, None, :]
+
+
+def put_block(array: Array, part: Array, index: Int[Array, ""], leading: int = 0) -> Array:
+    """Hypotheses with those of one block replaced, both behind some leading axes.
+
+    A selection, and not an update in place, since that would not be vectorised.
     """
+    at = jnp.arange(array.shape[leading]) == index
+    at = at.reshape(-1, *(1,) * (array.ndim - 1 - leading))
+    return jnp.where(at, jnp.expand_dims(part, leading), array)
 
-    batch_last: bool
 
-    @property
-    def axes(self) -> tuple[int, int]:
-        """The axes of the rows and of the lanes."""
-        return (0, 1) if self.batch_last else (1, 2)
+def highest(values: Shaped[Array, "... rows lanes flat"]) -> Shaped[Array, "... flat"]:
+    """The maximum over the starts."""
+    return values.max(-3).max(-2)
 
-    def spread(
-        self, per_sequence: Shaped[Array, "... flat"], leading: int = 0
-    ) -> Shaped[Array, "..."]:
-        """Values of the sequences, to broadcast against hypotheses."""
-        return jnp.expand_dims(per_sequence, tuple(axis + leading for axis in self.axes))
 
-    def spread_starts(
-        self, per_start: Shaped[Array, "... rows lanes"], leading: int = 0
-    ) -> Shaped[Array, "..."]:
-        """Values of the starts, to broadcast against hypotheses."""
-        return jnp.expand_dims(per_start, (2 if self.batch_last else 0) + leading)
+def sums_over_starts(
+    values: Float[Array, "*block rows lanes flat"], factors: tuple[Any, ...]
+) -> tuple[Float[Array, "*block flat"], ...]:
+    """The sums over the starts, times each of several factors, (*block, rows, lanes)."""
+    *block, rows, lanes, flat = values.shape
+    table = [jnp.broadcast_to(each, (*block, rows, lanes)).astype(float) for each in factors]
+    stacked = jnp.stack(table, -3).reshape(*block, len(factors), -1)
+    by_start = values.reshape(*block, -1, flat)
+    spec = "...sf,...ks->k...f"
+    return tuple(jnp.einsum(spec, by_start, stacked, precision=lax.Precision.HIGHEST))
 
-    def spread_block(self, array: Array, leading: int = 0) -> Array:
-        """Values of the starts of one block, (lanes, flat), to broadcast against hypotheses."""
-        if self.batch_last:
-            return jnp.expand_dims(array, leading)
-        return jnp.expand_dims(jnp.swapaxes(array, leading, leading + 1), leading + 1)
 
-    def put_block(
-        self, array: Array, part: Array, index: Int[Array, ""], leading: int = 0
-    ) -> Array:
-        """The array with the starts of one block replaced.
+def by_hypothesis(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function(statistics, *of the sequence)` of all hypotheses."""
 
-        A selection, and not an update in place, since that would not be vectorised.
-        """
-        part = self.spread_block(part, leading)
-        row = self.axes[0] + leading
-        at = jnp.arange(array.shape[row]) == index
-        shape = [1] * array.ndim
-        shape[row] = -1
-        return jnp.where(at.reshape(shape), part, array)
+    def vectorized(statistics: Statistics, *others: Any) -> Any:
+        per_start = functools.partial(jax.vmap, in_axes=(0, *(None,) * len(others)))
+        return per_start(per_start(jax.vmap(function)))(statistics, *others)
 
-    def maximum(self, values: Array, leading: int = 0) -> Shaped[Array, "... flat"]:
-        """The maximum over the starts."""
-        rows, lanes = (axis + leading for axis in self.axes)
-        return values.max(rows).max(lanes - 1)
+    return vectorized
 
-    def sums(
-        self, values: Array, factors: tuple[Any, ...], leading: int = 0
-    ) -> tuple[Float[Array, "... flat"], ...]:
-        """The sums over the starts, times each of several factors of the starts."""
-        first = values.shape[:leading]
-        rows, lanes = (values.shape[axis + leading] for axis in self.axes)
-        starts = rows * lanes
-        table = [jnp.broadcast_to(each, (*first, rows, lanes)).astype(float) for each in factors]
-        stacked = jnp.stack(table, leading).reshape(*first, len(factors), starts)
-        shape = (starts, -1) if self.batch_last else (-1, starts)
-        spec = "...sf,...ks->k...f" if self.batch_last else "...fs,...ks->k...f"
-        return tuple(
-            jnp.einsum(
-                spec, values.reshape(*first, *shape), stacked, precision=lax.Precision.HIGHEST
-            )
-        )
 
-    def mixture(self, weights: Array, probs: Float[Array, "..."]) -> Float[Array, "flat alphabet"]:
-        """The sum of the starts' probabilities, by their weights."""
-        return jnp.sum(weights[..., None] * probs, self.axes)
+def by_pair(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function(statistics, *of the time)` of all (time, hypothesis) pairs."""
 
-    def by_hypothesis(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function(statistics, *of the sequence)` of all hypotheses."""
+    def vectorized(statistics: Statistics, *others: Any) -> Any:
+        by_time = jax.vmap(by_hypothesis(function), in_axes=(None, *(0,) * len(others)))
+        return by_time(statistics, *others)
 
-        def vectorized(statistics: Statistics, *others: Any) -> Any:
-            per_start = functools.partial(jax.vmap, in_axes=(0, *(None,) * len(others)))
-            if self.batch_last:
-                return per_start(per_start(jax.vmap(function)))(statistics, *others)
-            return jax.vmap(per_start(per_start(function)))(statistics, *others)
-
-        return vectorized
-
-    def by_pair(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function(statistics, *of the time)` of all (time, hypothesis) pairs."""
-
-        def vectorized(statistics: Statistics, *others: Any) -> Any:
-            by_time = jax.vmap(self.by_hypothesis(function), in_axes=(None, *(0,) * len(others)))
-            return by_time(statistics, *others)
-
-        return vectorized
-
-    def fresh_hypotheses(self, fresh: Statistics, rows: int, lanes: int) -> Statistics:
-        """Statistics that stand for starts that are still to come."""
-
-        def repeat(leaf: Array) -> Array:
-            shape = list(self.spread(leaf).shape)
-            shape[self.axes[0]], shape[self.axes[1]] = rows, lanes
-            return jnp.broadcast_to(self.spread(leaf), shape)
-
-        return jax.tree.map(repeat, fresh)
-
-    def append(self, hypotheses: Any, more: Any) -> Any:
-        """Hypotheses followed by others."""
-        return jax.tree.map(
-            lambda one, other: jnp.concatenate([one, other], self.axes[0]), hypotheses, more
-        )
+    return vectorized
 
 
 def pieces(count: int, parts: int) -> list[tuple[int, int]]:

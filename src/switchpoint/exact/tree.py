@@ -34,7 +34,7 @@ from switchpoint.priors import PTW
 from switchpoint.priors.log_odds import log_one_minus_exp
 from switchpoint.priors.ptw import levels_within
 from switchpoint.segments import Dirichlet, Segment
-from switchpoint.segments.base import Statistics, lift, log_density, no_statistics
+from switchpoint.segments.base import Statistics, lift, log_density
 from switchpoint.segments.dirichlet import as_dirichlet
 
 _PerSymbol: TypeAlias = tuple[Float[Array, "*alphabet flat time"], ...]
@@ -185,7 +185,7 @@ def _family_levels(
         jax.vmap(jax.vmap(segment.merge, in_axes=(None, 0)))
     )
     before = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (flat, 2**levels, *leaf.shape)), no_statistics(segment)
+        lambda leaf: jnp.broadcast_to(leaf, (flat, 2**levels, *leaf.shape)), segment.empty()
     )
     totals = jax.vmap(jax.vmap(functools.partial(lift, segment)))(values)
     densities, chances = whole(before, values)

@@ -251,11 +251,6 @@ def _location_field(segment: Segment) -> str | None:
     return next(iter(fields_with(type(segment), "location")), None)
 
 
-def no_statistics(segment: Segment) -> Statistics:
-    """The statistics of no observations."""
-    return segment.empty()
-
-
 def prior_statistics(segment: Segment) -> Statistics:
     """The statistics of a segment before its first observation, as JAX arrays."""
     shapes = jax.eval_shape(segment.statistic, jnp.zeros(segment.event_shape))
