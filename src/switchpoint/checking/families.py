@@ -13,6 +13,7 @@ from switchpoint.checking.report import Collector, require, require_equal, requi
 from switchpoint.priors import RegularPeriodic
 from switchpoint.segments import Discrete, Distribution, Joint, Segment
 from switchpoint.segments.base import Statistics, observe, prior_statistics
+from switchpoint.segments.values import shiftable
 from switchpoint.sources import Source
 
 _CLOSE = 1e-6  # in double precision
@@ -128,8 +129,9 @@ def _densities(segment: Segment, values: Float[Array, "time *event"]) -> dict[st
             one_by_one,
             "ln p of a run and of its observations",
         )
-    if segment.shiftable.any():
-        by = jnp.where(jnp.asarray(segment.shiftable), 1.5, 0.0)
+    movable = shiftable(segment)
+    if movable.any():
+        by = jnp.where(jnp.asarray(movable), 1.5, 0.0)
         moved = logs(segment.translate(left, by), by)
         found["translate"] = moved, logs(left), "ln p of x - b after translate, and of x"
     return found

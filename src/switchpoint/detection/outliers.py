@@ -86,10 +86,6 @@ class Robust(Segment):
     def complete_rows(self) -> bool:
         return self.family[0].complete_rows
 
-    @property
-    def shiftable(self) -> Bool[np.ndarray, "*event"]:
-        return self.family[0].shiftable
-
 
 def robust(source: Source) -> Source:
     """The source, with outliers in each column that has normal noise."""

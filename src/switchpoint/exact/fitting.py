@@ -21,7 +21,7 @@ from switchpoint._parameters import Parametric, fields_with
 from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.forward import bayes_optimal
 from switchpoint.exact.hypotheses import Sequences
-from switchpoint.segments.values import centred
+from switchpoint.segments.values import centred, translated
 from switchpoint.sources import Source
 
 _GAIN = 1e-3  # of evidence, below which nothing matters
@@ -176,7 +176,7 @@ def fit(
     if not log_evidence > history[0, 0]:
         return Fit(source, float(history[0, 0]), history)
     fitted = jax.tree.map(_like, problem.source_at(jnp.asarray(ends[best], float)), initial)
-    fitted = eqx.tree_at(lambda each: each.segment, fitted, fitted.segment.translated(-origin))
+    fitted = eqx.tree_at(lambda each: each.segment, fitted, translated(fitted.segment, -origin))
     return Fit(fitted, log_evidence, history)
 
 

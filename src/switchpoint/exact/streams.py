@@ -16,7 +16,13 @@ from jaxtyping import Array, Float
 from switchpoint.predictor import check_state
 from switchpoint.segments import MixtureSameFamily, Segment
 from switchpoint.segments.base import Statistics, log_density, prior_statistics
-from switchpoint.segments.values import checked_value, checked_values, rounded_off
+from switchpoint.segments.values import (
+    checked_value,
+    checked_values,
+    locations,
+    rounded_off,
+    shiftable,
+)
 
 State = TypeVar("State", bound=Any)
 
@@ -27,7 +33,7 @@ def fresh_statistics(segment: Segment, count: int) -> tuple[Statistics, Float[Ar
         lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), prior_statistics(segment)
     )
     return statistics, jnp.where(
-        jnp.asarray(segment.shiftable), jnp.nan, jnp.zeros(segment.event_shape)
+        jnp.asarray(shiftable(segment)), jnp.nan, jnp.zeros(segment.event_shape)
     )
 
 
@@ -105,7 +111,7 @@ def mixture(
     """
     log_weights = log_weights - jax.nn.logsumexp(log_weights)  # they sum to 1 but for rounding
     unknown = jnp.isnan(offset)  # before the first value, which is measured from the origin
-    location = jnp.asarray(segment.location, float)
+    location = jnp.asarray(locations(segment), float)
     statistics = jax.vmap(segment.translate, in_axes=(0, None))(
         statistics, jnp.where(unknown, location, 0.0)
     )

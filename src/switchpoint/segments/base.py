@@ -2,14 +2,12 @@
 
 import operator
 from abc import abstractmethod
-from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import Parametric, fields_with
@@ -187,7 +185,7 @@ class Segment(Parametric):
 
         By default for named tuples with a field that is called like the `location()` of the family.
         """
-        name = _location_field(self)
+        name = location_field(self)
         if name is None:
             return statistics
         return statistics._replace(**{name: getattr(statistics, name) - by})
@@ -224,29 +222,11 @@ class Segment(Parametric):
             _SUPPORTS[structure] = predictive.support if known else Support()
         return _SUPPORTS[structure]
 
-    @property
-    def shiftable(self) -> Bool[np.ndarray, "*event"]:
-        """Whether there is a location, which moves with the origin, for each column."""
-        return np.full(self.event_shape, _location_field(self) is not None)
-
-    @property
-    def location(self) -> Any:
-        """The hyperparameter that moves with the origin of the values, for each column, or 0."""
-        name = _location_field(self)
-        return 0.0 if name is None else getattr(self, name)
-
-    def translated(self, by: Numbers) -> "Segment":
-        """The family of the values minus `by`, which is 0 in columns without a location."""
-        name = _location_field(self)
-        if name is None:
-            return self
-        return eqx.tree_at(attrgetter(name), self, self.location - by)
-
 
 _SUPPORTS: dict[Any, Support] = {}
 
 
-def _location_field(segment: Segment) -> str | None:
+def location_field(segment: Segment) -> str | None:
     """The hyperparameter that is declared by `location()`."""
     return next(iter(fields_with(type(segment), "location")), None)
 

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint._namespace import Numbers
 from switchpoint.segments.base import Level, Segment
@@ -89,17 +87,6 @@ class Independent(Segment):
         """The level of each column."""
         parts = zip(self.columns, statistics, strict=True)
         return tuple(_level_of_column(column, each) for column, each in parts)
-
-    @property
-    def shiftable(self) -> Bool[np.ndarray, " columns"]:
-        return np.array([bool(column.shiftable) for column in self.columns])
-
-    @property
-    def location(self) -> tuple[Any, ...]:
-        return tuple(column.location for column in self.columns)
-
-    def translated(self, by: Any) -> Segment:
-        return eqx.tree_at(lambda each: each.columns, self, self._each("translated", by))
 
     def translate(self, statistics: tuple[Any, ...], by: Any) -> Any:
         return self._each("translate", statistics, tuple(by[i] for i in range(len(self.columns))))

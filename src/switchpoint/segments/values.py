@@ -1,14 +1,16 @@
 """Observations as arrays: checked, and as differences from a typical value."""
 
+from operator import attrgetter
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from switchpoint import _checks
-from switchpoint.segments.base import Segment
+from switchpoint.segments.base import Segment, location_field
 
 LARGEST = {4: 1e15, 8: 1e150}
 """The largest values by the bytes of a number: sums of their squares do not overflow."""
@@ -61,14 +63,15 @@ def typical_value(
 ) -> Float[np.ndarray | Array, "flat *event"]:
     """A value near most of each sequence, for families that can move the origin; 0 for others."""
     xp: Any = jnp if isinstance(values, jax.core.Tracer) else np
-    if not segment.shiftable.any():
+    movable = shiftable(segment)
+    if not movable.any():
         return xp.zeros((len(values), *segment.event_shape), np.float32)
     time = values.shape[1]
     some = values[:, np.unique(np.linspace(0, time - 1, min(time, _SAMPLE)).astype(int))]
     order = xp.sort(some, axis=1)  # NaN last
     known = xp.sum(~xp.isnan(order), axis=1)
     middle = xp.take_along_axis(order, xp.maximum(known - 1, 0)[:, None] // 2, axis=1)[:, 0]
-    return xp.where(segment.shiftable & (known > 0), middle, 0.0).astype(np.float32)
+    return xp.where(movable & (known > 0), middle, 0.0).astype(np.float32)
 
 
 def rounded_off(segment: Segment) -> Float[np.ndarray, "*event"]:
@@ -76,7 +79,7 @@ def rounded_off(segment: Segment) -> Float[np.ndarray, "*event"]:
 
     The family with the rounded location gives the same answers to the values minus this.
     """
-    location = segment.location
+    location = locations(segment)
     if any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(location)):
         return np.zeros(segment.event_shape)
     exact = np.asarray(location, np.float64)
@@ -93,8 +96,33 @@ def centred(
     values = checked_values(segment, values)
     flat = values.reshape(-1, *values.shape[values.ndim - 1 - len(segment.event_shape) :])
     by = np.median(typical_value(segment, flat).astype(np.float64), axis=0)
-    by = np.asarray(by + rounded_off(segment.translated(by)))
-    return segment.translated(by), values - by, by
+    by = np.asarray(by + rounded_off(translated(segment, by)))
+    return translated(segment, by), values - by, by
+
+
+def shiftable(segment: Segment) -> Bool[np.ndarray, "*event"]:
+    """Whether there is a location, which moves with the origin, for each column."""
+    fields = [location_field(family) for family in families_by_column(segment)]
+    return np.array([field is not None for field in fields]).reshape(segment.event_shape)
+
+
+def locations(segment: Segment) -> Any:
+    """The hyperparameter that moves with the origin of the values, for each column, or 0."""
+    if hasattr(segment, "columns"):
+        return tuple(map(locations, segment.columns))
+    name = location_field(segment)
+    return 0.0 if name is None else getattr(segment, name)
+
+
+def translated(segment: Segment, by: Any) -> Segment:
+    """The family of the values minus `by`, which is 0 in columns without a location."""
+    if hasattr(segment, "columns"):
+        columns = tuple(translated(column, by[i]) for i, column in enumerate(segment.columns))
+        return eqx.tree_at(lambda each: each.columns, segment, columns)
+    name = location_field(segment)
+    if name is None:
+        return segment
+    return eqx.tree_at(attrgetter(name), segment, getattr(segment, name) - by)
 
 
 def families_by_column(segment: Segment) -> tuple[Segment, ...]:
