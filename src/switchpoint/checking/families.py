@@ -74,18 +74,26 @@ def _columns(distribution: Any) -> list[tuple[Any, Any]]:
     return [(..., distribution)]
 
 
+@eqx.filter_jit
+def _log_densities(
+    distribution: Distribution, points: Float[Array, " points"]
+) -> Float[Array, " points"]:
+    return jax.vmap(distribution.log_density)(points)
+
+
 def _total_mass(distribution: Any) -> float:
     """The sum or the integral of the density of one number, with its tail by `cdf` for counts."""
     if isinstance(distribution, Discrete):
         return float(distribution.probs.sum())
-    log_density = eqx.filter_jit(jax.vmap(distribution.log_density))
     centre, scale = (float(each) for each in distribution.location)
     if distribution.support.whole:
-        counts = np.arange(min(_MOST_COUNTS, int(centre + 100 * scale) + 100), dtype=float)
-        mass = np.exp(np.asarray(log_density(jnp.asarray(counts)), np.float64)).sum()
-        return float(mass + 1 - distribution.cdf(counts[-1]))
+        size = 2 ** int(centre + 100 * scale + 100).bit_length()  # each size is compiled
+        counts = jnp.arange(min(_MOST_COUNTS, size), dtype=float)
+        logs = np.asarray(_log_densities(distribution, counts), np.float64)
+        return float(np.exp(logs).sum() + 1 - distribution.cdf(counts[-1]))
     steps = np.linspace(-_REACH, _REACH, _POINTS)
-    logs = np.asarray(log_density(jnp.asarray(centre + scale * np.sinh(steps))), np.float64)
+    points = jnp.asarray(centre + scale * np.sinh(steps))
+    logs = np.asarray(_log_densities(distribution, points), np.float64)
     with np.errstate(over="ignore"):
         heights = np.exp(logs + np.log(scale * np.cosh(steps)))
     return float(heights.sum() * (steps[1] - steps[0]))
