@@ -71,7 +71,7 @@ OTHERS = sp.Independent(sp.Gaussian(), sp.Poisson(), sp.Exponential(2.0, 3.0), s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("segment", [sp.MarkovChain(3, 2), OTHERS, LINES], ids=["1", "2", "3"])
+@pytest.mark.parametrize("segment", [sp.MarkovChain(3), OTHERS, LINES], ids=["1", "2", "3"])
 def test_families_of_the_package_pass(segment):
     findings = of_family(segment)
     assert_failed(findings, None)
