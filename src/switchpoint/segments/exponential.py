@@ -1,17 +1,15 @@
 """Waiting times with an unknown rate."""
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from switchpoint._namespace import Numbers, namespace
-from switchpoint._parameters import Parameter, positive
-from switchpoint.segments.base import Level, Segment, scalar_level
+from switchpoint.segments.base import Level, scalar_level
 from switchpoint.segments.distributions import Lomax, WaitingTime
-from switchpoint.segments.poisson import GammaRun
+from switchpoint.segments.poisson import GammaRate, GammaRun
 
 
-class Exponential(Segment):
+class Exponential(GammaRate):
     """Waiting times of at least 0 with an unknown rate.
 
     Generative model, with r drawn once per segment:
@@ -34,14 +32,8 @@ class Exponential(Segment):
     2.0
     """
 
-    shape: Parameter = positive(1.0)
-    rate: Parameter = positive(1.0)
-
     def statistic(self, x: Numbers) -> GammaRun:
         return GammaRun(namespace(x).ones_like(x), x)
-
-    def initial(self) -> GammaRun:
-        return GammaRun(self.shape, self.rate)
 
     def predictive(self, statistics: GammaRun) -> Lomax:
         return Lomax(*statistics)
@@ -51,9 +43,6 @@ class Exponential(Segment):
         xp = namespace(shape, x)
         logs = xp.log(shape / rate) - (shape + 1) * xp.log1p(x / rate)
         return logs, GammaRun(shape + 1, rate + x)
-
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
-        return jax.random.gamma(key, self.shape, shape) / self.rate
 
     def emission(self, parameters: Float[Array, ""], statistics: GammaRun) -> WaitingTime:
         del statistics

@@ -177,8 +177,8 @@ class MultivariateNormal(Segment):
 
     def level_posterior(self, statistics: NormalWishartRun) -> Level:
         squares = jnp.sum(jnp.stack(statistics.root) ** 2, axis=0)  # the rates of the columns
-        variance = jax.vmap(lambda rate: noise_variance(_Noise(statistics.shape, rate)))(squares)
-        return Level(statistics.mean[None], (variance / statistics.weight)[None, None])
+        variance = noise_variance(statistics.shape, squares) / statistics.weight
+        return Level(statistics.mean[None], variance[None, None])
 
     def _merged(
         self, before: NormalWishartRun, after: NormalWishartRun
@@ -193,11 +193,6 @@ class MultivariateNormal(Segment):
             insert(xp, root, each, i, ratios)
         run = NormalWishartRun(weight, mean, tuple(root), before.shape + after.shape)
         return run, _growth(ratios)
-
-
-class _Noise(NamedTuple):
-    shape: Any
-    rate: Any
 
 
 class MultivariateStudentT(Joint):

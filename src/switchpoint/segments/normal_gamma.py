@@ -110,16 +110,16 @@ class NormalGamma(Segment):
         return Normal(*parameters)
 
     def level_posterior(self, statistics: NormalGammaRun) -> Level:
-        return scalar_level(statistics.mean, noise_variance(statistics) / statistics.weight)
+        weight, mean, shape, rate = statistics
+        return scalar_level(mean, noise_variance(shape, rate) / weight)
 
 
-def noise_variance(statistics: Any) -> Float[Array, ""]:
+def noise_variance(shape: Numbers, rate: Numbers) -> Float[Array, "..."]:
     """E[1 / precision], for fewer than 3 degrees of freedom 3 rate / shape.
 
     The expectation is infinite with 2 degrees of freedom; a band must not be.
     """
-    shape = statistics.shape
-    return statistics.rate / jnp.maximum(shape - 1, shape / 3)
+    return rate / jnp.maximum(shape - 1, shape / 3)
 
 
 def noisy_run_log_density(

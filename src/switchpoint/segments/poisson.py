@@ -22,7 +22,20 @@ class GammaRun(NamedTuple):
     rate: Numbers
 
 
-class Poisson(Segment):
+class GammaRate(Segment):
+    """A family whose unknown rate is drawn from Gamma(shape, rate), once per segment."""
+
+    shape: Parameter = positive(1.0)
+    rate: Parameter = positive(1.0)
+
+    def initial(self) -> GammaRun:
+        return GammaRun(self.shape, self.rate)
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
+        return jax.random.gamma(key, self.shape, shape) / self.rate
+
+
+class Poisson(GammaRate):
     """Counts 0, 1, 2, ... with an unknown rate.
 
     Generative model, with r drawn once per segment:
@@ -45,14 +58,8 @@ class Poisson(Segment):
     2.0
     """
 
-    shape: Parameter = positive(1.0)
-    rate: Parameter = positive(1.0)
-
     def statistic(self, x: Numbers) -> GammaRun:
         return GammaRun(x, namespace(x).ones_like(x))
-
-    def initial(self) -> GammaRun:
-        return GammaRun(self.shape, self.rate)
 
     def predictive(self, statistics: GammaRun) -> GammaPoisson:
         return GammaPoisson(*statistics)
@@ -60,9 +67,6 @@ class Poisson(Segment):
     def observe(self, statistics: GammaRun, x: Numbers) -> tuple[Numbers, GammaRun]:
         shape, rate = statistics
         return gamma_poisson_log_density(shape, rate, x), GammaRun(shape + x, rate + 1)
-
-    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
-        return jax.random.gamma(key, self.shape, shape) / self.rate
 
     def emission(self, parameters: Float[Array, ""], statistics: GammaRun) -> PoissonCounts:
         del statistics

@@ -267,7 +267,7 @@ class Regression(Segment):
         features = self.features(statistics.duration, statistics.last)
         return Level(
             mean[:, None],
-            noise_variance(statistics) * covariance[..., None],
+            noise_variance(statistics.shape, statistics.rate) * covariance[..., None],
             jnp.append(1.0, features),
         )
 

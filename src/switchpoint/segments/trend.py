@@ -170,6 +170,7 @@ class Trend(Segment):
         mean = jnp.stack([statistics.level - statistics.slope * time, statistics.slope])
         joint = -time / spread
         rows = [[1 / statistics.weight + time * time / spread, joint], [joint, 1 / spread]]
-        covariance = noise_variance(statistics) * jnp.asarray(rows)[..., None]
+        variance = noise_variance(statistics.shape, statistics.rate)
+        covariance = variance * jnp.asarray(rows)[..., None]
         features = jnp.stack([jnp.ones_like(statistics.duration), statistics.duration])
         return Level(mean[:, None], covariance, features)
