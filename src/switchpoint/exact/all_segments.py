@@ -31,9 +31,10 @@ from jaxtyping import Array, Float, Int
 
 from switchpoint._prefix_sums import sum_before
 from switchpoint.exact.hypotheses import Filtered, Sequences
+from switchpoint.exact.streams import initial_statistics
 from switchpoint.priors import Prior
 from switchpoint.segments import Segment
-from switchpoint.segments.base import Statistics, lift, log_density, prior_statistics
+from switchpoint.segments.base import Statistics, lift, log_density
 from switchpoint.segments.dirichlet import as_dirichlet
 
 Carry = TypeVar("Carry")
@@ -136,7 +137,7 @@ class Segments(eqx.Module):
         values = self.sequence.values.astype(float)
         padding = ((0, width), *((0, 0),) * (values.ndim - 1))
         values = jnp.pad(values, padding, constant_values=jnp.nan)
-        initial = segment.translate(prior_statistics(segment), self.sequence.offset)
+        initial = initial_statistics(segment, self.sequence.offset)
         merge = jax.vmap(segment.merge, in_axes=(None, 0))
         density = jax.vmap(functools.partial(log_density, segment))
         empty = jax.tree.map(

@@ -71,11 +71,6 @@ class Blocks(NamedTuple):
     """Of segments that start in it, at its end: (blocks, starts, flat)."""
 
 
-def initial_statistics(segment: Segment, offset: Float[Array, "flat *event"]) -> Statistics:
-    """The statistics of a segment before its first observation, for each sequence."""
-    return jax.vmap(lambda by: segment.translate(prior_statistics(segment), by))(offset)
-
-
 def cut_into_blocks(
     segment: Segment, sequences: Sequences, with_in_block: bool = False, block: int = BLOCK
 ) -> Blocks:
@@ -101,7 +96,7 @@ def cut_into_blocks(
     runs = like(nothing, (count, flat))
     fresh = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (count, block, *leaf.shape)),
-        initial_statistics(segment, sequences.offset),
+        sequences.initial_statistics(segment),
     )
 
     def step(carry: tuple[Statistics, Statistics], now: tuple[Array, Array]) -> tuple[Any, Any]:
@@ -201,7 +196,7 @@ def extend_blocks(
     time = sequences.values.shape[1]
     block = _chunk_block(time)
     blocks = cut_into_blocks(segment, sequences, segment.finite, block)
-    fresh = jax.tree.map(lambda leaf: leaf[0], initial_statistics(segment, sequences.offset))
+    fresh = jax.tree.map(lambda leaf: leaf[0], sequences.initial_statistics(segment))
     history = hypotheses.in_rows(block, fresh)
     starts = Starts.of_chunk(time, block, history, next_starts)
     result = filter_blocks(
@@ -243,7 +238,7 @@ def filter_blocks(
     """
     flat, time = sequences.values.shape[:2]
     count, block = blocks.values.shape[:2]
-    new = initial_statistics(segment, sequences.offset), jnp.full(flat, -jnp.inf)
+    new = sequences.initial_statistics(segment), jnp.full(flat, -jnp.inf)
 
     def to_come(rows: int) -> Any:
         """The statistics and the weights of starts that are still to come."""

@@ -24,11 +24,13 @@ from switchpoint.exact.streams import (
     anchor,
     check_statistics,
     fresh_statistics,
+    initial_statistics,
     log_densities,
+    observe_each,
 )
 from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Dirichlet, Segment
-from switchpoint.segments.base import Statistics, observe, prior_statistics
+from switchpoint.segments.base import Statistics
 from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 
@@ -189,7 +191,8 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             grown = 2 * grown if most is None else min(2 * grown, most)
         if grown == capacity:
             return state
-        return _with_hypotheses(state, self._started(state).filled(grown, self._fresh(state)))
+        fresh = initial_statistics(self.segment, state.offset)
+        return _with_hypotheses(state, self._started(state).filled(grown, fresh))
 
     def _extend(self, state: ForwardState, values: Any) -> Any:
         if self.max_hypotheses is not None:
@@ -253,7 +256,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         dropped = jnp.isneginf(after.log_weights).sum() < number - capacity
         after = jax.tree.map(lambda leaf: leaf[kept], after)
         after = after._replace(log_weights=jnp.where(dropped, jnp.nan, after.log_weights))
-        after = after.filled(capacity, self._fresh(state))
+        after = after.filled(capacity, initial_statistics(self.segment, state.offset))
         time = jax.tree.map(lambda leaf: leaf[-1], times)
         return eqx.tree_at(lambda s: s.time, _with_hypotheses(state, after), time), logs[0]
 
@@ -261,10 +264,6 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     def _started(state: ForwardState) -> Hypotheses:
         runs = state.time.since(state.starts)
         return Hypotheses(state.starts, runs, state.log_weights, state.statistics)
-
-    def _fresh(self, state: ForwardState) -> Statistics:
-        """The statistics of a segment before its first observation."""
-        return self.segment.translate(prior_statistics(self.segment), anchor(state.offset))
 
     def _hypotheses(self, state: ForwardState) -> tuple[Float[Array, " hypotheses"], Statistics]:
         return state.log_weights, state.statistics
@@ -280,9 +279,8 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         stays = seen + self.prior.log_survival_after(state.starts, runs)
         hazards = self.prior.hazard_after(state.starts, runs)
         starts_now = safe_log(jnp.sum(jnp.exp(seen) * hazards))
-        statistics = jax.vmap(functools.partial(observe, self.segment), in_axes=(0, None))(
-            state.statistics, x
-        )
+        statistics = observe_each(self.segment, state.statistics, x)
+        fresh = initial_statistics(self.segment, state.offset)
         lightest = remembered(jnp.argmin(stays))
         enters = remembered(starts_now > stays[lightest])
         dropped = jnp.exp(jnp.minimum(starts_now, stays[lightest]))
@@ -297,7 +295,7 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
             time=time,
             starts=put(state.starts, time.low),
             log_weights=put(stays, starts_now) - jnp.log1p(-dropped),
-            statistics=jax.tree.map(put, statistics, self._fresh(state)),
+            statistics=jax.tree.map(put, statistics, fresh),
             offset=state.offset,
             pruned_weight=state.pruned_weight + dropped,
             grows=state.grows,

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Shaped
 
+from switchpoint.exact.streams import initial_statistics
 from switchpoint.segments import Dirichlet, Segment
 from switchpoint.segments.base import Statistics
 
@@ -28,6 +29,10 @@ class Sequences(eqx.Module):
         """Whether predictions follow from counts: of independent symbols without gaps."""
         whole = jnp.issubdtype(self.values.dtype, jnp.integer)
         return isinstance(segment, Dirichlet) and bool(whole)
+
+    def initial_statistics(self, segment: Segment) -> Statistics:
+        """The statistics of a segment before its first observation, for each sequence."""
+        return jax.vmap(functools.partial(initial_statistics, segment))(self.offset)
 
 
 class Filtered(NamedTuple):

@@ -13,9 +13,15 @@ from switchpoint._batching import in_chunks
 from switchpoint.exact.base import SegmentPredictor
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.hypotheses import Sequences
-from switchpoint.exact.streams import anchor, check_statistics, fresh_statistics, log_densities
+from switchpoint.exact.streams import (
+    check_statistics,
+    fresh_statistics,
+    initial_statistics,
+    log_densities,
+    observe_each,
+)
 from switchpoint.segments import Bernoulli, Segment
-from switchpoint.segments.base import Statistics, observe, prior_statistics
+from switchpoint.segments.base import Statistics
 
 
 class KTState(eqx.Module):
@@ -44,7 +50,7 @@ class _KnownSegments(SegmentPredictor[KTState]):
 
     def _hypotheses(self, state: KTState) -> tuple[Float[Array, " 1"], Statistics]:
         check_statistics(self.segment, state.statistics, 1)
-        fresh = self.segment.translate(prior_statistics(self.segment), anchor(state.offset))
+        fresh = initial_statistics(self.segment, state.offset)
         starts = self._starts(state.time)
         return jnp.zeros(1), jax.tree.map(
             lambda new, old: jnp.where(starts, new, old), fresh, state.statistics
@@ -54,7 +60,7 @@ class _KnownSegments(SegmentPredictor[KTState]):
         self, state: KTState, x: Float[Array, "*event"]
     ) -> tuple[KTState, Float[Array, ""]]:
         _, before = self._hypotheses(state)
-        after = jax.vmap(functools.partial(observe, self.segment), in_axes=(0, None))(before, x)
+        after = observe_each(self.segment, before, x)
         log_density = log_densities(self.segment, before, x)[0]
         return KTState(state.time.next(), after, state.offset), log_density
 

@@ -14,16 +14,17 @@ from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.hypotheses import Sequences
 from switchpoint.exact.streams import (
-    anchor,
     fresh_statistics,
+    initial_statistics,
     log_densities,
+    observe_each,
 )
 from switchpoint.exact.tree import TreeLevel, stop_log_odds, tree_levels
 from switchpoint.exact.tree_posterior import tree_posterior
 from switchpoint.predictor import check_state
 from switchpoint.priors import PTW
 from switchpoint.segments import Segment
-from switchpoint.segments.base import Statistics, observe, prior_statistics
+from switchpoint.segments.base import Statistics
 
 
 class PTWState(eqx.Module):
@@ -100,14 +101,12 @@ class PTWPredictor(ExactPredictor[PTWState]):
             return jnp.logaddexp(whole + stays, below + splits), whole - below
 
         log_density, steps = lax.scan(climb, whole[0], (whole, state.log_odds))
-        observe_each = jax.vmap(functools.partial(observe, self.segment), in_axes=(0, None))
         time = state.time.next()
         done = jnp.arange(self.prior.depth + 1) <= time.trailing_zeros()  # nodes that end here
-        fresh = self.segment.translate(prior_statistics(self.segment), anchor(state.offset))
         statistics = jax.tree.map(
             lambda new, old: jnp.where(done.reshape(-1, *(1,) * (old.ndim - 1)), new, old),
-            fresh,
-            observe_each(state.statistics, x),
+            initial_statistics(self.segment, state.offset),
+            observe_each(self.segment, state.statistics, x),
         )
         log_odds = jnp.where(done, self._fresh_log_odds(), state.log_odds + steps)
         return PTWState(time, statistics, log_odds, state.offset), log_density

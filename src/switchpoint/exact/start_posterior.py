@@ -21,7 +21,7 @@ from switchpoint._prefix_sums import sum_before
 from switchpoint._random import uniform
 from switchpoint.exact.all_segments import Segments, SegmentsFrom, over_sequences
 from switchpoint.exact.base import ExactPredictor
-from switchpoint.exact.blocks import filter_sequences, initial_statistics
+from switchpoint.exact.blocks import filter_sequences
 from switchpoint.exact.counts import filter_counts
 from switchpoint.exact.hypotheses import Filtered, Sequences
 from switchpoint.exact.levels import Levels, add_levels, level_fields, levels_from, levels_of
@@ -82,7 +82,7 @@ def _fields(
         fields = over_sequences(prior, segment, chunk, width, _smoothed)
         mean, variance = fields.pop("mean"), fields.pop("variance", None)
         fresh = jax.vmap(jax.vmap(functools.partial(log_density, segment), in_axes=(None, 0)))(
-            initial_statistics(segment, sequences.offset), sequences.values.astype(float)
+            sequences.initial_statistics(segment), sequences.values.astype(float)
         )
         started = jnp.exp(filtered.log_start + fresh - filtered.log_density)
         run_length_mean: Any = filtered.run_length_mean

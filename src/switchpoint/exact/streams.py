@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from switchpoint.predictor import check_state
 from switchpoint.segments import MixtureSameFamily, Segment
-from switchpoint.segments.base import Statistics, log_density, prior_statistics
+from switchpoint.segments.base import Statistics, log_density, observe, prior_statistics
 from switchpoint.segments.values import (
     checked_value,
     checked_values,
@@ -40,6 +40,11 @@ def fresh_statistics(segment: Segment, count: int) -> tuple[Statistics, Float[Ar
 def anchor(offset: Float[Array, "*event"]) -> Float[Array, "*event"]:
     """The origin of the values: 0 until there is one."""
     return jnp.where(jnp.isnan(offset), 0.0, offset)
+
+
+def initial_statistics(segment: Segment, offset: Float[Array, "*event"]) -> Statistics:
+    """The statistics of a segment before its first observation, for values minus an offset."""
+    return segment.translate(prior_statistics(segment), anchor(offset))
 
 
 def check_statistics(segment: Segment, statistics: Statistics, count: int) -> None:
@@ -97,6 +102,11 @@ def log_densities(
 ) -> Float[Array, " hypotheses"]:
     """ln p(x) of the next observation under each hypothesis."""
     return jax.vmap(functools.partial(log_density, segment), in_axes=(0, None))(statistics, x)
+
+
+def observe_each(segment: Segment, statistics: Statistics, x: Float[Array, "*event"]) -> Statistics:
+    """The statistics after one more observation under each hypothesis."""
+    return jax.vmap(functools.partial(observe, segment), in_axes=(0, None))(statistics, x)
 
 
 def mixture(

@@ -26,7 +26,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from switchpoint._prefix_sums import sum_before, sum_before_within
-from switchpoint.exact.blocks import initial_statistics
 from switchpoint.exact.counting import select_symbol
 from switchpoint.exact.counts import SMALL_ALPHABET
 from switchpoint.exact.hypotheses import Sequences
@@ -164,7 +163,7 @@ def _family_levels(
     levels = levels_within(prior.depth, time)
     padding = [(0, 0), (0, 2**levels - time), *((0, 0),) * len(event)]
     values = jnp.pad(sequences.values.astype(float), padding, constant_values=jnp.nan)
-    fresh = initial_statistics(segment, sequences.offset)
+    fresh = sequences.initial_statistics(segment)
 
     def whole(before: Statistics, values: Array) -> tuple[Array, Array | None]:
         """The prediction of a segment, given the statistics of its observations: (batch, ...)."""

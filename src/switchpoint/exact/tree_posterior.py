@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from switchpoint._batching import in_chunks
 from switchpoint._random import uniform
 from switchpoint.exact.base import ExactPredictor
-from switchpoint.exact.blocks import initial_statistics
 from switchpoint.exact.hypotheses import Sequences
 from switchpoint.exact.levels import Levels, add_levels, level_fields, levels_of, side_by_side
 from switchpoint.exact.posterior import Partitions, Posterior, make_posterior
@@ -205,7 +204,7 @@ def _level_smoothed(
     levels: Sequence[TreeLevel], segment: Segment, sequences: Sequences
 ) -> dict[str, Array]:
     """The posterior of the level at t: a mixture over the nodes that contain it."""
-    fresh = initial_statistics(segment, sequences.offset)
+    fresh = sequences.initial_statistics(segment)
     time = sequences.values.shape[1]
 
     def of_node(fresh: Statistics, totals: Statistics) -> Any:
