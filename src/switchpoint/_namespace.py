@@ -35,6 +35,13 @@ def as_float(x: Any) -> Any:
     return namespace(x).asarray(x, float)
 
 
+def broadcast_batch(one: Any, other: Any) -> tuple[Any, Any]:
+    """Two arrays of vectors, both with the leading axes of both."""
+    xp, batch = namespace(one, other), np.broadcast_shapes(one.shape[:-1], other.shape[:-1])
+    first, second = (xp.broadcast_to(each, (*batch, each.shape[-1])) for each in (one, other))
+    return first, second
+
+
 def sigmoid(x: Any) -> Any:
     """1 / (1 + e^-x), accurate in both tails."""
     return scipy.special.expit(x) if namespace(x) is np else jax.nn.sigmoid(x)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint._namespace import Numbers, namespace
+from switchpoint._namespace import Numbers, broadcast_batch, namespace
 from switchpoint._parameters import Parameter
 from switchpoint.segments.base import Level, Segment
 from switchpoint.segments.dirichlet import checked_size, pseudo_count
@@ -94,7 +94,7 @@ class MarkovChain(Segment):
 
     def merge(self, before: ChainRun, after: ChainRun) -> ChainRun:
         xp = namespace(before.last, after.first)
-        last, first = _broadcast(xp, before.last, after.first)
+        last, first = broadcast_batch(before.last, after.first)
         across = xp.concatenate([last, first], axis=-1)
         counts = before.counts + after.counts
         for i in range(self.order):  # the symbols whose context lies in both runs
@@ -104,7 +104,7 @@ class MarkovChain(Segment):
             counts = counts + follows.astype(np.int32)
         places = np.arange(self.order)
         length = before.length[..., None]
-        both = xp.concatenate(_broadcast(xp, before.first, after.first), axis=-1)
+        both = xp.concatenate(broadcast_batch(before.first, after.first), axis=-1)
         at = xp.where(places < length, places, xp.maximum(places - length, 0) + self.order)
         length = after.length[..., None]
         return ChainRun(
@@ -178,13 +178,6 @@ class MarkovChain(Segment):
 def _each(row: Any) -> tuple[Any, ...]:
     """The index of a row of one table, or of a row of each of several tables."""
     return (np.arange(len(row)), row) if row.ndim else (row,)
-
-
-def _broadcast(xp: Any, one: Any, other: Any) -> tuple[Any, Any]:
-    """Both arrays with the leading axes of both."""
-    batch = np.broadcast_shapes(one.shape[:-1], other.shape[:-1])
-    first, second = (xp.broadcast_to(each, (*batch, each.shape[-1])) for each in (one, other))
-    return first, second
 
 
 def _take(xp: Any, symbols: Any, at: Any) -> Any:

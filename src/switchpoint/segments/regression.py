@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint._namespace import Numbers, namespace
+from switchpoint._namespace import Numbers, broadcast_batch, namespace
 from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import log
 from switchpoint.segments._triangular import between, insert
@@ -346,7 +346,7 @@ class Regression(Segment):
         """The fit with one more observation, if it is known."""
         xp = namespace(run.weight, time, value)
         features = self.features(time, lags)
-        row = xp.concatenate(_broadcast(xp, features, value[..., None]), -1)
+        row = xp.concatenate(broadcast_batch(features, value[..., None]), -1)
         new = xp.where(known, 1.0, 0.0), row
         row, (weight, means) = between(xp, (run.weight, run.means), new)
         root = list(run.root)
@@ -390,9 +390,3 @@ def _period(period: Any) -> float:
     if _checks.finite_float("season", period) < 2:
         raise ValueError(f"season must be a period of at least 2 observations, got {period!r}")
     return float(period)
-
-
-def _broadcast(xp: Any, one: Any, other: Any) -> list[Any]:
-    """Both arrays with the leading axes of both."""
-    batch = np.broadcast_shapes(one.shape[:-1], other.shape[:-1])
-    return [xp.broadcast_to(each, (*batch, each.shape[-1])) for each in (one, other)]
