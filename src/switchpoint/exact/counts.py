@@ -40,14 +40,6 @@ class _Carry(NamedTuple):
     start_mass: Float[Array, " batch"]
 
 
-class _Output(NamedTuple):
-    probs: Float[Array, "*batch time alphabet"]
-    """P(x_t = k | x_<t)."""
-    start_mass: Float[Array, "*batch time"]
-    """P(a segment starts at t | x_<t)."""
-    run_length_mean: Float[Array, "*batch time"]
-
-
 def filter_counts(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch time"]) -> Filtered:
     """The recursion over whole sequences."""
     if segment.alphabet > SMALL_ALPHABET:
@@ -133,15 +125,10 @@ def filter_small_alphabet(
         times = jnp.arange(first, last, dtype=jnp.int32)
         carry, piece = lax.scan(step, carry, (times, symbols.T[first:last]))
         outputs.append(piece)
-    whole = (jnp.swapaxes(jnp.concatenate(parts), 0, 1) for parts in zip(*outputs, strict=True))
-    return _filtered(_Output(*whole), symbols), carry
-
-
-def _filtered(output: _Output, symbols: Int[Array, "batch time"]) -> Filtered:
-    probs, start_mass, run_length_mean = output
-    of_symbol = jnp.take_along_axis(probs, jnp.maximum(symbols, 0)[..., None], axis=-1)[..., 0]
-    log_density = jnp.where(symbols < 0, 0.0, jnp.log(of_symbol))
-    return Filtered(log_density, safe_log(start_mass), run_length_mean, probs)
+    filtered = jax.tree.map(
+        lambda *parts: jnp.swapaxes(jnp.concatenate(parts), 0, 1), outputs[0], *outputs[1:]
+    )
+    return filtered, carry
 
 
 def _small_alphabet_step(
@@ -150,7 +137,7 @@ def _small_alphabet_step(
     starts: Starts,
     carry: _Carry,
     now: tuple[Int[Array, ""], Int[Array, " batch"]],
-) -> tuple[_Carry, _Output]:
+) -> tuple[_Carry, Filtered]:
     time, symbol = now
     _, _, *lanes = carry.weights.shape
     carry = _with_start(carry, time, starts.earlier)
@@ -178,9 +165,13 @@ def _small_alphabet_step(
         totals=tuple(total + (symbol == k) for k, total in enumerate(carry.totals)),
         start_mass=_sum_starts(seen * prior.hazard_after(starts.absolute, run + 1)),
     )
-    probs = jnp.stack(sums, axis=-1)
-    probs = probs / probs.sum(-1, keepdims=True)  # the weights sum to 1 but for rounding
-    return after, _Output(probs, carry.start_mass, _sum_starts(seen * (run + 1)))
+    total = sum(sums[1:], sums[0])  # the weights sum to 1 but for rounding
+    probs = [part / total for part in sums]
+    log_density = jnp.where(symbol < 0, 0.0, jnp.log(select_symbol(symbol, probs)))
+    run_length_mean = _sum_starts(seen * (run + 1))
+    return after, Filtered(
+        log_density, safe_log(carry.start_mass), run_length_mean, jnp.stack(probs, -1)
+    )
 
 
 def _with_start(carry: _Carry, time: Int[Array, ""], row: int) -> _Carry:
@@ -228,18 +219,17 @@ def filter_large_alphabet(
     where scale_t(s) = w_t(s) / (symbols since s + all pseudo-counts). Counts are taken from the
     beginning of the block, so no large ones are subtracted from each other.
     """
-    outputs = jax.vmap(functools.partial(_filter_row, prior, segment))(symbols)
-    return _filtered(outputs, symbols)
+    return jax.vmap(functools.partial(_filter_row, prior, segment))(symbols)
 
 
-def _filter_row(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) -> _Output:
+def _filter_row(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) -> Filtered:
     (time,) = row.shape
     blocks = -(-time // _BLOCK)
     hot = jax.nn.one_hot(jnp.pad(row, (0, blocks * _BLOCK - time)), segment.alphabet)
     before = jnp.cumsum(hot, axis=0) - hot  # how often each symbol occurred before t
     pseudo = jnp.asarray(segment.pseudo_counts)
 
-    def block(carry: _Weights, index: Int[Array, ""]) -> tuple[_Weights, _Output]:
+    def block(carry: _Weights, index: Int[Array, ""]) -> tuple[_Weights, tuple[Array, ...]]:
         starts = jnp.arange(len(carry[0]), dtype=jnp.int32)
         times = index * _BLOCK + jnp.arange(_BLOCK, dtype=jnp.int32)
         here = lax.dynamic_slice_in_dim(hot, times[0], _BLOCK)
@@ -264,7 +254,7 @@ def _filter_row(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) -> _
         offsets = jnp.sum(here * (within + pseudo), axis=-1)
         carry, (scales, mass, run_length) = lax.scan(step, carry, (times, of_symbols, offsets))
         probs = _product(scales, since) + scales.sum(-1, keepdims=True) * (within + pseudo)
-        return carry, _Output(probs / probs.sum(-1, keepdims=True), mass, run_length)
+        return carry, (probs / probs.sum(-1, keepdims=True), mass, run_length)
 
     carry = (jnp.zeros(0), jnp.ones(()))
     filtered = []
@@ -273,7 +263,9 @@ def _filter_row(prior: Prior, segment: Dirichlet, row: Int[Array, " time"]) -> _
         carry, piece = lax.scan(block, carry, jnp.arange(first, last, dtype=jnp.int32))
         filtered.append(piece)
     whole = (jnp.concatenate(parts) for parts in zip(*filtered, strict=True))
-    return _Output(*(part.reshape(-1, *part.shape[2:])[:time] for part in whole))
+    probs, mass, run_length = (part.reshape(-1, *part.shape[2:])[:time] for part in whole)
+    of_symbol = jnp.take_along_axis(probs, row[:, None], axis=-1)[:, 0]
+    return Filtered(jnp.log(of_symbol), safe_log(mass), run_length, probs)
 
 
 def _product(left: Array, right: Array) -> Array:
