@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from switchpoint._batching import map_chunks
+from switchpoint._batching import in_chunks, map_chunks
 from switchpoint.exact.block_weights import (
     Endings,
     InBlockStarts,
@@ -24,6 +24,7 @@ from switchpoint.exact.block_weights import (
     earlier_by_steps,
     filter_block,
 )
+from switchpoint.exact.counts import filter_counts
 from switchpoint.exact.hypotheses import (
     Filtered,
     Hypotheses,
@@ -43,6 +44,7 @@ from switchpoint.segments.base import (
     observe,
     prior_statistics,
 )
+from switchpoint.segments.dirichlet import as_dirichlet
 
 BLOCK = 32  # times
 _BLOCK_OF_MANY = 16  # of many sequences, which fill a vector with fewer starts
@@ -52,6 +54,7 @@ _MANY = 8  # sequences, which fill a vector
 # (time, start) pairs on, which take a tenth of a second.
 _PIECE_WORK = 2**25
 
+_NUMBERS_PER_SYMBOL = 8  # that a chunk of sequences stores
 _NEGLIGIBLE = -80.0  # the logarithm of a probability
 
 
@@ -168,6 +171,30 @@ def filter_sequences(
         ).filtered
 
     return filtered(sequences) if many else map_chunks(filtered, sequences, 1)
+
+
+@functools.partial(jax.jit, static_argnames=("with_probs", "for_posterior"))
+def filter_batch(
+    prior: Prior,
+    segment: Segment,
+    sequences: Sequences,
+    *,
+    with_probs: bool = False,
+    for_posterior: bool = False,
+) -> Filtered:
+    """The recursion over any number of sequences, in chunks; by counts where they suffice."""
+    if sequences.counted_by(segment):
+        dirichlet = as_dirichlet(segment)
+
+        def by_counts(rows: Int[Array, "flat time"]) -> Filtered:
+            filtered = filter_counts(prior, dirichlet, rows)
+            return filtered if with_probs else filtered._replace(probs=None)
+
+        return in_chunks(by_counts, sequences.values, dirichlet.alphabet // 2)
+    filter_chunk = functools.partial(
+        filter_sequences, prior, segment, with_probs=with_probs, for_posterior=for_posterior
+    )
+    return in_chunks(filter_chunk, sequences, _NUMBERS_PER_SYMBOL)
 
 
 def whole_blocks(time: int) -> int:

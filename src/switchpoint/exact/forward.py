@@ -11,12 +11,11 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from switchpoint import _checks
-from switchpoint._batching import in_chunks
 from switchpoint.exact.base import ExactPredictor, remembered
 from switchpoint.exact.block_weights import safe_log
-from switchpoint.exact.blocks import extend_blocks, filter_sequences, whole_blocks
+from switchpoint.exact.blocks import extend_blocks, filter_batch, whole_blocks
 from switchpoint.exact.counting import Clock
-from switchpoint.exact.counts import SMALL_ALPHABET, extend_counts, filter_counts
+from switchpoint.exact.counts import SMALL_ALPHABET, extend_counts
 from switchpoint.exact.hypotheses import Hypotheses, Sequences
 from switchpoint.exact.ptw import PTWPredictor
 from switchpoint.exact.start_posterior import start_posterior
@@ -35,7 +34,6 @@ from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import Source
 
 _INITIAL_CAPACITY = 64
-_NUMBERS_PER_SYMBOL = 8
 
 
 def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
@@ -306,30 +304,13 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
         if self.max_hypotheses is not None:
             return super()._log_probs(sequences)
-        return jnp.log(self._filter(sequences, "probs"))
+        return jnp.log(filter_batch(self.prior, self.segment, sequences, with_probs=True).probs)
 
     @jax.jit
     def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
         if self.max_hypotheses is not None:
             return super()._log_density(sequences)
-        return self._filter(sequences, "log_density")
-
-    def _filter(self, sequences: Sequences, field: str) -> Array:
-        """A field of `Filtered`."""
-        if sequences.counted_by(self.segment):
-            segment = as_dirichlet(self.segment)
-            return in_chunks(
-                lambda rows: getattr(filter_counts(self.prior, segment, rows), field),
-                sequences.values,
-                segment.alphabet // 2,
-            )
-        return in_chunks(
-            lambda chunk: getattr(
-                filter_sequences(self.prior, self.segment, chunk, field == "probs"), field
-            ),
-            sequences,
-            _NUMBERS_PER_SYMBOL,
-        )
+        return filter_batch(self.prior, self.segment, sequences).log_density
 
     _posterior = start_posterior
 

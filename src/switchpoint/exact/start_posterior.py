@@ -21,8 +21,7 @@ from switchpoint._prefix_sums import sum_before
 from switchpoint._random import uniform
 from switchpoint.exact.all_segments import Segments, SegmentsFrom, over_sequences
 from switchpoint.exact.base import ExactPredictor
-from switchpoint.exact.blocks import filter_sequences
-from switchpoint.exact.counts import filter_counts
+from switchpoint.exact.blocks import filter_batch
 from switchpoint.exact.hypotheses import Filtered, Sequences
 from switchpoint.exact.levels import Levels, add_levels, level_fields, levels_from, levels_of
 from switchpoint.exact.posterior import Partitions, Posterior, make_posterior
@@ -39,26 +38,12 @@ def start_posterior(
 ) -> Posterior:
     """The posterior over switching points of a flat batch of that shape, under any prior."""
     prior, segment = predictor.prior, predictor.segment
-    filtered = filter_sequences_in_chunks(prior, segment, sequences)
+    filtered = filter_batch(prior, segment, sequences, for_posterior=True)
     width = _width(prior, filtered)
-    filtered = filtered._replace(probs=None, reach=None)
+    filtered = filtered._replace(reach=None)
     fields = _fields(prior, segment, sequences, filtered, width)
     partitions = StartPartitions(prior, segment, sequences, filtered, width)
     return make_posterior(fields, batch, partitions)
-
-
-@jax.jit
-def filter_sequences_in_chunks(prior: Prior, segment: Segment, sequences: Sequences) -> Filtered:
-    """The forward recursion, with what the posterior needs of it."""
-    if sequences.counted_by(segment):
-        dirichlet = as_dirichlet(segment)
-        return in_chunks(
-            lambda rows: filter_counts(prior, dirichlet, rows)._replace(probs=None),
-            sequences.values,
-        )
-    return in_chunks(
-        lambda chunk: filter_sequences(prior, segment, chunk, for_posterior=True), sequences, 8
-    )
 
 
 def _width(prior: Prior, filtered: Filtered) -> int:
