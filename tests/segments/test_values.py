@@ -283,29 +283,6 @@ def test_many_observations_in_single_precision():
         assert np.abs(single - double).max() < 1e-3
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda p: sp.Source(sp.Geometric(p), sp.NormalGamma(p, p, p, p)),
-        lambda p: sp.Source(sp.PTW(4, p), sp.Trend(p, p, p, p)),
-    ],
-)
-def test_another_hyperparameter_does_not_compile(make, compilations):
-    values = np.random.default_rng(0).normal(size=12)
-
-    def use(p):
-        source = make(p)
-        predictor = sp.bayes_optimal(source)
-        predictor.log_density(values)
-        predictor.update(predictor.init(), 1.5)
-        source.sample(jax.random.key(0), 2, 12)
-
-    use(0.3)
-    with compilations() as compiled:
-        use(0.4)
-    assert not compiled
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "segment",
