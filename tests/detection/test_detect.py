@@ -386,7 +386,7 @@ def test_an_exact_line_has_no_noise():
 def test_segments_are_described_by_least_squares():
     values = shift() * 10 + 500
     values[[5, 75]] = np.nan
-    frame = sp.detect(values).segments
+    frame = sp.detect(values, segment="trend").segments
     assert frame["start"].tolist() == [0, 70]
     assert frame["end"].tolist() == [70, 120]
     for row in frame.itertuples():
@@ -686,7 +686,8 @@ def test_a_file_is_all_that_is_needed(run):
     assert (status, err) == (0, "")
     for part in ("flow: 100 observations", "1 change point", "1899", "1898", "1970", "1098"):
         assert part in out
-    assert "expected number 1.3, probability of none 0.02%" in out
+    assert "expected number 1.1, probability of none <0.01%" in out
+    assert "level, by evidence: trend e^3.6 lower" in out
 
 
 def test_the_documents_show_what_is_printed(run):

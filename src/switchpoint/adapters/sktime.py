@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from switchpoint.adapters import requires
 from switchpoint.detection import Segmentation
-from switchpoint.detection.model import series_model
+from switchpoint.detection.model import chosen_model, series_model
 from switchpoint.detection.series import Series, parse_series
 
 with requires("sktime", "sktime"):
@@ -78,9 +78,13 @@ class SwitchpointDetector(BaseDetector):
 
     def _fit(self, X: Any, y: Any = None) -> "SwitchpointDetector":  # noqa: N803
         del y
-        self.model_ = series_model(
-            _series(X).values, self.segment, self.sensitivity, self.source, bool(self.fit_source)
-        )
+        series, fit = _series(X), bool(self.fit_source)
+        if self.segment is None and self.source is None:
+            self.model_ = chosen_model(series, self.sensitivity, fit=fit)
+        else:
+            self.model_ = series_model(
+                series.values, self.segment, self.sensitivity, self.source, fit
+            )
         return self
 
     def _predict(self, X: Any) -> Any:  # noqa: N803

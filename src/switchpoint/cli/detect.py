@@ -3,7 +3,7 @@
 import math
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,8 @@ def detect(
     ),
     segment: list[str] = typer.Option(
         [],
-        help=f"The kind of segments: {_KINDS}; trend if not given. One for all columns, or "
-        "repeated for each.",
+        help=f"The kind of segments: {_KINDS}; chosen by their evidence if not given. "
+        "One for all columns, or repeated for each.",
     ),
     season: float | None = typer.Option(
         None, help="The period of a season, in observations, for trends and levels."
@@ -166,6 +166,7 @@ def _report(result: Segmentation, series: FileSeries, messages: list[str], width
         ("time", f"{series.time}{', of irregular steps' * (result.steps is not None)}"),
         ("source", repr(result.source.prior)),
         *(("", family) for family in dict.fromkeys(families)),
+        *_choices(result),
         (
             "found",
             Text.assemble((f"{count} change point{'s' * (count != 1)}", "bold"), expected, none),
@@ -183,6 +184,15 @@ def _report(result: Segmentation, series: FileSeries, messages: list[str], width
     if len(outliers) > _SHOWN_OUTLIERS:
         parts.append(f"and {len(outliers) - _SHOWN_OUTLIERS} more outliers")
     return Group(*parts)
+
+
+def _choices(result: Segmentation) -> Iterator[tuple[str, str]]:
+    """How the kind of segments was chosen, and other readings."""
+    for name, choice in zip(result.series.names, result.choices, strict=False):
+        of_column = f"{name}: " if len(result.series.names) > 1 else ""
+        yield "chosen", f"{of_column}{choice}"
+        if choice.alternative:
+            yield "or", f"{of_column}{choice.alternative}"
 
 
 def _outliers(result: Segmentation, rows: Sequence[Mapping[str, Any]]) -> Table:

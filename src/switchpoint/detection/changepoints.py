@@ -10,7 +10,7 @@ from jaxtyping import Float
 from switchpoint import _checks
 from switchpoint._progress import Progress
 from switchpoint.detection.groups import GroupedSegmentation, detect_groups
-from switchpoint.detection.model import series_model
+from switchpoint.detection.model import chosen_model, series_model
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series, parse_series
 from switchpoint.detection.times import Times, warn_of_steps
@@ -67,15 +67,16 @@ def detect(  # type: ignore[misc] # the overloads abbreviate the options
     group of rows is a series of its own, and the result is a `GroupedSegmentation`, a mapping from
     group to `Segmentation` with tables of all of them.
 
-    `segment` is what the segments look like: "trend" (lines with unknown noise, the default),
-    "level" (constant levels with unknown noise), "autocorrelated" (lines with noise that depends on
-    the last value), "counts" (Poisson) or "waiting-times" (exponential); one for all columns, or
-    one for each. `season` is a period in observations, whose first two harmonics are added to
-    trends and levels. `warnings` of the result say where the noise contradicts the model.
-    `sensitivity` is the expected number of
-    switches per 1,000 observations, 5 if not given. Values are standardised by robust scales, so
-    their units do not matter. A `source` of your own takes the place of both, and sees the values
-    as they are.
+    `segment` is what the segments look like: "trend" (lines with unknown noise), "level" (constant
+    levels with unknown noise), "autocorrelated" (lines with noise that depends on the last value),
+    "counts" (Poisson) or "waiting-times" (exponential); one for all columns, or one for each.
+    `season` is a period in observations, whose first two harmonics are added to trends and levels.
+    Without both, they are chosen for each column by their evidence: `choices` of the result has
+    that of all candidates, and says where another reading differs. `warnings` say where the noise
+    contradicts a given model. A value that is far from its segment is one of `outliers`, and cuts
+    no segment in two. `sensitivity` is the expected number of switches per 1,000 observations, 5 if
+    not given. Values are standardised by robust scales, so their units do not matter. A `source` of
+    your own takes the place of all these, and sees the values as they are, without outliers.
 
     With `fit`, the sensitivity and the scales of the default source, or all hyperparameters of your
     own, are those of highest evidence: for long series that switch many times. On short or
@@ -106,8 +107,13 @@ def detect(  # type: ignore[misc] # the overloads abbreviate the options
 
     def segmentation(series: Series, progress: Progress | None = None) -> Segmentation:
         steps = _steps(series.times, spacing, source, fit)
-        model = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
-        model = replace(model, steps=steps)
+        if segment is None and season is None and source is None:
+            model = chosen_model(series, sensitivity, steps, fit)
+        else:
+            model = series_model(
+                series.values, segment, sensitivity, source, fit, series.names, season
+            )
+            model = replace(model, steps=steps)
         return model.segmentation(series, coverage, min_length, max_changes, progress)
 
     if group_by is None:

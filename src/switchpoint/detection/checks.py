@@ -15,6 +15,7 @@ from jaxtyping import Float
 _LEAST = 30  # differences
 _STANDARD_ERRORS = 3.5
 _AUTOCORRELATED, _SEASONAL = 0.25, 0.4
+_MOST_LAGS = 10_000
 _OUTLIER = 3.0  # in robust standard deviations
 
 
@@ -44,7 +45,8 @@ def noise_dependence(values: Float[np.ndarray, " time"]) -> Dependence:
         return Dependence(None, None)
     clipped = np.clip((differences - middle) / scale, -_OUTLIER, _OUTLIER)
     noise = math.sqrt(0.5 / len(seen))  # of r_1 for independent noise, by Bartlett's formula
-    correlations = _autocorrelations(np.nan_to_num(clipped), ~np.isnan(clipped), len(values) // 3)
+    most = min(len(values) // 3, _MOST_LAGS)
+    correlations = _autocorrelations(np.nan_to_num(clipped), ~np.isnan(clipped), most)
     below = np.flatnonzero(correlations <= 0)
     if len(below):
         later = np.where(np.arange(len(correlations)) < below[0], 0.0, correlations)
@@ -56,6 +58,31 @@ def noise_dependence(values: Float[np.ndarray, " time"]) -> Dependence:
     phi = 1 + 2 * float(correlations[0])
     certain = phi > max(_AUTOCORRELATED, 2 * _STANDARD_ERRORS * noise)
     return Dependence(min(phi, 1.0) if certain else None, None)
+
+
+class ResidualChecks(NamedTuple):
+    """What is left of the values of a column beside the fits of their segments."""
+
+    autocorrelation: float
+    """The correlation of neighbouring residuals; near 0 where the noise is independent."""
+    season: int | None
+    """The lag of their largest other correlation, if that is above 0.4."""
+    excess_kurtosis: float
+    """Of residuals in units of their segment's noise: 0 for a Gaussian, larger for heavy tails."""
+
+
+def check_residuals(residuals: Float[np.ndarray, " time"]) -> ResidualChecks | None:
+    """Checks of residuals, which are NaN where missing; None of fewer than 30."""
+    seen = ~np.isnan(residuals)
+    square = float(np.nansum(residuals**2)) / max(int(seen.sum()), 1)
+    if seen.sum() < _LEAST or square == 0:
+        return None
+    most = min(len(residuals) // 3, _MOST_LAGS)
+    correlations = _autocorrelations(np.where(seen, residuals, 0.0), seen, most)
+    lag = 1 + int(correlations[1:].argmax()) if len(correlations) > 1 else 0
+    kurtosis = float(np.nanmean(residuals**4)) / square**2 - 3
+    season = lag + 1 if correlations[lag] > _SEASONAL else None
+    return ResidualChecks(float(correlations[0]), season, kurtosis)
 
 
 def _autocorrelations(

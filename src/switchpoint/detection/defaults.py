@@ -32,8 +32,8 @@ SENSITIVITY = 5.0
 # real series changes little from half to twice these values (docs/detect.md).
 _LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE = 2.0, 0.1, 3.0, 1.0
 
-# A season and a lag have coefficients of about the size of the noise.
-_SEASON_SCALE = _LAG_SCALE = 1.0
+# Waves are as large as levels, and the coefficient of a lag is about the size of the noise.
+_SEASON_SCALE, _LAG_SCALE = 2.0, 1.0
 
 # What `fit` varies: a single series says too little about how much the noise of segments differs,
 # which is what `shape` means.
@@ -68,19 +68,20 @@ def fitted_parameters(source: Source) -> list[str]:
 def default_column(
     kind: str,
     values: Float[np.ndarray, " time"],
-    season: float | None = None,
+    season: Sequence[float] = (),
     name: str = "values",
 ) -> Column:
     """The default model of a column of this kind, which has at least one observation."""
     seen = values[~np.isnan(values)]
-    if kind == "autocorrelated" or (season is not None and kind in ("trend", "level")):
-        if season is not None and 2 * season > len(values):
-            raise ValueError(
-                f"season must be at most half of the {len(values)} observations, got {season:g}"
-            )
+    if kind == "autocorrelated" or (season and kind in ("trend", "level")):
+        for period in season:
+            if 2 * period > len(values) + 1:  # two years have 730 days, and 2 * 365.25 are more
+                raise ValueError(
+                    f"season must be at most half of the {len(values)} observations, got {period:g}"
+                )
         segment = Regression(
             slope=kind != "level",
-            season=() if season is None else season,
+            season=season,
             lags=int(kind == "autocorrelated"),
             level_scale=_LEVEL_SCALE,
             slope_scale=_SLOPE_SCALE,
@@ -90,7 +91,7 @@ def default_column(
             rate=_RATE,
         )
         return Column(segment, *centre_and_scale(seen))
-    if season is not None:
+    if season:
         raise ValueError(f"season is for segments with a trend or a level, got segment {kind!r}")
     if kind == "trend":
         return Column(Trend(_LEVEL_SCALE, _SLOPE_SCALE, _SHAPE, _RATE), *centre_and_scale(seen))

@@ -16,9 +16,11 @@ from scipy.special import expit
 from switchpoint import _checks
 from switchpoint._progress import Progress
 from switchpoint.detection.changes import change_points, with_intervals
+from switchpoint.detection.choice import Choice, Readings, choose, middle_part
 from switchpoint.detection.defaults import (
     SEGMENTS,
     SENSITIVITY,
+    Column,
     default_column,
     default_source,
     fitted_parameters,
@@ -30,6 +32,7 @@ from switchpoint.detection.outliers import (
     hidden_outliers,
     inlier_log_odds,
     log_density_of_outliers,
+    log_evidence,
     robust,
 )
 from switchpoint.detection.posterior import SwitchPosterior
@@ -41,6 +44,7 @@ from switchpoint.segments.values import centred
 from switchpoint.sources import Source
 
 _LONGEST_FIT = 20_000  # observations of a column
+_HYPOTHESES = 100  # for the choice of the kind of segments
 _ROUNDS = 3  # of detecting changes between outliers
 
 
@@ -64,6 +68,8 @@ class SeriesModel:
     """The times from each observation to the next, if the model counts time."""
     outliers: bool = False
     """Whether values may be outliers (`switchpoint.detection.outliers`)."""
+    choices: tuple[Choice, ...] = ()
+    """How the kind of segments of each column was chosen, if it was."""
 
     def standardised(
         self, values: Float[np.ndarray, "time columns"]
@@ -163,6 +169,7 @@ class SeriesModel:
             expected=self.centres + self.scales * expected,
             outlier_probability=odd,
             steps=self.steps,
+            choices=self.choices,
         )
 
     def _expected(
@@ -223,20 +230,13 @@ def series_model(
     """
     count = values.shape[1]
     if source is None:
-        sensitivity = SENSITIVITY if sensitivity is None else sensitivity
-        if _checks.positive_float("sensitivity", sensitivity) >= 1000:
-            raise ValueError(
-                "sensitivity must be below 1000, the number of switches per 1,000 observations, "
-                f"got {sensitivity:g}"
-            )
+        sensitivity = _checked_sensitivity(sensitivity)
         titles = [f"values of column {name}" for name in names or range(count)]
         titles = titles if count > 1 else ["values"]
         parts = zip(segment_kinds(segment, count), values.T, titles, strict=True)
-        columns = [default_column(kind, each, season, title) for kind, each, title in parts]
-        centres = np.array([column.centre for column in columns])
-        scales = np.array([column.scale for column in columns])
-        source = default_source(columns, float(sensitivity))
-        model = SeriesModel(source, centres, scales, outliers=True)
+        seasons = () if season is None else (season,)
+        columns = [default_column(kind, each, seasons, title) for kind, each, title in parts]
+        model = _default_model(columns, sensitivity)
         return model.fitted(values, fitted_parameters(model.source)) if fit else model
     for name, value in (("segment", segment), ("sensitivity", sensitivity), ("season", season)):
         if value is not None:
@@ -251,6 +251,86 @@ def series_model(
         )
     model = SeriesModel(source, np.zeros(count), np.ones(count))
     return model.fitted(values, None) if fit else model
+
+
+def chosen_model(
+    series: Series,
+    sensitivity: float | None,
+    steps: Float[np.ndarray, " steps"] | None = None,
+    fit: bool = False,
+) -> SeriesModel:
+    """The model of `detect` with the kind of segments of highest evidence for each column."""
+    columns, choices = [], []
+    part = middle_part(*series.values.shape)
+    within = None if steps is None else steps[part][: part.stop - part.start - 1]
+    seconds = None if series.times is None else series.times.seconds
+    for values in series.values.T:
+        some = values[part] if not np.isnan(values[part]).all() else values
+        readings = _Readings(some[:, None], sensitivity, within)
+        choices.append(choose(readings, seconds))
+        segment, season, _ = choices[-1].chosen
+        columns.append(default_column(segment, values, season))
+    model = _default_model(columns, _checked_sensitivity(sensitivity), steps, tuple(choices))
+    return model.fitted(series.values, fitted_parameters(model.source)) if fit else model
+
+
+@dataclass(frozen=True)
+class _Readings(Readings):
+    """The answers of models with different kinds of segments for one column."""
+
+    values: Float[np.ndarray, "time 1"]
+    sensitivity: float | None
+    steps: Float[np.ndarray, " steps"] | None
+
+    def model(self, segment: str, season: tuple[float, ...]) -> SeriesModel:
+        column = default_column(segment, self.values[:, 0], season)
+        return _default_model([column], _checked_sensitivity(self.sensitivity), self.steps)
+
+    def log_evidence(self, segment: str, season: tuple[float, ...]) -> float:
+        model = self.model(segment, season)
+        standard = (self.values - model.centres) / model.scales
+        return log_evidence(model.source, standard, self.steps, _HYPOTHESES)
+
+    def changes(self, segment: str, season: tuple[float, ...]) -> list[int]:
+        probability = self.model(segment, season).posterior(self.values).switch_probability
+        return change_points(probability, ~np.isnan(self.values[:, 0]))
+
+    def autocorrelation(self, season: tuple[float, ...], changes: Sequence[int]) -> float:
+        """The correlation of neighbouring residuals of lines, with a season but without a lag."""
+        model, products, squares = self.model("trend", season), 0.0, 0.0
+        standard = (self.values - model.centres) / model.scales
+        clock = make_clock(len(standard), self.steps)
+        for start, end in pairwise([0, *changes, len(standard)]):
+            part = standard[start:end]
+            inside = ~np.isnan(part[:, 0])
+            fit, log_odds = inlier_log_odds(model.source.segment, part, clock[start:end], inside)
+            rest = np.where(inside & (log_odds >= 0), fit.residuals[:, 0], np.nan)
+            products += float(np.nansum(rest[1:] * rest[:-1]))
+            squares += float(np.nansum(rest**2))
+        return products / squares if squares > 0 else 0.0
+
+
+def _checked_sensitivity(sensitivity: float | None) -> float:
+    sensitivity = SENSITIVITY if sensitivity is None else sensitivity
+    if _checks.positive_float("sensitivity", sensitivity) >= 1000:
+        raise ValueError(
+            "sensitivity must be below 1000, the number of switches per 1,000 observations, "
+            f"got {sensitivity:g}"
+        )
+    return float(sensitivity)
+
+
+def _default_model(
+    columns: Sequence[Column],
+    sensitivity: float,
+    steps: Float[np.ndarray, " steps"] | None = None,
+    choices: tuple[Choice, ...] = (),
+) -> SeriesModel:
+    """Common switches in these columns, whose values may be outliers."""
+    centres = np.array([column.centre for column in columns])
+    scales = np.array([column.scale for column in columns])
+    source = default_source(columns, float(sensitivity))
+    return SeriesModel(source, centres, scales, steps, outliers=True, choices=choices)
 
 
 @eqx.filter_jit

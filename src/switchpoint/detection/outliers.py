@@ -150,10 +150,10 @@ def hidden_outliers(
                 inside = slice(start - first, end - first)
                 proposal[inside] = part[start - begin : end - begin]
                 proposals.append(proposal)
-        best, chosen = _log_evidence(source, window, within), None
+        best, chosen = log_evidence(source, window, within), None
         for proposal in proposals:
             if proposal.any():
-                logs = _log_evidence(source, np.where(proposal, np.nan, window), within)
+                logs = log_evidence(source, np.where(proposal, np.nan, window), within)
                 logs += log_density_of_outliers(source, window, proposal)
                 if logs > best:
                     best, chosen = logs, proposal
@@ -197,15 +197,17 @@ def blocks(segment: Segment) -> list[tuple[slice, Segment]]:
     return [(slice(None), segment)]
 
 
-def _log_evidence(
+def log_evidence(
     source: Source,
     values: Float[np.ndarray, "time columns"],
     steps: Float[np.ndarray, " steps"] | None,
+    max_hypotheses: int | None = None,
 ) -> float:
+    """ln p(standardised values), some of which may be outliers."""
     robust_source = robust(source)
     if steps is not None:
         robust_source = in_elapsed_time(robust_source, steps)
-    engine = FamilyHypotheses(bayes_optimal(robust_source), None)
+    engine = FamilyHypotheses(bayes_optimal(robust_source, max_hypotheses), None)
     total = 0.0
     each: Any = values if source.segment.event_shape else values[:, 0].tolist()
     for time, x in enumerate(each):

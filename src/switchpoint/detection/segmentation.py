@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float, Int
 
 from switchpoint._checks import one_line
 from switchpoint._labels import Labels
-from switchpoint.detection.checks import noise_dependence
+from switchpoint.detection.checks import ResidualChecks, check_residuals, noise_dependence
+from switchpoint.detection.choice import Choice
 from switchpoint.detection.description import column_segments, describe, fitted, is_positive
 from switchpoint.detection.elapsed import make_clock
 from switchpoint.detection.notebook import result_html
@@ -61,6 +62,8 @@ class Segmentation:
     steps: Float[np.ndarray, " steps"] | None = None
     """The times from each observation to the next, in units of the median step, where they differ
     and the model counts time; None if it counts observations."""
+    choices: tuple[Choice, ...] = ()
+    """How the kind of segments of each column was chosen; empty where it was given."""
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
@@ -73,16 +76,33 @@ class Segmentation:
         return make_clock(len(self.series.values), self.steps)
 
     @cached_property
+    def checks(self) -> list[ResidualChecks | None]:
+        """For each column, what is left beside the fits of its segments, without outliers.
+
+        None for a column of other families than those with normal noise, or too few values.
+        """
+        residuals = np.where(self.is_outlier, np.nan, self.series.values - self.expected)
+        for start, end in self.bounds:
+            part = residuals[start:end]
+            seen = ~np.isnan(part)
+            largest = np.abs(np.where(seen, part, 0.0)).max(0)  # whose square might overflow
+            part = part / np.where(largest > 0, largest, 1.0)
+            noise = np.sqrt(np.nansum(part**2, axis=0) / np.maximum(seen.sum(0), 1))
+            residuals[start:end] = part / np.where(noise > 0, noise, 1.0)
+        return [check_residuals(column) for column in residuals.T]
+
+    @cached_property
     def warnings(self) -> list[str]:
         """Sentences on columns whose noise depends on its past where the model has none of it.
 
         Autocorrelated noise and seasons look like changes to a model of independent noise. They are
         looked for in the differences of neighbouring values; slow seasons may remain unnoticed.
+        Where the kind of segments was chosen, a lag that was considered is in `choices` instead.
         """
         sentences = []
         families = column_segments(self.source.segment)
-        for name, family, values in zip(
-            self.series.names, families, self.series.values.T, strict=True
+        for number, (name, family, values) in enumerate(
+            zip(self.series.names, families, self.series.values.T, strict=True)
         ):
             regression = family if isinstance(family, Regression) else None
             if regression is None and not isinstance(family, Trend | NormalGamma):
@@ -94,7 +114,8 @@ class Segmentation:
                     f"the values{of_column} repeat every {season} observations, and the "
                     f"model has no season: changes may be its waves; compare season {season}"
                 )
-            if correlation is not None and not (regression and regression.lags):
+            considered = bool(self.choices) and bool(self.choices[number].alternative)
+            if correlation is not None and not (considered or (regression and regression.lags)):
                 sentences.append(
                     f"the noise{of_column} is autocorrelated (about {correlation:.1f} from one "
                     "observation to the next), and independent in the model: changes may be runs "
@@ -250,6 +271,8 @@ class Segmentation:
             "expected_switches": float(self.switch_probability.sum()),
             "no_switch_probability": self.no_switch_probability,
             "coverage": self.coverage,
+            "choices": [each.summary for each in self.choices],
+            "checks": [None if each is None else each._asdict() for each in self.checks],
             "warnings": self.warnings,
         }
 

@@ -65,6 +65,13 @@ class Times:
         steps = np.diff(self.coordinates).astype(float)
         return steps / np.median(steps[steps > 0]) if steps.any() else steps
 
+    @property
+    def seconds(self) -> float | None:
+        """The median step of dates in seconds; None for numbers."""
+        if self.coordinates.dtype.kind != "M" or len(self.coordinates) < 2:
+            return None
+        return float(np.median(np.diff(self.coordinates) / np.timedelta64(1, "s")))
+
     @cached_property
     def short(self) -> tuple[str, ...]:
         """The labels without what all timestamps share: zeros, fractions and a time zone."""

@@ -1,0 +1,169 @@
+"""The kind of segments of a series, chosen by evidence.
+
+The evidence of a kind is that of its source, with switches: levels against trends, then seasons on
+top of the better one, then a lag. Periods are that of the differences of neighbouring values, and
+those of the calendar.
+
+Evidence alone is a bad judge of lags. With a coefficient near 1, a lag explains a random walk, a
+curve and their bends, all of which people call changes. So a lag is for stationary noise: it must
+earn `_LEAST_GAIN` an observation, and what is left around the lines of its segments must have an
+autocorrelation below `_UNIT_ROOT`.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from switchpoint.detection.checks import noise_dependence
+
+_PART = 2048  # observations that are enough to choose by
+_LEAST_LAG, _LEAST_GAIN, _UNIT_ROOT = 100, 0.05, 0.9
+
+_DAY = 86_400.0
+_CALENDAR = {  # seconds of a step, and the seasons of such series in steps
+    900.0: (96.0, 672.0),
+    1800.0: (48.0, 336.0),
+    3600.0: (24.0, 168.0),
+    _DAY: (7.0, 365.25),
+    7 * _DAY: (52.18,),
+    30.44 * _DAY: (12.0,),
+    91.31 * _DAY: (4.0,),
+}
+_SAME = 0.04  # relative difference of months
+
+
+class Candidate(NamedTuple):
+    """A kind of segments, and its evidence."""
+
+    segment: str
+    season: tuple[float, ...]
+    log_evidence: float
+    """ln p(the values that were used), in units of their spread."""
+
+    def __str__(self) -> str:
+        periods = " and ".join(f"{each:g}" for each in self.season)
+        return self.segment + (f" with season {periods}" if periods else "")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The kind of segments of a column, and the others that were considered."""
+
+    candidates: tuple[Candidate, ...]
+    """The chosen one first, and the others by their evidence."""
+    observations: int
+    """The number of observations that were used, from the middle of the series."""
+    autocorrelation: float | None
+    """Of what is left around the lines of segments with a lag, if that was considered."""
+    alternative: str
+    """The other reading of the series, in a sentence; empty if there is none that differs."""
+
+    @property
+    def chosen(self) -> Candidate:
+        return self.candidates[0]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The choice, ready for JSON."""
+        rows = [each._asdict() | {"season": list(each.season)} for each in self.candidates]
+        return asdict(self) | {"candidates": rows}
+
+    def __str__(self) -> str:
+        best, *others = self.candidates
+        gaps = [f"{each} {evidence_gap(each.log_evidence - best.log_evidence)}" for each in others]
+        return f"{best}, by evidence: {', '.join(gaps[:3])}"
+
+
+class Readings(ABC):
+    """The answers of models with different kinds of segments for one column."""
+
+    values: Float[np.ndarray, "time 1"]
+
+    @abstractmethod
+    def log_evidence(self, segment: str, season: tuple[float, ...]) -> float:
+        """ln p(standardised values)."""
+
+    @abstractmethod
+    def changes(self, segment: str, season: tuple[float, ...]) -> list[int]:
+        """The change points."""
+
+    @abstractmethod
+    def autocorrelation(self, season: tuple[float, ...], changes: Sequence[int]) -> float:
+        """The correlation of neighbouring residuals of lines, with a season but without a lag."""
+
+
+def middle_part(length: int, columns: int) -> slice:
+    """The observations by which the kind of segments is chosen."""
+    most = max(_PART // columns, 512)
+    start = max(0, (length - most) // 2)
+    return slice(start, min(length, start + most))
+
+
+def choose(readings: Readings, seconds: float | None) -> Choice:
+    """Choose the kind of segments of a column, whose usual step of time is known or None."""
+    values = readings.values[:, 0]
+    length, considered = len(values), []
+
+    def consider(segment: str, season: tuple[float, ...]) -> Candidate:
+        logs = readings.log_evidence(segment, season)
+        considered.append(Candidate(segment, season, logs))
+        return considered[-1]
+
+    plain = max((consider(each, ()) for each in ("level", "trend")), key=_by_evidence)
+    noticed, chosen = noise_dependence(values), plain
+    periods = _periods(noticed.season, seconds, length)
+    for season in [*((each,) for each in periods), *[tuple(periods)] * (len(periods) > 1)]:
+        chosen = max(chosen, consider(plain.segment, season), key=_by_evidence)
+    autocorrelation, alternative = None, ""
+    dependent = bool(chosen.season) or noticed.autocorrelation is not None
+    if dependent and (~np.isnan(values)).sum() >= _LEAST_LAG:
+        lagged = consider("autocorrelated", chosen.season)
+        gap = lagged.log_evidence - chosen.log_evidence
+        if gap > _LEAST_GAIN * length:
+            changes = readings.changes(*lagged[:2])
+            autocorrelation = readings.autocorrelation(chosen.season, changes)
+            if autocorrelation < _UNIT_ROOT:
+                other = _reading(readings.changes(*chosen[:2]), -gap)
+                chosen, alternative = lagged, f"with independent noise: {other}"
+            else:
+                alternative = (
+                    f"with autocorrelated noise: {_reading(changes, gap)}; not taken, since a lag "
+                    "explains curves and random walks too, and the autocorrelation around its "
+                    f"lines is {autocorrelation:.2f}"
+                )
+    others = sorted((each for each in considered if each is not chosen), key=_by_evidence)
+    return Choice((chosen, *others[::-1]), length, autocorrelation, alternative)
+
+
+def evidence_gap(gap: float) -> str:
+    """How much higher or lower an evidence is, in words."""
+    return f"e^{abs(gap):.{0 if abs(gap) >= 10 else 1}f} {'higher' if gap > 0 else 'lower'}"
+
+
+def _reading(changes: Sequence[int], gap: float) -> str:
+    count = len(changes)
+    what = "no change" if not count else f"{count} change{'s' * (count > 1)}"
+    return f"{what}, evidence {evidence_gap(gap)}"
+
+
+def _by_evidence(candidate: Candidate) -> float:
+    return candidate.log_evidence
+
+
+def _periods(noticed: int | None, seconds: float | None, length: int) -> list[float]:
+    """The periods that are worth considering: at most two of the calendar, or one noticed."""
+    known = [
+        periods
+        for step, periods in _CALENDAR.items()
+        if (seconds is not None and math.isclose(step, seconds, rel_tol=_SAME))
+        or (seconds is None and noticed == periods[0])
+    ]
+    periods = [each for each in next(iter(known), ()) if 2 * each <= length + 1]
+    if noticed is not None and noticed not in periods:
+        periods = [float(noticed), *periods[:1]]
+    return periods
