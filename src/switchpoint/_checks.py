@@ -2,13 +2,15 @@
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
+
+from switchpoint._text import did_you_mean
 
 
 def positive_int(name: str, value: Any) -> int:
@@ -84,6 +86,15 @@ def distributions(name: str, values: Any, axes: int) -> Any:
         return np.stack(rows)
     positive = distribution(name, array)
     return np.pad(positive, (0, len(array) - len(positive)))
+
+
+def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
+    """`value`, which must be one of these names; the message has the nearest of them."""
+    choices = list(choices)
+    if not isinstance(value, str) or value not in choices:
+        near = did_you_mean(str(value), choices)
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}{near}")
+    return value
 
 
 def random_key(value: Any) -> PRNGKeyArray:

@@ -38,6 +38,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import jax
 from filelock import FileLock, Timeout
 
+from switchpoint import _checks
 from switchpoint._files import check_writable, make_directory
 from switchpoint._progress import Part, Progress
 
@@ -246,12 +247,9 @@ def check_executor(
     executor: str | Executor, *, jobs: int | None = None, ray_address: str | None = None
 ) -> None:
     """Raise a `ValueError` for arguments of `open_executor` that no machine could accept."""
-    named = isinstance(executor, str)
-    if executor not in EXECUTORS if named else not callable(getattr(executor, "submit", None)):
-        raise ValueError(
-            f"executor must be one of {', '.join(EXECUTORS)}, or have submit(function, "
-            f"*arguments), got {executor!r}"
-        )
+    named = not callable(getattr(executor, "submit", None))
+    if named:
+        _checks.one_of("executor", executor, EXECUTORS)
     for option, value, owner in (("jobs", jobs, "processes"), ("ray-address", ray_address, "ray")):
         if named and value is not None and executor != owner:
             message = f"{option} is for the executor {owner!r}, got {value} for {executor!r}"

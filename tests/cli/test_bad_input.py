@@ -18,6 +18,9 @@ LINES = {
     "sample --lenght 3": "No such option --lenght; did you mean '--length'?",
     "sample --length x": "--length",
     "prior ptv": "did you mean 'ptw'?",
+    "predict bits.txt --format jsn": "did you mean 'json'?",
+    "evaluate kt --on lim": "did you mean 'lin'?",
+    "sweep sweep.toml --executor processs": "did you mean 'processes'?",
     "evaluate lstn-ptw": "did you mean 'lstm-ptw'?",
     "reproduce --only on-distribtion": "did you mean 'on-distribution'?",
     # files
@@ -28,7 +31,7 @@ LINES = {
     "predict bits.txt --out r.xlsx": "must end in .csv or .json",
     "predict bits.txt --out no/x.csv": "no/x.csv (No such file or directory)",
     "predict bits.txt --plot folder.png": "plot cannot be written",
-    "predict bits.txt --format xml": "format must be csv or json",
+    "predict bits.txt --format xml": "format must be one of csv, json",
     "sample --out x.txt": "out must end in .npz or .csv",
     "sample --out bits.txt/x.csv": "(Not a directory)",
     "sample --out folder.csv": "folder.csv (Is a directory)",

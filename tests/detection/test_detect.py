@@ -777,9 +777,9 @@ def test_irregular_dates_are_counted(run):
 
 REFUSED = {
     "there is no column 'depth'; the columns are: year, flow": (NILE_FILE, "--column", "depth"),
-    "segment must be trend or level": (NILE_FILE, "--segment", "cubic"),
+    "segment must be one of trend, level": (NILE_FILE, "--segment", "cubic"),
     "sensitivity must be a finite number above 0, got -1": (NILE_FILE, "--sensitivity", -1),
-    "format must be csv or json, got 'xml'": (NILE_FILE, "--format", "xml"),
+    "format must be one of csv, json, got 'xml'": (NILE_FILE, "--format", "xml"),
     "out must end in .csv or .json": (NILE_FILE, "--out", "x.txt"),
     "plot must end in .png or .pdf or .svg": (NILE_FILE, "--plot", "x.bmp"),
     "none.csv cannot be read": ("none.csv",),

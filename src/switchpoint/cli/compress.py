@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from switchpoint import _checks
 from switchpoint._display import show_progress
 from switchpoint._files import atomic_write
 from switchpoint._text import STDIN, locating, name_of, printable, read_bytes
@@ -62,8 +63,8 @@ def compress(
         switchpoint compress bits.txt --model lstm-ptw
     """
     target = _target(out, file, Path(f"{file}{SUFFIX}"))
-    if kind not in (None, *KINDS):
-        raise ValueError(f"--as must be one of {', '.join(KINDS)}, got {kind!r}")
+    if kind is not None:
+        _checks.one_of("--as", kind, KINDS)
     content = read_bytes(file)
     about, alphabet = None, given["alphabet"]
     check_model_options(model, member, {"prior": prior, **given})

@@ -11,7 +11,7 @@ import typer
 import xarray as xr
 from rich.table import Table
 
-from switchpoint import evaluation
+from switchpoint import _checks, evaluation
 from switchpoint._display import show_progress
 from switchpoint._text import printable
 from switchpoint.cli import check_cost, output
@@ -62,13 +62,10 @@ def evaluate(
 
         switchpoint evaluate ptw lin kt runs/lstm --on ptw --sequences 10000
     """
-    if on not in PRIOR_NAMES:
-        raise ValueError(f"on must be one of {', '.join(PRIOR_NAMES)}, got {on!r}")
+    _checks.one_of("on", on, PRIOR_NAMES)
     output.check_output(out, "out", (".nc",))
     order, ensembles = _load(names or [])
-    if reference not in (*order, *EXACT_NAMES):
-        allowed = ", ".join(dict.fromkeys([*EXACT_NAMES, *order]))
-        raise ValueError(f"reference must be one of {allowed}, got {reference!r}")
+    _checks.one_of("reference", reference, dict.fromkeys([*EXACT_NAMES, *order]))
     order = list(dict.fromkeys([*order, reference, _OPTIMUM]))
     segment = options.segment_model(given)
     most_members = max([1, *(len(each.networks) for each in ensembles.values())])

@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from switchpoint import _checks
 from switchpoint._files import atomic_write, check_writable
 from switchpoint._text import printable
 
@@ -86,8 +87,8 @@ def check_result(form: str | None, out: Path | None, plot: Path | None) -> str:
 
     Raises a `ValueError` if one of the files cannot be written.
     """
-    if form not in (None, *FORMATS):
-        raise ValueError(f"format must be {' or '.join(FORMATS)}, got {form!r}")
+    if form is not None:
+        _checks.one_of("format", form, FORMATS)
     check_output(out, "out", () if form is not None else tuple(f".{each}" for each in FORMATS))
     check_output(plot, "plot", PICTURE_SUFFIXES)
     return form or ("" if out is None else out.suffix.lower()[1:])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from switchpoint import _checks
 from switchpoint.priors import Geometric
 from switchpoint.segments import (
     Exponential,
@@ -98,8 +99,7 @@ def default_column(
     if kind == "level":
         level = NormalGamma(0.0, _LEVEL_SCALE**-2, _SHAPE, _RATE)
         return Column(level, *centre_and_scale(seen))
-    if kind not in SEGMENTS:
-        raise ValueError(f"segment must be {' or '.join(SEGMENTS)}, got {kind!r}")
+    _checks.one_of("segment", kind, SEGMENTS)
     checked_values(Poisson() if kind == "counts" else Exponential(), values, name)
     # The prior of the rate is exponential, the broadest of its kind, with the mean of the series.
     mean = max(seen.mean(), 1 / len(seen))

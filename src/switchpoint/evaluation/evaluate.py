@@ -66,8 +66,7 @@ def evaluate(
     sp.evaluate(predictors, source, length=256, sequences=1000)["regret"].mean("sequence")
     ```
     """
-    if keep not in ("totals", "all"):
-        raise ValueError(f"keep must be 'totals' or 'all', got {keep!r}")
+    _checks.one_of("keep", keep, ("totals", "all"))
     if not isinstance(predictors, Mapping):
         raise ValueError(
             "predictors must be a dictionary of predictors by name, such as "

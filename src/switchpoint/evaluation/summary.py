@@ -3,6 +3,7 @@
 import numpy as np
 import xarray as xr
 
+from switchpoint import _checks
 from switchpoint.evaluation.metrics import standard_error
 
 
@@ -26,9 +27,7 @@ def summarise(dataset: xr.Dataset, reference: str | None = None) -> xr.Dataset:
             columns[name] = dataset[name].mean("sequence", skipna=False)
             columns[f"{name}_error"] = standard_error(dataset[name], "sequence")
     if reference is not None:
-        names = [str(name) for name in dataset["predictor"].values]
-        if reference not in names:
-            raise ValueError(f"reference must be one of {', '.join(names)}, got {reference!r}")
+        _checks.one_of("reference", reference, map(str, dataset["predictor"].values))
         bits = dataset["regret" if "regret" in dataset else "code_length"]
         with np.errstate(invalid="ignore"):  # infinite regrets have no difference
             excess = bits - bits.sel(predictor=reference, drop=True).mean("member")

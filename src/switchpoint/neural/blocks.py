@@ -27,8 +27,7 @@ def check_sizes(width: int, heads: int, positions: str) -> None:
     """Raise a `ValueError` unless heads divide the width and the positions fit into it."""
     _checks.positive_int("width", width)
     _checks.positive_int("heads", heads)
-    if positions not in POSITIONS:
-        raise ValueError(f"positions must be one of {', '.join(POSITIONS)}, got {positions!r}")
+    _checks.one_of("positions", positions, POSITIONS)
     if width % heads:
         raise ValueError(f"width must be divisible by the {heads} heads, got {width}")
     if width % 2 and positions != "alibi":

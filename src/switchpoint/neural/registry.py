@@ -6,7 +6,6 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from switchpoint import _checks
-from switchpoint._text import did_you_mean
 from switchpoint.neural import networks as _networks  # noqa: F401, its classes are found below
 from switchpoint.neural.density import DensityNetwork, ValueSpec
 from switchpoint.neural.model import Model, adam_recipe
@@ -76,12 +75,7 @@ def check_options(name: str, length: int, options: Mapping[str, Any]) -> dict[st
 
     Their values are left to the network's class, which checks each of them.
     """
-    if name not in MODELS:
-        raise ValueError(
-            f"model must be one of {', '.join(MODEL_OPTIONS)}, got {name!r}"
-            f"{did_you_mean(name, MODEL_OPTIONS)}"
-        )
-    model = MODELS[name]
+    model = MODELS[_checks.one_of("model", name, MODELS)]
     given = {key: value for key, value in options.items() if value is not None}
     for key in given:
         if key not in model.options:

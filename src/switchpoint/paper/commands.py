@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from rich.text import Text
 
+from switchpoint import _checks
 from switchpoint._display import show_progress
 from switchpoint._numbers import duration
 from switchpoint.cli import output
@@ -92,8 +93,7 @@ def reproduce(
         switchpoint reproduce --scale quick --set period=30 --set first_seed=100 --out other
         switchpoint reproduce --scale full --executor ray --ray-address 10.0.0.1:6379 --out full
     """
-    if scale not in SCALES:
-        raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+    _checks.one_of("scale", scale, SCALES)
     size = SCALES[scale]
     given = dict(map(_setting, settings or []))
     size = size.changed(given)

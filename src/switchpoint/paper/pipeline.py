@@ -9,10 +9,10 @@ from typing import Any
 import jax
 from filelock import FileLock, Timeout
 
+from switchpoint import _checks
 from switchpoint._files import digest_of, make_directory
 from switchpoint._numbers import duration
 from switchpoint._progress import Part, Progress
-from switchpoint._text import did_you_mean
 from switchpoint.executors import Executor, Task, TaskResults, open_executor, run_tasks
 from switchpoint.figures.style import write_figure
 from switchpoint.paper.base import Measurement, Run, Study
@@ -229,11 +229,8 @@ class StudyRunner:
 def select_studies(only: Iterable[str] | None) -> list[Study]:
     """The studies of these names in their usual order, or all."""
     wanted = set(STUDIES if only is None else only)
-    if unknown := sorted(wanted - set(STUDIES)):
-        raise ValueError(
-            f"study must be one of {', '.join(STUDIES)}, got {unknown[0]!r}"
-            f"{did_you_mean(unknown[0], STUDIES)}"
-        )
+    for name in sorted(wanted):
+        _checks.one_of("study", name, STUDIES)
     return [study for name, study in STUDIES.items() if name in wanted]
 
 

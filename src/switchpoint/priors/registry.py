@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from switchpoint import _checks
-from switchpoint._text import did_you_mean
 from switchpoint.priors.base import Prior
 
 ATTRIBUTES: Mapping[str, str] = {"longest": "max_length"}
@@ -38,10 +37,7 @@ def prior_from_name(name: str, length: int, **given: Any) -> Prior:
     PTW(depth=8, split=0.5)
     """
     priors = named_priors()
-    if name not in priors:
-        raise ValueError(
-            f"prior must be one of {', '.join(priors)}, got {name!r}{did_you_mean(name, priors)}"
-        )
+    _checks.one_of("prior", name, priors)
     length = _checks.positive_int("length", length)
     known = parameters(priors[name])
     given = {key: value for key, value in given.items() if value is not None}

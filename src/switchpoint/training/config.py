@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from jaxtyping import PRNGKeyArray
 from pydantic import Field, create_model, model_validator
 
+from switchpoint import _checks
 from switchpoint._formats import FORMAT, NEWEST, check_format
 from switchpoint._settings import (
     NaturalNumber,
@@ -231,9 +232,7 @@ class TrainConfig(_NetworkSettings):
 
     def source(self, prior: str) -> Source:
         """The source with this one of the configuration's priors."""
-        if prior not in self.prior:
-            raise ValueError(f"prior must be one of {', '.join(self.prior)}, got {prior!r}")
-        return Source(self._prior(prior), self._segment())
+        return Source(self._prior(_checks.one_of("prior", prior, self.prior)), self._segment())
 
     def network(self, key: PRNGKeyArray) -> Network:
         """A new network, as every member starts from one."""

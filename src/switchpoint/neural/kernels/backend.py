@@ -8,6 +8,8 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
+from switchpoint import _checks
+
 Backend = Literal["auto", "fused", "plain"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 """`auto` is `fused` on a GPU whose kernels compile, and `plain` elsewhere."""
@@ -21,9 +23,7 @@ def on_gpu() -> bool:
 
 def check_backend(backend: str) -> str:
     """Return `backend`, or raise a `ValueError` if it is unknown."""
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    return backend
+    return _checks.one_of("backend", backend, BACKENDS)
 
 
 def is_fused(backend: Backend) -> bool:
