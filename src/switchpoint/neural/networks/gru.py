@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint.neural.cells import Cell
-from switchpoint.neural.dense import Dense, Perceptron, fan_in_normal
+from switchpoint.neural.dense import fan_in_normal
 from switchpoint.neural.model import Model, Recipe
-from switchpoint.neural.network import Network
-from switchpoint.neural.networks.recurrent import CELL_OPTIONS, read_with_cell
+from switchpoint.neural.networks.recurrent import CELL_OPTIONS, CellNetwork
 
 
 class GRUCell(Cell[Float[Array, "batch hidden"]]):
@@ -60,7 +59,7 @@ class GRUCell(Cell[Float[Array, "batch hidden"]]):
         return jnp.concatenate([before @ self.weight, jnp.zeros_like(before)], axis=-1)
 
 
-class GRU(Network[Float[Array, "batch hidden"]]):
+class GRU(CellNetwork):
     """One layer of gated recurrent units, and a readout of dense layers.
 
     The memory is the `hidden` numbers of the layer; a step costs O(hidden^2) for each sequence.
@@ -82,14 +81,6 @@ class GRU(Network[Float[Array, "batch hidden"]]):
         )
     }
 
-    alphabet_size: int = eqx.field(static=True)
-    hidden: int = eqx.field(static=True)
-    readout: int = eqx.field(static=True)
-    """The number of hidden layers of the readout."""
-    input: Dense
-    cell: GRUCell
-    output: Perceptron
-
     def __init__(
         self,
         alphabet: int,
@@ -99,19 +90,6 @@ class GRU(Network[Float[Array, "batch hidden"]]):
         readout: int = 1,
         inputs: int | None = None,
     ) -> None:
-        keys = jax.random.split(key, 3)
-        self.alphabet_size = _checks.positive_int("alphabet", alphabet)
-        self.hidden = _checks.positive_int("hidden", hidden)
-        self.readout = _checks.whole_number("readout", readout)
-        self.cell = GRUCell(self.hidden, keys[0])
-        self.input = Dense(inputs or alphabet + 1, self.cell.input_width, keys[1])
-        self.output = Perceptron(self.hidden, self.readout, alphabet, keys[2])
-
-    def memory(self, batch: int, capacity: int) -> Float[Array, "batch hidden"]:
-        del capacity
-        return self.cell.start(batch)
-
-    def read(
-        self, memory: Float[Array, "batch hidden"], tokens: Shaped[Array, "batch time *features"]
-    ) -> tuple[Float[Array, "batch hidden"], Float[Array, "batch time alphabet"]]:
-        return read_with_cell(self, memory, tokens)
+        key_cell, *keys = jax.random.split(key, 3)
+        cell = GRUCell(_checks.positive_int("hidden", hidden), key_cell)
+        self._build(_checks.positive_int("alphabet", alphabet), cell, readout, inputs, *keys)

@@ -48,7 +48,51 @@ def _with_stack(units: str, recipe: Recipe) -> Model:
     return Model(_STACK_OPTIONS, recipe, {"units": units}, _check_stack)
 
 
-class Recurrent(Network[Any]):
+class CellNetwork(Network[Any]):
+    """One layer of cells, and a readout of dense layers."""
+
+    alphabet_size: int = eqx.field(static=True)
+    hidden: int = eqx.field(static=True)
+    readout: int = eqx.field(static=True)
+    """The number of hidden layers of the readout."""
+    input: Dense
+    cell: Cell
+    output: Perceptron
+
+    def _build(
+        self,
+        alphabet: int,
+        cell: Cell,
+        readout: int,
+        inputs: int | None,
+        key_input: PRNGKeyArray,
+        key_output: PRNGKeyArray,
+    ) -> None:
+        """Set the fields of this class."""
+        self.alphabet_size = alphabet
+        self.hidden, self.cell = cell.hidden, cell
+        self.readout = _checks.whole_number("readout", readout)
+        unscaled = Dense(inputs or alphabet + 1, cell.input_width, key_input)
+        self.input = jax.tree.map(lambda leaf: leaf * cell.input_scale, unscaled)
+        self.output = Perceptron(cell.hidden, readout, alphabet, key_output)
+
+    def memory(self, batch: int, capacity: int) -> Any:
+        del capacity
+        return self.cell.start(batch)
+
+    def read(
+        self, memory: Any, tokens: Shaped[Array, "batch time *features"]
+    ) -> tuple[Any, Float[Array, "batch time alphabet"]]:
+        batch, time = tokens.shape[:2]
+        # Time and batch share one axis, which makes XLA's products on a CPU faster.
+        rows = jnp.swapaxes(tokens, 0, 1).reshape(-1, *tokens.shape[2:])
+        inputs = self.input(encoded(rows, self.alphabet + 1))
+        memory, outputs = recurrence(self.cell, memory, inputs.reshape(time, batch, -1))
+        logits = self.output(outputs.reshape(time * batch, -1)).reshape(time, batch, -1)
+        return memory, jnp.swapaxes(logits, 0, 1)
+
+
+class Recurrent(CellNetwork):
     """One layer of recurrent units, with or without a stack, and a readout of dense layers."""
 
     models: ClassVar[Mapping[str, Model]] = {
@@ -58,19 +102,12 @@ class Recurrent(Network[Any]):
         "stack-lstm": _with_stack("lstm", Recipe(2e-3, 10_000, clip_norm=0.1)),
     }
 
-    alphabet_size: int = eqx.field(static=True)
     units: Literal["rnn", "lstm"] = eqx.field(static=True)
-    hidden: int = eqx.field(static=True)
-    readout: int = eqx.field(static=True)
-    """The number of hidden layers of the readout."""
     stack_depth: int = eqx.field(static=True)
     """The number of entries of the stack; 0 means no stack."""
     stack_width: int = eqx.field(static=True)
     backend: Backend = eqx.field(static=True)
     """See `with_backend`."""
-    input: Dense
-    cell: Cell
-    output: Perceptron
 
     def __init__(
         self,
@@ -85,11 +122,8 @@ class Recurrent(Network[Any]):
         inputs: int | None = None,
     ) -> None:
         key_input, key_cell, key_stack, key_output = jax.random.split(key, 4)
-        self.alphabet_size = alphabet
         self.units = units
         self.backend = "auto"
-        self.hidden = _checks.positive_int("hidden", hidden)
-        self.readout = _checks.whole_number("readout", readout)
         self.stack_depth = _checks.whole_number("stack_depth", stack_depth)
         self.stack_width = _checks.whole_number("stack_width", stack_width)
         if (self.stack_depth == 0) != (self.stack_width == 0):
@@ -97,17 +131,11 @@ class Recurrent(Network[Any]):
                 "stack_depth and stack_width must be both 0 or both positive, "
                 f"got {stack_depth} and {stack_width}"
             )
-        inner = (RNNCell if units == "rnn" else LSTMCell)(self.hidden, key_cell)
-        self.cell = inner
+        size = _checks.positive_int("hidden", hidden)
+        cell: Any = (RNNCell if units == "rnn" else LSTMCell)(size, key_cell)
         if self.stack_depth:
-            self.cell = StackCell(inner, self.stack_depth, self.stack_width, key_stack)
-        unscaled = Dense(inputs or alphabet + 1, self.cell.input_width, key_input)
-        self.input = jax.tree.map(lambda leaf: leaf * self.cell.input_scale, unscaled)
-        self.output = Perceptron(self.hidden, self.readout, alphabet, key_output)
-
-    def memory(self, batch: int, capacity: int) -> Any:
-        del capacity
-        return self.cell.start(batch)
+            cell = StackCell(cell, self.stack_depth, self.stack_width, key_stack)
+        self._build(alphabet, cell, readout, inputs, key_input, key_output)
 
     def read(
         self, memory: Any, tokens: Shaped[Array, "batch time *features"]
@@ -120,20 +148,7 @@ class Recurrent(Network[Any]):
                 table = self.input.weight + self.input.bias
                 memory, logits = fused_recurrence(self.cell, self.output, memory, table, tokens.T)
                 return memory, jnp.swapaxes(logits, 0, 1)
-        return read_with_cell(self, memory, tokens)
-
-
-def read_with_cell(
-    network: Any, memory: Any, tokens: Shaped[Array, "batch time *features"]
-) -> tuple[Any, Float[Array, "batch time alphabet"]]:
-    """`read` of a network that has an `input`, a `cell` and an `output`, in plain JAX."""
-    batch, time = tokens.shape[:2]
-    # Time and batch share one axis, which makes XLA's products on a CPU faster.
-    rows = jnp.swapaxes(tokens, 0, 1).reshape(-1, *tokens.shape[2:])
-    inputs = network.input(encoded(rows, network.alphabet + 1))
-    memory, outputs = recurrence(network.cell, memory, inputs.reshape(time, batch, -1))
-    logits = network.output(outputs.reshape(time * batch, -1)).reshape(time, batch, -1)
-    return memory, jnp.swapaxes(logits, 0, 1)
+        return super().read(memory, tokens)
 
 
 @jax.custom_vjp
