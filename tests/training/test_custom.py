@@ -93,11 +93,10 @@ def run(tmp_path_factory):
 @pytest.mark.slow
 def test_the_example_of_the_documents_runs(tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    of_states, block, tuning, of_values, _ = blocks
+    of_states, block, tuning, *_ = blocks  # the next is run by tests/neural/test_density.py
     monkeypatch.chdir(tmp_path)
     exec(of_states, {})
-    exec(tuning, {})
-    exec(of_values.replace("steps=800", "steps=3"), {"sp": sp})
+    exec(tuning.replace("length=64, steps=20, batch=8", "length=8, steps=3, batch=2"), {})
     names = {"__name__": "documented"}
     exec(block, names)
     assert names["run"].reports[-1].excess[0] < 0.5
@@ -187,6 +186,7 @@ SMALL_OPTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "values"),
     [
@@ -198,7 +198,7 @@ SMALL_OPTIONS = {
 def test_a_tuned_network_keeps_its_class_options_and_card(tmp_path, name, options, values):
     alphabet = 2 if values is None else None
     start = network_from_name(name, alphabet, 8, jax.random.key(3), values, **options)
-    source = SOURCE if values is None else sp.Source(sp.Geometric(0.1), sp.NormalGamma())
+    source = SOURCE if values is None else sp.Source(sp.Geometric(0.1), sp.Gaussian())
     plan = sp.TrainConfig(length=8, batch=2, steps=2, validation=2, warmup=0, report_every=1)
     run = sp.train(plan, tmp_path, source=source, network=start)
     card = sp.neural.read_card(tmp_path)

@@ -24,32 +24,28 @@ from switchpoint.training import TrainConfig, train
 for directory, config in json.loads(sys.argv[1]).items():
     train(TrainConfig(**config), out=directory)
 """
+# On PTW, and on sequences of one Bernoulli segment.
+DATA = {"length": LENGTH, "prior": ["ptw", "regular"], "period": LENGTH, "validation": 100}
+RUNS = {
+    "lstm": {"model": "lstm", "hidden": 32, "readout": 1, "batch": 32, "steps": 1500},
+    "memoryless": {"model": "memoryless", "batch": 64, "steps": 500},
+}
 
 
-def trained(configs, tmp_path):
-    """Networks by name, trained in a process that compiles with more effort than the tests."""
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory):
+    """A function from a source to its networks by name.
+
+    They are trained in a process that compiles with more effort than the tests.
+    """
+    directory = tmp_path_factory.mktemp("learning")
     flags = " ".join(known_flags(FLAGS))
     environment = os.environ | {"PYTHONPATH": str(Path(sp.__file__).parents[1]), "XLA_FLAGS": flags}
-    runs = {str(tmp_path / name): {"length": LENGTH, **c} for name, c in configs.items()}
+    runs = {
+        str(directory / name): {**DATA, **run, "learning_rate": 1e-2} for name, run in RUNS.items()
+    }
     subprocess.run([sys.executable, "-c", TRAIN, json.dumps(runs)], env=environment, check=True)
-    return {name: sp.load(tmp_path / name) for name in configs}
-
-
-LSTM = {
-    "model": "lstm",
-    "hidden": 32,
-    "readout": 1,
-    "batch": 32,
-    "learning_rate": 1e-2,
-    "validation": 100,
-}
-MEMORYLESS = {
-    "model": "memoryless",
-    "batch": 64,
-    "steps": 500,
-    "learning_rate": 1e-2,
-    "validation": 100,
-}
+    return lambda prior: {name: sp.load(directory / name, prior=prior) for name in RUNS}
 
 
 def arcsine_bound():
@@ -59,10 +55,9 @@ def arcsine_bound():
 
 
 @pytest.mark.slow
-def test_an_lstm_learns_partition_tree_weighting(tmp_path):
-    networks = trained({"lstm": {**LSTM, "steps": 1500}, "memoryless": MEMORYLESS}, tmp_path)
+def test_an_lstm_learns_partition_tree_weighting(networks):
     source = sp.Source(sp.PTW(5))
-    predictors = {"optimum": sp.bayes_optimal(source), "kt": sp.KT(), **networks}
+    predictors = {"optimum": sp.bayes_optimal(source), "kt": sp.KT(), **networks("ptw")}
     dataset = sp.evaluate(predictors, source, LENGTH, 4000, seed=7)
     summary = sp.summarise(dataset, "optimum").isel(member=0)
 
@@ -84,16 +79,11 @@ def test_an_lstm_learns_partition_tree_weighting(tmp_path):
 
 
 @pytest.mark.slow
-def test_regret_falls_with_time_only_for_those_who_remember(tmp_path):
+def test_regret_falls_with_time_only_for_those_who_remember(networks):
     """Theorem 4.2, on sequences of one Bernoulli segment."""
-    one_segment = {"prior": "regular", "period": LENGTH}
-    configs = {
-        "lstm": {**LSTM, "steps": 600, **one_segment},
-        "memoryless": {**MEMORYLESS, **one_segment},
-    }
-    networks = trained(configs, tmp_path)
     source = sp.Source(sp.RegularPeriodic(LENGTH))
-    dataset = sp.evaluate({"optimum": sp.KT(), **networks}, source, LENGTH, 4000, seed=8)
+    predictors = {"optimum": sp.KT(), **networks("regular")}
+    dataset = sp.evaluate(predictors, source, LENGTH, 4000, seed=8)
     by_time = dataset["regret_by_time"].isel(member=0)
     error = dataset["regret_by_time_error"].isel(member=0)
 

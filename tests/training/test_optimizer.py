@@ -71,10 +71,8 @@ def network_of(model):
 
 
 def gradient_of(network, seed):
-    leaves, structure = jax.tree.flatten(network)
-    keys = jax.random.split(jax.random.key(seed), len(leaves))
-    drawn = [jax.random.normal(key, leaf.shape) for key, leaf in zip(keys, leaves, strict=True)]
-    return jax.tree.unflatten(structure, drawn)
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), network)
 
 
 def by_name(tree):
@@ -87,7 +85,8 @@ def by_name(tree):
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["lstm", "transformer"])
 def test_matrices_go_along_an_orthogonal_one(model):
-    network, gradient = network_of(model), gradient_of(network_of(model), 1)
+    network = network_of(model)
+    gradient = gradient_of(network, 1)
     optimizer = with_muon(optax.set_to_zero())
     ways, _ = jax.jit(optimizer.update)(gradient, optimizer.init(network))
     ways, slopes = by_name(ways), by_name(gradient)
@@ -170,10 +169,13 @@ def test_a_declaration_that_does_not_fit_is_refused(matrices, message, monkeypat
 @pytest.mark.slow
 def test_networks_of_few_units_have_adam_alone():
     config = TrainConfig(model="lstm", hidden=8, readout=0, length=8)
-    network = config.network(jax.random.key(0))
+    network = jax.jit(config.network)(jax.random.key(0))
     assert config.optimizer == "muon"
-    optimizer, gradient = make_optimizer(config), gradient_of(network, 1)
-    ways, _ = optimizer.update(gradient, optimizer.init(network), network)
+    optimizer = make_optimizer(config)
+    gradient = jax.tree.map(
+        lambda leaf: leaf + jnp.sign(leaf), gradient_of(network, 1)
+    )  # not small
+    ways, _ = jax.jit(optimizer.update)(gradient, jax.jit(optimizer.init)(network), network)
     for way, slope in zip(jax.tree.leaves(ways), jax.tree.leaves(gradient), strict=True):
         np.testing.assert_allclose(way, np.sign(slope), atol=1e-3)  # Adam's first step
 
@@ -215,11 +217,14 @@ def test_members_with_settings_of_their_own_are_as_if_alone():
 def test_decay_of_matrices_is_decoupled_and_of_matrices_alone():
     settings = {"model": "rnn", "hidden": 16, "readout": 0, "length": 8, "batch": 4, "steps": 1}
     settings |= {"learning_rate": 0.1, "warmup": 0, "schedule": "constant"}
-    programs = [Program(TrainConfig(**settings, matrix_decay=decay)) for decay in (0.0, 0.5)]
-    start = jax.tree.map(np.asarray, programs[0].start().networks)
-    plain, decayed = (each.advance(each.start(), 1).networks for each in programs)
-    matrices = jax.tree.leaves(is_matrix(jax.tree.map(lambda leaf: leaf[0, 0], plain)))
+    configs = [TrainConfig(**settings, matrix_decay=decay) for decay in (0.0, 0.5)]
+    program = Program(PackedConfig.pack(configs))
+    start = jax.tree.map(np.array, program.start().networks)
+    after = program.advance(program.start(), 1).networks
+    plain, decayed = (jax.tree.map(lambda leaf, i=i: leaf[0, i], after) for i in (0, 1))
+    matrices = jax.tree.leaves(is_matrix(plain))
     assert any(matrices)
+    start = jax.tree.map(lambda leaf: leaf[0, 0], start)
     leaves = map(jax.tree.leaves, (start, plain, decayed))
     for old, a, b, matrix in zip(*leaves, matrices, strict=True):
         np.testing.assert_allclose(b, a - 0.1 * 0.5 * old if matrix else a, atol=1e-6)

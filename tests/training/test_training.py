@@ -21,7 +21,7 @@ import switchpoint as sp
 from switchpoint._display import LineProgress
 from switchpoint._progress import Progress
 from switchpoint.neural import network_from_name
-from switchpoint.training import TrainConfig, read_reports, train
+from switchpoint.training import TrainConfig, read_reports, train, use_all_cores
 from switchpoint.training.checkpoints import run_lock
 from switchpoint.training.loss import loss_and_gradient
 from switchpoint.training.optimizer import lr_schedule
@@ -110,13 +110,13 @@ class TestResuming:
         train(TrainConfig(**config), out=tmp_path / "whole")
         cut = tmp_path / "cut"
         process = start_run(cut, config)
-        while process.poll() is None and latest(cut) < 50:
+        while process.poll() is None and latest(cut) < 30:
             time.sleep(0.005)
         assert process.poll() is None
         process.kill()
         process.wait()
-        assert 50 <= latest(cut) < 120
-        assert start_run(cut, config).wait() == 0
+        assert 30 <= latest(cut) < 120
+        train(TrainConfig(**config), out=cut)
         for name in ("metrics.jsonl", "model.safetensors", "config.json"):
             assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
         reports = read_reports(cut / "metrics.jsonl")
@@ -220,36 +220,35 @@ DEVICES = """
 import sys, json, numpy as np, jax
 import switchpoint as sp
 from switchpoint.evaluation import regrets
-from switchpoint.neural import Recurrent
 from switchpoint.training import train, TrainConfig
-run = train(TrainConfig(**json.loads(sys.argv[1])))
-leaves = [np.asarray(x).ravel() for n in run.networks for x in jax.tree.leaves(n)]
-key = jax.random.key(0)
-network = Recurrent(2, "rnn", key=key, hidden=8)
-bits = regrets([network, sp.KTOracle], sp.Source(sp.PTW(8)), 256, 131, chunk=131)
-print(json.dumps([len(jax.devices()), np.concatenate(leaves).tolist(), bits.tolist()]))
+
+def numbers(config):
+    run = train(TrainConfig(**config))
+    leaves = [np.asarray(x).ravel() for n in run.networks for x in jax.tree.leaves(n)]
+    bits = regrets([run.best(), sp.KTOracle], sp.Source(sp.PTW(5)), 32, 131, chunk=131)
+    return len(jax.devices()), np.concatenate(leaves).tolist(), bits.tolist()
 """
 
 
 @pytest.mark.slow
 def test_several_devices_train_and_measure_what_one_does():
     config = {**SMALL, "model": "rnn", "prior": ["ptw", "lin"], "seeds": 3, "steps": 10}
-    processes = [
-        python(DEVICES, json.dumps(config), flags=f"{DEVICE_COUNT}={count}") for count in (1, 3)
-    ]
-    (one, numbers, bits), (three, same_numbers, same_bits) = map(printed, processes)
+    program = f"{DEVICES}\nprint(json.dumps(numbers(json.loads(sys.argv[1]))))"
+    several = python(program, json.dumps(config), flags=f"{DEVICE_COUNT}=3")
+    names = {}
+    exec(DEVICES, names)
+    one, weights, bits = names["numbers"](config)
+    three, same_weights, same_bits = printed(several)
     assert (one, three) == (1, 3)
-    np.testing.assert_allclose(same_numbers, numbers, atol=1e-6)
-    np.testing.assert_allclose(same_bits, bits, atol=1e-3)  # sums of 256 symbols
+    np.testing.assert_allclose(same_weights, weights, atol=1e-6)
+    np.testing.assert_allclose(same_bits, bits, atol=1e-3)  # sums of 32 symbols
     assert np.std(bits) > 1  # sequences differ
 
 
 CORES = """
-import os, sys, jax
+import os, jax
 from switchpoint.training import use_all_cores
 os.cpu_count = lambda: 5  # on any machine
-if sys.argv[1] == "late":
-    jax.devices()
 use_all_cores()
 print(len(jax.devices("cpu")))
 """
@@ -257,10 +256,12 @@ print(len(jax.devices("cpu")))
 
 @pytest.mark.slow
 def test_every_core_can_be_a_device():
-    early = python(CORES, "early", flags="")
-    chosen = python(CORES, "early", flags=f"{DEVICE_COUNT}=3")
-    late = python(CORES, "late", flags="")
-    assert [printed(process) for process in (early, chosen, late)] == [5, 3, 1]
+    early = python(CORES, flags="")
+    chosen = python(CORES, flags=f"{DEVICE_COUNT}=3")
+    before = jax.local_device_count()
+    use_all_cores()  # too late
+    assert jax.local_device_count() == before
+    assert [printed(process) for process in (early, chosen)] == [5, 3]
 
 
 @pytest.mark.slow
@@ -319,7 +320,7 @@ class TestLoss:
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("model", "options"),
-        [("stack-rnn", {"hidden": 5}), ("mamba", {"width": 4}), ("lru", {"width": 4})],
+        [("stack-rnn", {"hidden": 5}), ("mamba", {"layers": 1, "width": 4})],
     )
     def test_truncation_keeps_the_loss_and_cuts_the_gradient(self, key, model, options):
         network = network_from_name(model, 2, 12, key, **options)
