@@ -67,11 +67,12 @@ def _report(error: BaseException) -> int:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "switchpoint"
         message = str(error.format_message())
+        option = getattr(error, "option_name", None)
         if hasattr(error, "possibilities"):  # an unknown option
             from switchpoint._text import did_you_mean
 
-            near = did_you_mean(error.option_name, error.possibilities or ())
-            message = f"No such option {error.option_name}{near}"
+            near = did_you_mean(str(option), error.possibilities or ())
+            message = f"No such option {option}{near}"
         message += f" (see {command} --help)"
     elif isinstance(error, MemoryError | jax_error):
         message = f"the computation failed, most likely for lack of memory ({error})"

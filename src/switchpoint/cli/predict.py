@@ -15,7 +15,7 @@ from switchpoint.cli.reader import Layout, SymbolSequence, read_symbols
 from switchpoint.cli.sequence_report import analyse
 from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.exact.named import fit_geometric
-from switchpoint.priors import Geometric
+from switchpoint.priors import Geometric, Prior
 from switchpoint.sources import Source
 
 _ALPHABET_HELP = "The number of symbols; by default, the number of labels, or 2 for numbers."
@@ -112,6 +112,7 @@ def _optimum(
     name, fitted = options.prior_name(name, given, None), {}
     if name is None and length <= check_cost.max_quadratic(segment.alphabet):
         check_cost.check_exact(Geometric(0.5), length, segment.alphabet)
+        prior: Prior
         prior, bits_by_prior = fit_geometric(segment, sequence.symbols)
         fitted = {
             "hazard": "fitted: the geometric prior of highest evidence",
