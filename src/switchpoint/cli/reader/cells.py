@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint._text import printable
-from switchpoint.cli.output import shortened
 from switchpoint.detection.times import is_date
 
 MISSING = {"", "na", "n/a", "nan", "nat", "null", "none", "<na>"}
@@ -22,7 +21,6 @@ _SPACE = " '’\u00a0\u202f"  # between groups of three digits, beside a comma o
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _SAMPLE = 1000  # rows that show the kind of a column
 _SHOWN = 12  # names in a message
-_MAX_SHOWN = 40  # characters of a cell in a message
 
 
 def _number_pattern(decimal: str, thousands: str) -> re.Pattern[str]:
@@ -158,11 +156,6 @@ def guess_header(
 def is_boolean(word: str) -> bool:
     """Whether a word is False or True."""
     return word.lower() in ("false", "true")
-
-
-def shown_cell(cell: str) -> str:
-    """A cell in quotation marks, for a message."""
-    return shortened(repr(cell), _MAX_SHOWN)
 
 
 def first_names(names: Iterable[str]) -> str:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from switchpoint._checks import shown
 from switchpoint._text import locating, name_of
 from switchpoint.cli.reader.cells import (
     NumberColumn,
     first_names,
     is_missing,
     is_number,
-    shown_cell,
     to_number,
 )
 from switchpoint.cli.reader.content import read_content
@@ -184,7 +184,7 @@ def _check_numbers(table: Table, name: str, column: NumberColumn) -> None:
     """Raise a `ValueError` at the first cell that is not a number of the column's unit."""
     for row in column.invalid:
         raise ValueError(
-            f"{shown_cell(column.cells[row])} in column {name}, {table.place(row)}, is not a "
+            f"{shown(column.cells[row])} in column {name}, {table.place(row)}, is not a "
             f"finite number{f' in {column.unit}' if column.unit else ''}; leave a missing "
             "observation empty, or write NA"
         )
