@@ -68,7 +68,8 @@ class Settings(BaseModel):
         if problem["type"] == "extra_forbidden":
             return SettingError(names[-1], unknown_field(names[-1], cls.model_fields))
         words = str(cause or problem["msg"]).replace("Input should be", "must be")
-        return SettingError(names[-1], f"{'.'.join(names)} {words}, got {shown(problem['input'])}")
+        got = shown(problem["input"]) + "".join(getattr(cause, "__notes__", ()))
+        return SettingError(names[-1], f"{'.'.join(names)} {words}, got {got}")
 
 
 def unknown_field(name: str, fields: Iterable[str]) -> str:
@@ -99,7 +100,9 @@ def one_of(*choices: str) -> Any:
 
     def check(value: str) -> str:
         if value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
+            error = ValueError(f"must be one of {', '.join(choices)}")
+            error.add_note(did_you_mean(value, choices))
+            raise error
         return value
 
     return AfterValidator(check)

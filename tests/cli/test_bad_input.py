@@ -88,6 +88,8 @@ LINES = {
     "train --out run --hidden 0": "hidden must be greater than or equal to 1, got 0",
     "train --out run --hidden many": "--hidden",
     "train --out run --hiden 5": "'--hidden'",
+    "train --out run --model lstmm": "got 'lstmm'; did you mean 'lstm'?",
+    "train --out run --prior ptv": "got 'ptv'; did you mean 'ptw'?",
     "train --out run --minutes 0": "minutes must be a finite number above 0, got 0",
     "train --out run --kernels fast": "auto, fused, plain, got 'fast'",
     "train --out run --depth 100000000000": "at most 62, got 100000000000",
