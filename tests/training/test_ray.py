@@ -9,26 +9,15 @@ import time
 
 import pytest
 from test_executors import Log
+from test_studies import TINY
 
 from switchpoint import executors
 from switchpoint.cli.main import main
 from switchpoint.executors import RayExecutor, open_executor
-from switchpoint.paper import SCALES, reproduce
+from switchpoint.paper import reproduce
 
-QUICK = SCALES["quick"]
-BRIEF = {"steps": 40, "warmup": 4, "report_every": 20, "validation": 50}
-CUT = QUICK.changed(
-    {
-        "sequences": 100,
-        "architectures": {name: {**QUICK.architectures[name], **BRIEF} for name in ("rnn", "lstm")},
-        "other_architectures": ("lstm",),
-        "orders": (0, 1),
-        "memoryless_settings": {**QUICK.memoryless_settings, **BRIEF},
-        "bound_order": 3,
-    }
-)
-"""The quick scale, cut to seconds."""
-STUDIES = ["on-distribution"]  # of two runs
+TWO_RUNS = TINY.replace(orders=(0, 1))
+STUDIES = ["memory"]
 
 RAYLET = "sleep 1; grep PPid /proc/$PPID/status"  # the parent of the worker that runs a shell
 
@@ -42,7 +31,7 @@ class Unused:
 
 def study(out, executor="local", log=None, **options):
     """The result files of the studies; byte for byte."""
-    reproduce(CUT, out, STUDIES, log, executor=executor, **options)
+    reproduce(TWO_RUNS, out, STUDIES, log, executor=executor, **options)
     return {path.name: path.read_bytes() for path in (out / "results").glob("*.nc")}
 
 
