@@ -20,12 +20,11 @@ from switchpoint.exact.hypotheses import Hypotheses, Sequences
 from switchpoint.exact.ptw import PTWPredictor
 from switchpoint.exact.start_posterior import start_posterior
 from switchpoint.exact.streams import (
+    absorb_each,
     anchor,
     check_statistics,
     fresh_statistics,
     initial_statistics,
-    log_densities,
-    observe_each,
 )
 from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Dirichlet, Segment
@@ -269,7 +268,8 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
     def _observe(
         self, state: ForwardState, x: Float[Array, "*event"]
     ) -> tuple[ForwardState, Float[Array, ""]]:
-        joint = state.log_weights + log_densities(self.segment, state.statistics, x)
+        logs, statistics = absorb_each(self.segment, state.statistics, x)
+        joint = state.log_weights + logs
         evidence = jax.nn.logsumexp(joint)
         seen = joint - evidence
         time = state.time.next()
@@ -277,7 +277,6 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         stays = seen + self.prior.log_survival_after(state.starts, runs)
         hazards = self.prior.hazard_after(state.starts, runs)
         starts_now = safe_log(jnp.sum(jnp.exp(seen) * hazards))
-        statistics = observe_each(self.segment, state.statistics, x)
         fresh = initial_statistics(self.segment, state.offset)
         lightest = remembered(jnp.argmin(stays))
         enters = remembered(starts_now > stays[lightest])

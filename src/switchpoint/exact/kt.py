@@ -14,11 +14,10 @@ from switchpoint.exact.base import SegmentPredictor
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.hypotheses import Sequences
 from switchpoint.exact.streams import (
+    absorb_each,
     check_statistics,
     fresh_statistics,
     initial_statistics,
-    log_densities,
-    observe_each,
 )
 from switchpoint.segments import Bernoulli, Segment
 from switchpoint.segments.base import Statistics
@@ -60,9 +59,8 @@ class _KnownSegments(SegmentPredictor[KTState]):
         self, state: KTState, x: Float[Array, "*event"]
     ) -> tuple[KTState, Float[Array, ""]]:
         _, before = self._hypotheses(state)
-        after = observe_each(self.segment, before, x)
-        log_density = log_densities(self.segment, before, x)[0]
-        return KTState(state.time.next(), after, state.offset), log_density
+        logs, after = absorb_each(self.segment, before, x)
+        return KTState(state.time.next(), after, state.offset), logs[0]
 
 
 def _checked(segment: Any) -> Segment:

@@ -14,10 +14,9 @@ from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.hypotheses import Sequences
 from switchpoint.exact.streams import (
+    absorb_each,
     fresh_statistics,
     initial_statistics,
-    log_densities,
-    observe_each,
 )
 from switchpoint.exact.tree import TreeLevel, stop_log_odds, tree_levels
 from switchpoint.exact.tree_posterior import tree_posterior
@@ -93,7 +92,7 @@ class PTWPredictor(ExactPredictor[PTWState]):
     def _observe(
         self, state: PTWState, x: Float[Array, "*event"]
     ) -> tuple[PTWState, Float[Array, ""]]:
-        whole = log_densities(self.segment, state.statistics, x)
+        whole, observed = absorb_each(self.segment, state.statistics, x)
 
         def climb(below: Float[Array, ""], node: tuple[Array, Array]) -> tuple[Array, Array]:
             whole, log_odds = node
@@ -106,7 +105,7 @@ class PTWPredictor(ExactPredictor[PTWState]):
         statistics = jax.tree.map(
             lambda new, old: jnp.where(done.reshape(-1, *(1,) * (old.ndim - 1)), new, old),
             initial_statistics(self.segment, state.offset),
-            observe_each(self.segment, state.statistics, x),
+            observed,
         )
         log_odds = jnp.where(done, self._fresh_log_odds(), state.log_odds + steps)
         return PTWState(time, statistics, log_odds, state.offset), log_density

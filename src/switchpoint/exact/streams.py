@@ -4,7 +4,6 @@ Values are measured from the first of the stream, so that a series with mean 10^
 deviation 1 keeps its digits in single precision.
 """
 
-import functools
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -15,7 +14,7 @@ from jaxtyping import Array, Float
 
 from switchpoint.predictor import check_state
 from switchpoint.segments import MixtureSameFamily, Segment
-from switchpoint.segments.base import Statistics, log_density, observe, prior_statistics
+from switchpoint.segments.base import Statistics, prior_statistics
 from switchpoint.segments.values import (
     checked_value,
     checked_values,
@@ -97,16 +96,11 @@ def _relative(segment: Segment, state: State, values: Any) -> tuple[Any, State]:
     return relative.astype(offset.dtype), state
 
 
-def log_densities(
+def absorb_each(
     segment: Segment, statistics: Statistics, x: Float[Array, "*event"]
-) -> Float[Array, " hypotheses"]:
-    """ln p(x) of the next observation under each hypothesis."""
-    return jax.vmap(functools.partial(log_density, segment), in_axes=(0, None))(statistics, x)
-
-
-def observe_each(segment: Segment, statistics: Statistics, x: Float[Array, "*event"]) -> Statistics:
-    """The statistics after one more observation under each hypothesis."""
-    return jax.vmap(functools.partial(observe, segment), in_axes=(0, None))(statistics, x)
+) -> tuple[Float[Array, " hypotheses"], Statistics]:
+    """ln p(x) of the next observation under each hypothesis, and the statistics that include it."""
+    return jax.vmap(segment._absorb, in_axes=(0, None))(statistics, x)
 
 
 def mixture(

@@ -142,6 +142,16 @@ class Segment(Parametric):
         """
         return self.predictive(statistics).log_density(x), self.merge(statistics, self.statistic(x))
 
+    def _absorb(self, statistics: Statistics, x: Numbers) -> tuple[Numbers, Statistics]:
+        """`observe` of an observation that may be missing."""
+        maximum = namespace(x).maximum
+
+        def bounded(x: Any) -> Any:
+            log_density, after = self.observe(statistics, x)
+            return maximum(log_density, _LOWEST), after
+
+        return _unless_missing(self, x, bounded, (0.0, self.merge(statistics, self.missing())))
+
     def run_log_density(
         self, before: Statistics, run: Statistics
     ) -> tuple[Float[Array, ""], Float[Array, ""]] | None:

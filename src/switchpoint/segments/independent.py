@@ -67,6 +67,11 @@ class Independent(Segment):
     def predictive(self, statistics: tuple[Any, ...]) -> Product:
         return Product(self._each("predictive", statistics))
 
+    def _absorb(self, statistics: tuple[Any, ...], x: Numbers) -> tuple[Any, tuple[Any, ...]]:
+        xs = tuple(x[..., i] for i in range(len(self.columns)))
+        logs, after = zip(*self._each("_absorb", statistics, xs), strict=True)
+        return sum(logs), after
+
     def run_log_density(
         self, before: tuple[Any, ...], run: tuple[Any, ...]
     ) -> tuple[Float[Array, ""], Float[Array, ""]] | None:
