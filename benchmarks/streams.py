@@ -3,12 +3,14 @@
     python benchmarks/streams.py [observations]
     python benchmarks/streams.py long [observations]
     python benchmarks/streams.py chunks [observations]
+    python benchmarks/streams.py many [keys]
 
 Rates are by CPU time, so that other work on the machine matters little. Other packages are
 measured where they are installed: changepoint (Rust), river's ADWIN and fast-bocpd. With `long`,
 many bits go through PTW(40) and a pruned Geometric in chunks: time per symbol, memory and weights
 at the beginning and at the end. With `chunks`, `predictor.extend` takes one after another, beside
-a sequence as long as a chunk and the whole sequence at once.
+a sequence as long as a chunk and the whole sequence at once. With `many`, `Streams` observes a
+value of every key at once: updates a second by the clock and by CPU time, and memory.
 """
 
 import functools
@@ -16,8 +18,10 @@ import importlib
 import importlib.util
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -201,6 +205,45 @@ def chunks(count: int, chunk: int = 1000) -> None:
         print(f"{name:40}", *(f"{each:16,.0f}" for each in found), flush=True)
 
 
+def many(count: int) -> None:
+    """One observation of each of many keys at once, and saving their states."""
+
+    def optimal(prior: sp.Prior, segment: sp.Segment, most: int | None = None) -> Any:
+        return sp.bayes_optimal(sp.Source(prior, segment), max_hypotheses=most)
+
+    rng = np.random.default_rng(0)
+    predictors = {
+        "PTW(20), bits": optimal(sp.PTW(20), sp.Bernoulli()),
+        "NormalGamma, 30 hypotheses": optimal(sp.Geometric(0.005), sp.NormalGamma(), 30),
+    }
+    keys = [f"host-{i}" for i in rng.permutation(count)]
+    for name, predictor in predictors.items():
+        finite = predictor.segment.finite
+        data = rng.integers(0, 2, (40, count)) if finite else rng.normal(size=(40, count))
+        streams = sp.Streams(predictor, alarm=sp.Alarm())
+        for row in data[:35]:  # until most hypotheses are in use
+            streams.update(keys, row)
+        clock, cpu = [], []
+        for row in data[35:]:
+            begun = time.perf_counter(), time.process_time()
+            streams.update(keys, row)
+            clock.append(count / (time.perf_counter() - begun[0]))
+            cpu.append(count / (time.process_time() - begun[1]))
+        with tempfile.TemporaryDirectory() as directory:
+            saved = []
+            for some in (keys, keys[: count // 100]):
+                streams.update(some, data[0, : len(some)])
+                begun = time.perf_counter(), 0.0
+                streams.save(Path(directory) / "states")
+                saved.append(time.perf_counter() - begun[0])
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(
+            f"{name:28} {count:,} keys: {max(clock):,.0f} updates a second, {max(cpu):,.0f} by CPU "
+            f"time; saved in {saved[0]:.2f} s, 1% of them in {saved[1]:.2f} s; {memory:.2f} GiB",
+            flush=True,
+        )
+
+
 def main(count: int) -> None:
     print(f"{'one at a time, predict and update':44} {'per second':>12} {'bar':>9}")
     for name, (predictor, observations, share) in streams().items():
@@ -215,6 +258,8 @@ if __name__ == "__main__":
     arguments = sys.argv[1:]
     if arguments[:1] == ["long"]:
         long(int(arguments[1]) if len(arguments) > 1 else 10**7)
+    elif arguments[:1] == ["many"]:
+        many(int(arguments[1]) if len(arguments) > 1 else 100_000)
     elif arguments[:1] == ["chunks"]:
         chunks(int(arguments[1]) if len(arguments) > 1 else 10_000)
     else:

@@ -9,7 +9,7 @@ import pytest
 
 import switchpoint as sp
 
-RECORDS = ("Change", "Level", "Predictive", "RunLength", "Support", "SwitchInterval")
+RECORDS = ("Change", "Level", "Predictive", "RunLength", "Support", "SwitchInterval", "Updates")
 PACKAGES = (sp.priors, sp.segments, sp.sources, sp.exact, sp.streams)
 MODULES = [
     module.name

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         Trend,
     )
     from switchpoint.sources import Draw, Source
-    from switchpoint.streams import Alarm, Stream
+    from switchpoint.streams import Alarm, Stream, Streams
     from switchpoint.streams.archive import compress, decompress
     from switchpoint.training import TrainConfig
     from switchpoint.training.train import train
@@ -96,6 +96,7 @@ __all__ = [
     "Segmentation",
     "Source",
     "Stream",
+    "Streams",
     "TrainConfig",
     "Trend",
     "__version__",
@@ -134,7 +135,7 @@ _NAMES = {
     "segments": "HMM Bernoulli Categorical Exponential Gaussian Independent MarkovChain "
     "MultivariateNormal NegativeBinomial NormalGamma Poisson Regression Segment Trend",
     "sources": "Draw Source",
-    "streams": "Alarm Stream",
+    "streams": "Alarm Stream Streams",
     "streams.archive": "compress decompress",
     "training": "TrainConfig train",
     "zoo": "load load_members",

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,25 @@ def write_tensors(
     path: Path, about: Mapping[str, Any], arrays: Mapping[str, Array | np.ndarray], name: str
 ) -> None:
     """Write arrays and `about`, as JSON, atomically; `name` is the argument in messages."""
+    with atomic_write(path, name) as file:
+        file.write(tensors_to_bytes(about, arrays))
+
+
+def tensors_to_bytes(about: Mapping[str, Any], arrays: Mapping[str, Array | np.ndarray]) -> bytes:
+    """The content of the file that `write_tensors` writes."""
     host = {key: _on_host(array) for key, array in arrays.items()}
     card = json.dumps({**about, "sha256": _digest(about, host)})
-    with atomic_write(path, name) as file:
-        file.write(save(host, {_MARK: card}))
+    return save(host, {_MARK: card})
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_tensors(source: Path | bytes, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The `about` of this `kind` and the arrays of a file, verified by the checksum."""
-    return _read(path, kind, lambda file, name: file.get_tensor(name), verify=True)
+    if isinstance(source, bytes):
+        with tempfile.TemporaryDirectory() as directory:  # safetensors reads metadata of files
+            path = Path(directory) / "content"
+            path.write_bytes(source)
+            return read_tensors(path, kind)
+    return _read(source, kind, lambda file, name: file.get_tensor(name), verify=True)
 
 
 def read_header(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:

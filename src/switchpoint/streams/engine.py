@@ -34,13 +34,32 @@ class Runs(NamedTuple):
 
     lengths: Floats
     probabilities: Floats
-    spreads: Floats | float = 0.0
-    """By how much each length may be shorter or longer: all of these are equally probable."""
+    spreads: Floats | None = None
+    """By how much each length may be shorter or longer, with equal probability; None if not."""
 
-    def at_most(self, last: int) -> Floats:
-        """P(the length is at most `last`), of the part of each of the `lengths`."""
+    def at_most(self, last: int) -> float:
+        """P(the length is at most `last`)."""
+        if self.spreads is None:
+            return float(self.probabilities.dot(self.lengths <= last))
         shares = (last + 1 - (self.lengths - self.spreads)) / (2 * self.spreads + 1)
-        return self.probabilities * np.clip(shares, 0.0, 1.0)
+        return float(self.probabilities.dot(np.clip(shares, 0.0, 1.0)))
+
+
+class Slots(NamedTuple):
+    """Hypotheses about the start of the current segment, by slot."""
+
+    starts: Floats
+    spreads: Floats
+    """How far the starts that share a slot reach to either side of the one in `starts`."""
+    joint: Floats
+    """P(the segment of the last observation started there | all so far), but for a factor."""
+    log_weights: Floats
+    """ln P(the segment of the next observation starts there | all so far)."""
+    last_starts: Floats
+    """The starts to which `joint` belongs: a new hypothesis may have replaced another."""
+    last_spreads: Floats
+    statistics: list[np.ndarray]
+    """The leaves of the statistics since the start, with the slots along their first axis."""
 
 
 class Engine(ABC):
@@ -84,7 +103,7 @@ class Engine(ABC):
 
     def probability_since(self, since: int) -> float:
         """P(the current segment started at `since`, which is at least 1, or later | all so far)."""
-        return math.fsum(self.runs().at_most(self.position - since))
+        return self.runs().at_most(self.position - since)
 
     @abstractmethod
     def levels(self, since: int) -> tuple[Any, Any]:
@@ -97,6 +116,10 @@ class Engine(ABC):
     @abstractmethod
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take over a saved state; a `DamagedError` says why it does not fit."""
+
+    def adopt(self, slots: Slots, gap: Floats) -> None:
+        """Take over hypotheses, and the last run of missing observations; `position` is set."""
+        raise NotImplementedError
 
 
 class HostEngine(Engine):

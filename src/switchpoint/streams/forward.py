@@ -24,18 +24,26 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from switchpoint._tensors import DamagedError
 from switchpoint.exact import ExactPredictor
 from switchpoint.segments.dirichlet import as_dirichlet
-from switchpoint.streams.engine import HostEngine, Runs, SymbolEngine, check_arrays, log_ratios
+from switchpoint.streams.engine import (
+    Floats,
+    HostEngine,
+    Runs,
+    Slots,
+    SymbolEngine,
+    check_arrays,
+    log_ratios,
+)
 from switchpoint.streams.host import HostFamily, Table, make_law
 from switchpoint.streams.predictive import Predictive
 
 Exact: TypeAlias = ExactPredictor[Any]
-Slots: TypeAlias = Float[np.ndarray, " slots"]
 
 _FIRST_CAPACITY = 16
 _SMALL = 1e-60  # a sum of weights below which they are rescaled
@@ -48,19 +56,20 @@ _add, _multiply, _divide = np.add, np.multiply, np.divide
 _exp = np.exp  # found faster than in a module
 
 
+_PER_SLOT = ("starts", "spreads", "joint", "last_starts", "last_spreads")
 _NONE = (2**62, 0.0, 0.0)  # no slot
 
 
 class _Hypotheses(NamedTuple):
     """Hypotheses given all observations, before that of a segment that starts with the next."""
 
-    starts: Slots
+    starts: Floats
     spreads: dict[int, float]
-    joint: Slots
+    joint: Floats
 
 
 class Hypotheses(HostEngine):
-    """Slots for hypotheses: their starts, their weights, and the statistics since the start."""
+    """Floats for hypotheses: their starts, their weights, and the statistics since the start."""
 
     nothing: float
     """The weight of a slot that is not used."""
@@ -206,10 +215,10 @@ class Hypotheses(HostEngine):
             self._put(newer, weight)
 
     @abstractmethod
-    def _relative(self, weights: Slots) -> Slots:
+    def _relative(self, weights: Floats) -> Floats:
         """Probabilities with these weights, but for a common factor."""
 
-    def _hazards(self, runs: Slots) -> tuple[Slots, Slots]:
+    def _hazards(self, runs: Floats) -> tuple[Floats, Floats]:
         """P(a segment ends here | it lasted until here) of each hypothesis, and P(it does not)."""
         if self.spreads:
             return self.law(np.ceil(self.starts), np.floor(self.position - self.starts))
@@ -230,18 +239,10 @@ class Hypotheses(HostEngine):
                 joint[slot] = weight
         return _Hypotheses(starts, {}, joint)
 
-    def probability_since(self, since: int) -> float:
-        starts, spreads, joint = self._given_all()
-        if spreads:
-            return super().probability_since(since)
-        used = self.used
-        recent = starts[:used] >= since
-        return float(joint[:used].dot(recent)) / float(np.add.reduce(joint[:used]))
-
     def runs(self) -> Runs:
         starts, spreads, joint = self._given_all()
-        spread = _by_slot(spreads, len(starts))
-        return Runs(self.position - starts, joint / math.fsum(joint), spread)
+        spread = _by_slot(spreads, len(starts)) if spreads else None
+        return Runs(self.position - starts, joint / np.add.reduce(joint), spread)
 
     def levels(self, since: int) -> tuple[Any, Any]:
         starts = self.starts[: self.used]
@@ -270,6 +271,26 @@ class Hypotheses(HostEngine):
             },
         }
 
+    def adopt(self, slots: Slots, gap: Any) -> None:
+        arrays = {name: array for name, array in slots._asdict().items() if name in _PER_SLOT}
+        weights, table = self._own_form(slots)
+        statistics = {f"statistics_{i}": np.asarray(each, float) for i, each in enumerate(table)}
+        Hypotheses.restore(self, {**arrays, **statistics, "weights": weights, "gap": gap})
+
+    def slots(self) -> Slots:
+        """All hypotheses, in the form that `adopt` takes over."""
+        arrays, (log_weights, statistics) = Hypotheses.arrays(self), self._common_form()
+        per_slot = {name: arrays[name] for name in _PER_SLOT}
+        return Slots(**per_slot, log_weights=log_weights, statistics=statistics)
+
+    @abstractmethod
+    def _own_form(self, slots: Slots) -> tuple[Floats, Table]:
+        """The weights and the table of slots."""
+
+    @abstractmethod
+    def _common_form(self) -> tuple[Floats, list[np.ndarray]]:
+        """The logarithms of the weights, and the leaves of the statistics of the segment model."""
+
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         count, last_count = len(arrays["weights"]), len(arrays["joint"])
         shapes: dict[str, tuple[int | None, ...]] = {
@@ -283,6 +304,7 @@ class Hypotheses(HostEngine):
         while len(self.weights) < count:
             self._grow()
         self.used = count
+        self.weights[count:] = self.nothing
         self.starts[:count], self.weights[:count] = arrays["starts"], arrays["weights"]
         for i, array in enumerate(self.table):
             array[:count] = arrays[f"statistics_{i}"]
@@ -374,7 +396,7 @@ class CountHypotheses(Hypotheses, SymbolEngine):
         enter(float(_sum_of_products(joint, ends)))
         return log_prob
 
-    def _absorb(self, symbol: int) -> Slots:
+    def _absorb(self, symbol: int) -> Floats:
         """The joint probabilities of a symbol and each hypothesis, whose counts have it then.
 
         The array is changed by the next call, not before.
@@ -395,8 +417,22 @@ class CountHypotheses(Hypotheses, SymbolEngine):
         with np.errstate(invalid="ignore"):
             return weights @ (rows[:, :-2] / rows[:, -2:-1]) / weights.sum()
 
-    def _relative(self, weights: Slots) -> Slots:
+    def _relative(self, weights: Floats) -> Floats:
         return weights
+
+    def _own_form(self, slots: Slots) -> tuple[Floats, Table]:
+        counts = slots.statistics[0] + self.first[0][:-2]
+        rows = [counts, counts.sum(1), self.position - slots.starts]
+        return np.exp(slots.log_weights), [np.column_stack(rows)]
+
+    def _common_form(self) -> tuple[Floats, list[np.ndarray]]:
+        weights, rows = self.weights[: self.used], self.table[0][: self.used]
+        with np.errstate(divide="ignore"):
+            return np.log(weights / math.fsum(weights)), [rows[:, :-2] - self.first[0][:-2]]
+
+    def adopt(self, slots: Slots, gap: Any) -> None:
+        super().adopt(slots, gap)
+        self._sums = []
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         super().restore(arrays)
@@ -495,7 +531,7 @@ class FamilyHypotheses(Hypotheses):
             for array, first in zip(self.table, self.first, strict=True):
                 array[slot] = first
 
-    def _absorb(self, x: Any) -> Slots:
+    def _absorb(self, x: Any) -> Floats:
         """ln p(x) under each hypothesis; its statistics then include x, unless it is an outlier."""
         if self.outliers is None:
             return self.family.absorb(self.table, x)
@@ -519,6 +555,7 @@ class FamilyHypotheses(Hypotheses):
         return np.logaddexp(logs, fresh)
 
     def _level(self, slots: np.ndarray) -> Any:
+        slots = slots[self.weights[slots] > self.nothing]
         if not len(slots):
             return np.full(self.segment.event_shape, np.nan)[()]
         weights = np.full(len(self.weights), -np.inf)  # of one shape: JAX compiles for each
@@ -528,8 +565,19 @@ class FamilyHypotheses(Hypotheses):
             return shares @ np.asarray(self.family.probs(self.table))
         return Predictive(self.family, weights, self.table).mean
 
-    def _relative(self, weights: Slots) -> Slots:
+    def _relative(self, weights: Floats) -> Floats:
         return np.exp(weights - weights.max())
+
+    def _own_form(self, slots: Slots) -> tuple[Floats, Table]:
+        return slots.log_weights, self.family.table(slots.statistics)
+
+    def _common_form(self) -> tuple[Floats, list[np.ndarray]]:
+        leaves = jax.tree.leaves(self.family.statistics(self.table))
+        return self.weights[: self.used] - self.norm, [leaf[: self.used] for leaf in leaves]
+
+    def adopt(self, slots: Slots, gap: Any) -> None:
+        super().adopt(slots, gap)
+        self.norm = 0.0
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {**super().arrays(), "norm": np.array(self.norm)}
@@ -541,7 +589,7 @@ class FamilyHypotheses(Hypotheses):
         self.norm = float(arrays["norm"])
 
 
-def _by_slot(spreads: Mapping[int, float], count: int) -> Slots:
+def _by_slot(spreads: Mapping[int, float], count: int) -> Floats:
     """The spreads of all slots."""
     array = np.zeros(count)
     if spreads:
@@ -549,7 +597,7 @@ def _by_slot(spreads: Mapping[int, float], count: int) -> Slots:
     return array
 
 
-def _merged(spreads: Slots) -> dict[int, float]:
+def _merged(spreads: Floats) -> dict[int, float]:
     """The spreads that are not 0, by slot."""
     slots = np.flatnonzero(spreads)
     return dict(zip(slots.tolist(), spreads[slots].tolist(), strict=True))
@@ -559,12 +607,12 @@ def _log(probability: float) -> float:
     return math.log(probability) if probability > 0 else -math.inf
 
 
-def _add_up(left: np.ndarray, right: Slots, out: np.ndarray) -> None:
+def _add_up(left: np.ndarray, right: Floats, out: np.ndarray) -> None:
     """The product of a large matrix with a vector, on one core."""
     np.add.reduce(left * right, -1, out=out)
 
 
-def _sum_of_products(left: np.ndarray, right: Slots) -> Any:
+def _sum_of_products(left: np.ndarray, right: Floats) -> Any:
     """The product of an array with a vector.
 
     A large one would be divided among cores, and rounded differently on another number of them.

@@ -108,6 +108,19 @@ class HostFamily:
         leaves = _leaves(table[0], self._leaves) if self.compiled else table
         return jax.tree.unflatten(self._structure, leaves)
 
+    def table(self, leaves: Sequence[np.ndarray]) -> Table:
+        """The table of the leaves of statistics: the inverse of `statistics`."""
+        if self._columns:
+            counts = [len(column._leaves) for column in self._columns]
+            ends = np.cumsum(counts).tolist()
+            parts = zip(self._columns, [0, *ends], ends, strict=False)
+            return [each for column, i, j in parts for each in column.table(leaves[i:j])]
+        if self.compiled:
+            count = len(leaves[0])
+            flat = [leaf.reshape(count, -1) for leaf in leaves]
+            return [np.concatenate([*flat, np.zeros((count, 1))], axis=1)]
+        return list(leaves)
+
     def absorb(self, table: Table, x: Any) -> Any:
         """ln p(x) under each hypothesis, whose statistics in the table then include x."""
         if self._columns:

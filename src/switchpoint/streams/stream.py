@@ -1,6 +1,5 @@
 """A stream: a predictor and its state, one observation after another."""
 
-import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint import _checks
+from switchpoint._files import atomic_write
 from switchpoint._labels import keeps_labels
 from switchpoint.exact import KT, ForwardPredictor, KTOracle, PTWPredictor
 from switchpoint.neural import Recurrent
@@ -33,7 +33,7 @@ def _alone(method: Method) -> Method:
     """Refuse a call of this method while another thread is inside a call."""
 
     @functools.wraps(method)
-    def checked(self: "Stream", *arguments: Any, **options: Any) -> Any:
+    def checked(self: Any, *arguments: Any, **options: Any) -> Any:
         if self._busy:
             raise _in_use()
         self._busy = True
@@ -78,7 +78,8 @@ class Stream:
         >>> round(stream.change_probability(last=6), 2)
         0.98
 
-    `save` writes the state to a file, and `Stream.load` continues from it.
+    `save` writes the state to a file, and `Stream.load` continues from it; `dumps` and `loads` do
+    the same with bytes, as do `copy` and `pickle`.
 
     An observation takes O(1) time for KT, O(log t) for PTW, and otherwise O(t), or
     O(max_hypotheses), times the cost of the family; so does the state. Nothing is compiled, but for
@@ -189,9 +190,9 @@ class Stream:
     @_alone
     def run_length(self) -> RunLength:
         """The length of the current segment, up to and including the last observation."""
-        runs = self._engine.runs()
-        mode = (runs.probabilities / (2 * runs.spreads + 1)).argmax()
-        return RunLength(math.fsum(runs.lengths * runs.probabilities), int(runs.lengths[mode]))
+        lengths, probabilities, spreads = self._engine.runs()
+        each = probabilities if spreads is None else probabilities / (2 * spreads + 1)
+        return RunLength(float(lengths.dot(probabilities)), int(lengths[each.argmax()]))
 
     @_alone
     def change_probability(self, last: int) -> float:
@@ -220,51 +221,56 @@ class Stream:
         return self._engine.levels(_checks.whole_number("since", since))
 
     @_alone
+    def dumps(self) -> bytes:
+        """The predictor and the state as bytes, as in a file that `save` writes."""
+        return self._dumps()
+
+    @classmethod
+    def loads(cls, content: bytes, *, predictor: Predictor[Any] | None = None) -> "Stream":
+        """A stream that continues where another was when `dumps` was called."""
+        return cls._from(content, predictor)
+
+    @_alone
     def save(self, path: str | PathLike[str]) -> None:
         """Write the predictor and the state to a file, atomically."""
-        from switchpoint.streams.storage import save_state  # imported late: the zoo is slow
-
-        save_state(Path(path), self.predictor, self._options, self._engine, self.notes)
+        with atomic_write(Path(path), "path") as file:
+            file.write(self._dumps())
 
     @classmethod
     def load(
         cls, path: str | PathLike[str], *, predictor: Predictor[Any] | None = None
     ) -> "Stream":
-        """A stream that goes on where another was saved.
+        """A stream that continues where another was saved.
 
         A predictor with classes of your own is not in the file: pass an equal one.
         """
+        return cls._from(Path(path), predictor)
+
+    def __reduce__(self) -> Any:
+        """For `copy` and `pickle`."""
+        return _loads, (type(self), self.dumps(), self.predictor)
+
+    def _dumps(self) -> bytes:
+        from switchpoint.streams.storage import state_to_bytes  # imported late: the zoo is slow
+
+        return state_to_bytes(self.predictor, self._options, self._engine, self.notes)
+
+    @classmethod
+    def _from(cls, source: Path | bytes, predictor: Predictor[Any] | None) -> "Stream":
         from switchpoint.streams.storage import load_state
 
         stream = cls.__new__(cls)
-        loaded = load_state(Path(path), predictor, make_engine)
+        loaded = load_state(source, predictor, make_engine)
         stream.predictor, options, stream._engine, stream.notes = loaded
         stream.columns, stream.outliers = options["columns"], options["outliers"]
         return stream
 
-    @_alone
-    def __getstate__(self) -> dict[str, Any]:
-        """For `copy` and for other processes; a file is written by `save`."""
-        engine = self._engine
-        return {
-            "predictor": self.predictor,
-            "options": self._options,
-            "notes": copy.deepcopy(self.notes),
-            "position": engine.position,
-            "log_evidence": engine.log_evidence,
-            "arrays": {name: array.copy() for name, array in engine.arrays().items()},
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.predictor, self.notes = state["predictor"], state["notes"]
-        self.columns, self.outliers = state["options"]["columns"], state["options"]["outliers"]
-        self._engine = make_engine(self.predictor, **self._options)
-        self._engine.position = state["position"]
-        self._engine.log_evidence = state["log_evidence"]
-        self._engine.restore(state["arrays"])
-
     def __repr__(self) -> str:
         return f"Stream({self.predictor!r}, position={self.position})"
+
+
+def _loads(cls: type[Stream], content: bytes, predictor: Predictor[Any]) -> Stream:
+    return cls.loads(content, predictor=predictor)
 
 
 def _checked_columns(columns: Sequence[str], predictor: Any) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from switchpoint.priors import PTW
 from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.streams.engine import (
     Runs,
+    Slots,
     SymbolEngine,
     check_arrays,
     log_ratios,
@@ -174,9 +175,9 @@ class TreeEngine(SymbolEngine):
         self.prior.check_length(length)
 
     def runs(self) -> Runs:
-        starts, joint = self._last_starts(), np.array(self.last_joint)
-        lengths = self.position - np.array(starts, np.float64)
-        return Runs(lengths, joint / math.fsum(self.last_joint))
+        joint = np.array(self.last_joint)
+        lengths = np.array([float(self.position - start) for start in self._last_starts()])
+        return Runs(lengths, joint / np.add.reduce(joint))
 
     def levels(self, since: int) -> tuple[Any, Any]:
         starts, weights = np.array(_starts(self.position), float), np.array(self.weights)
@@ -194,6 +195,17 @@ class TreeEngine(SymbolEngine):
             "joint": np.array(self.last_joint),
             "counts": np.array(self.counts),
         }
+
+    def adopt(self, slots: Slots, gap: Any) -> None:
+        del gap
+        (counts,) = slots.statistics
+        starts, last_starts = np.array(_starts(self.position)), np.array(self._last_starts())
+        # By start, of which each has one slot at most.
+        now = (starts[:, None] == slots.starts) & (slots.log_weights > -math.inf)
+        last = last_starts[:, None] == slots.last_starts
+        counts = (now @ counts).T + np.array(self.pseudo)[:, None]
+        weights = now @ np.exp(slots.log_weights)
+        self.restore({"weights": weights, "joint": last @ slots.joint, "counts": counts})
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         now, last = len(_starts(self.position)), len(self._last_starts())
