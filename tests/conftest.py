@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import fcntl
 import gc
+import logging
 import mmap
 import os
 import random
@@ -148,3 +149,16 @@ def pytest_collection_modifyitems(config, items):
         fuzz_tests = [item for item in items if item.get_closest_marker("fuzz")]
         config.hook.pytest_deselected(items=fuzz_tests)
         items[:] = [item for item in items if item not in fuzz_tests]
+
+
+@pytest.fixture
+def ray_cluster():
+    """Two nodes on this machine, of one core each."""
+    ray = pytest.importorskip("ray")
+    utils = pytest.importorskip("ray.cluster_utils")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    cluster = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.second = cluster.add_node(num_cpus=1)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()

@@ -178,7 +178,14 @@ class RayExecutor:
 
 def run_checked(driver: tuple[Mapping[str, str], Mapping[str, Any]], call: bytes) -> Any:
     """Call a function as a driver of this version and with these settings does."""
-    (version, settings), here = driver, package_version()
+    join_driver(*driver)
+    function, arguments = pickle.loads(call)
+    return function(*arguments)
+
+
+def join_driver(version: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+    """Compute with the settings of a driver, if this process has its version of the package."""
+    here = package_version()
     if odd := [key for key in version if version[key] != here.get(key)]:
         differences = ", ".join(f"{key} {here.get(key)}, not {version[key]}" for key in odd)
         raise ValueError(
@@ -186,8 +193,6 @@ def run_checked(driver: tuple[Mapping[str, str], Mapping[str, Any]], call: bytes
             "the version of the driver on every worker"
         )
     apply_settings(settings)
-    function, arguments = pickle.loads(call)
-    return function(*arguments)
 
 
 def _connect(ray: Any, address: str | None) -> None:

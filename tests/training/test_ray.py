@@ -1,6 +1,5 @@
 """A study by this process, by several, and on a Ray cluster of two nodes: the same bytes."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -35,26 +34,14 @@ def study(out, executor="local", log=None, **options):
     return {path.name: path.read_bytes() for path in (out / "results").glob("*.nc")}
 
 
-@pytest.fixture
-def cluster():
-    """Two nodes on this machine, of one core each."""
-    ray = pytest.importorskip("ray")
-    utils = pytest.importorskip("ray.cluster_utils")
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    cluster = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    cluster.second = cluster.add_node(num_cpus=1)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
-
-
 # One test, so that there is one cluster, and one study to compare with.
 @pytest.mark.slow
 # The cluster has processes and threads of its own, whose sockets are closed when they end.
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 # Ray starts the processes of a node by a fork, each of which runs another program at once.
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-def test_local_processes_and_ray_give_the_same_bytes(cluster, tmp_path, monkeypatch, capsys):
+def test_local_processes_and_ray_give_the_same_bytes(ray_cluster, tmp_path, monkeypatch, capsys):
+    cluster = ray_cluster
     local = study(tmp_path / "local")
     assert set(local) == {f"{name}.nc" for name in STUDIES}
     log = Log()
