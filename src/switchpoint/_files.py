@@ -46,10 +46,9 @@ def atomic_write(path: Path, name: str = "out") -> Iterator[BinaryIO]:
             return
         target = _target(path)
         temporary = _temporary_beside(target)
-        # Mode 0666 minus the umask, like `open`; `tempfile` would use 0600.
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
-            with os.fdopen(handle, "wb") as file:
+            # Mode 0666 minus the umask; `tempfile` would use 0600.
+            with temporary.open("xb") as file:
                 if target.exists():
                     os.chmod(temporary, target.stat().st_mode & 0o7777)
                 yield file

@@ -27,7 +27,7 @@ def identified(changes):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # within Ray Data
 def test_nothing_is_lost_with_a_node(ray_cluster, tmp_path):
     import ray
 

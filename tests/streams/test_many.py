@@ -111,7 +111,7 @@ def test_states_continue_from_files_and_bytes(tmp_path):
     other = copy.copy(streams)
     loaded = sp.Streams.load(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("switchpoint.streams.storage.states_to_bytes", None)
+        patch.setattr("switchpoint.streams.storage.write_states", None)
         streams.save(path)
     assert_equal(streams, sp.Streams.load(path), (17, "new"))
     loaded.save(path)

@@ -198,14 +198,17 @@ def detect_dataset(dataset: Any, group_by: str, **options: Any) -> Any:
     A series that cannot be analysed has one row with the reason in the column `error`, which is
     None in all others.
     """
+    return dataset.groupby(group_by).map_groups(
+        _changes, fn_args=(group_by, options), batch_format="pandas"
+    )
 
-    def changes(table: pd.DataFrame) -> pd.DataFrame:
-        try:
-            return detect(table, group_by=group_by, **options).changepoints.assign(error=None)
-        except ValueError as error:
-            return pd.DataFrame({group_by: table[group_by].iloc[:1], "error": [str(error)]})
 
-    return dataset.groupby(group_by).map_groups(changes, batch_format="pandas")
+def _changes(table: pd.DataFrame, group_by: str, options: dict[str, Any]) -> pd.DataFrame:
+    """The change points of one series."""
+    try:
+        return detect(table, group_by=group_by, **options).changepoints.assign(error=None)
+    except ValueError as error:
+        return pd.DataFrame({group_by: table[group_by].iloc[:1], "error": [str(error)]})
 
 
 def _snapshots(directory: Path) -> list[Path]:

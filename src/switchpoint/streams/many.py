@@ -19,7 +19,6 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Float, Int
 
 from switchpoint import _checks
-from switchpoint._files import atomic_write
 from switchpoint._tensors import DamagedError
 from switchpoint.exact import ForwardPredictor, PTWPredictor
 from switchpoint.exact.forward import ForwardState
@@ -219,7 +218,11 @@ class Streams:
         only the states that have changed since are written, in one transaction: a process that is
         killed leaves the file as it was before.
         """
-        from switchpoint.streams.storage import saved_token, update_states  # the zoo is slow
+        from switchpoint.streams.storage import (  # late: the zoo is slow
+            saved_token,
+            update_states,
+            write_states,
+        )
 
         file, before = Path(path), self._token
         self._token = None  # until the file is written
@@ -228,8 +231,7 @@ class Streams:
             states = self._states(np.flatnonzero(self._changed))
             update_states(file, self._card(token), states, self._dropped)
         else:
-            with atomic_write(file, "path") as content:
-                content.write(self._dumps(token))
+            write_states(file, self._card(token), self._all_states())
         self._token, self._changed[:], self._dropped = token, False, set()
 
     @classmethod
@@ -243,7 +245,9 @@ class Streams:
     @_alone
     def dumps(self) -> bytes:
         """All states, and the predictor, as the content of a file that `save` writes."""
-        return self._dumps()
+        from switchpoint.streams.storage import states_to_bytes
+
+        return states_to_bytes(self._card(None), self._all_states())
 
     @classmethod
     def loads(cls, content: bytes, *, predictor: Any = None) -> "Streams":
@@ -253,11 +257,8 @@ class Streams:
     def __reduce__(self) -> Any:
         return _loads, (self.dumps(), self.predictor)
 
-    def _dumps(self, token: str | None = None) -> bytes:
-        from switchpoint.streams.storage import states_to_bytes
-
-        rows = np.fromiter(self._rows.values(), np.intp, len(self))
-        return states_to_bytes(self._card(token), self._states(rows))
+    def _all_states(self) -> Iterator[tuple[Any, Any, Any]]:
+        return self._states(np.fromiter(self._rows.values(), np.intp, len(self)))
 
     def _card(self, token: str | None) -> dict[str, Any]:
         alarm = None if self.alarm is None else [self.alarm.one_in, self.alarm.horizon]

@@ -53,7 +53,6 @@ def _left_out(segment: Segment, before: Any, after: Any, odd: Bool[Array, ""]) -
     columns = getattr(segment, "columns", None)
     if columns is not None:
         return tuple(map(_left_out, columns, before, after, (odd,) * len(columns)))
-    passing = getattr(segment, "passing", ())
-    if passing:
-        before = before._replace(**{name: getattr(after, name) for name in passing})
+    if segment.passing:
+        before = before._replace(**{name: getattr(after, name) for name in segment.passing})
     return jax.tree.map(lambda old, new: jnp.where(odd, old, new), before, after)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from switchpoint import spec
+from switchpoint._files import atomic_write
 from switchpoint._formats import FORMAT, NEWEST, check_format
 from switchpoint._tensors import DamagedError, read_tensors, tensors_to_bytes
 from switchpoint.predictor import Predictor
@@ -118,14 +119,25 @@ State: TypeAlias = tuple[Any, Any, np.ndarray]
 
 def states_to_bytes(card: Mapping[str, Any], states: Iterable[State]) -> bytes:
     """An SQLite database of a card and of states by key."""
-    with closing(sqlite3.connect(":memory:")) as database, database:
+    with closing(sqlite3.connect(":memory:")) as database:
+        _create(database, card, states)
+        return database.serialize()
+
+
+def write_states(path: Path, card: Mapping[str, Any], states: Iterable[State]) -> None:
+    """Write the same to a file, atomically."""
+    with atomic_write(path, "path") as file, closing(sqlite3.connect(file.name)) as database:
+        database.execute("PRAGMA journal_mode = OFF")
+        _create(database, card, states)
+
+
+def _create(database: sqlite3.Connection, card: Mapping[str, Any], states: Iterable[State]) -> None:
+    with database:
         database.execute("CREATE TABLE card (about TEXT)")
         database.execute(
             "CREATE TABLE states (key TEXT PRIMARY KEY, other TEXT, numbers BLOB, checksum INTEGER)"
         )
         _write(database, card, states)
-        database.commit()
-        return database.serialize()
 
 
 def update_states(
