@@ -24,7 +24,8 @@ TWO = ValueSpec(location=(5.0, -100.0), scale=(2.0, 30.0), scalar=False, compone
 
 
 def network_of(model="rnn", values=ONE, seed=0):
-    return network_from_name(model, None, 16, jax.random.key(seed), values, **MODELS[model])
+    make = jax.jit(lambda key: network_from_name(model, None, 16, key, values, **MODELS[model]))
+    return make(jax.random.key(seed))
 
 
 def values_of(spec, *shape, seed=0):
