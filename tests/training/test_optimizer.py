@@ -66,7 +66,8 @@ BY_ADAM = {
 def network_of(model):
     # 16 layers, so that vectors of all layers look like a matrix
     defaults = ("lru", "mamba", "markov", "memoryless")
-    options = {"layers": 16} if model == "transformer" else {} if model in defaults else RECURRENT
+    wide = {"layers": 16, "width": 32, "heads": 2}
+    options = wide if model == "transformer" else {} if model in defaults else RECURRENT
     return network_from_name(model, 2, 32, jax.random.key(0), **options)
 
 
