@@ -187,7 +187,8 @@ def watch(
             with LineReader(history, False) as past:
                 before = list(itertools.chain.from_iterable(past.batches(_BATCH)))
                 watcher, skipped = begin(past.name, before, settings, **running)
-                watcher.learn(before[skipped:], past.name)
+                for record in watcher.learn(before[skipped:], past.name):
+                    lines.add(record)
         if watcher is None:
             symbols = (labels is not None or given["alphabet"] is not None) and not value
             needed = 1 if symbols else warm_up

@@ -103,18 +103,20 @@ class Watcher:
                     records += self._records(key, index, monitor, report)
         return records
 
-    def learn(self, lines: Sequence[Line], name: str) -> None:
-        """Choose the models of all series by the lines of a history."""
+    def learn(self, lines: Sequence[Line], name: str) -> list[dict[str, Any]]:
+        """Choose the models of all series by the lines of a history: the records of that."""
         rows: dict[str, list[tuple[float, ...]]] = {}
         for line in lines:
             with locating(f"{name}, line {line.number}"):
                 values, _, key = self.lines.parse(line.text)
                 rows.setdefault(key, []).append(values)
+        records = []
         for key, series in rows.items():
             monitors = self._monitors(key)
             for index, monitor in enumerate(monitors):
                 monitor.learn([self._part(row, index, monitors) for row in series])
-                self._describe(key, index, monitor)
+                records.append(self._model(key, index, monitor, 0))
+        return records
 
     def _update(
         self, key: str, values: tuple[float, ...], time: str | None
@@ -175,8 +177,7 @@ class Watcher:
         }
         records: list[dict[str, Any]] = []
         if report.chosen and monitor.models:
-            about = self._describe(key, index, monitor)
-            records.append({"event": "model", **whose, "position": report.position, **about})
+            records.append(self._model(key, index, monitor, report.position))
         if self.every:
             run = report.run
             assert run is not None
@@ -229,19 +230,17 @@ class Watcher:
             numbers[0] if len(numbers) == 1 else dict(zip(self.lines.names, numbers, strict=True))
         )
 
-    def _describe(self, key: str, index: int, monitor: Monitor) -> dict[str, Any]:
-        """The models of a monitor, which the operator is told."""
-        texts = [str(model) for model in monitor.models]
+    def _model(self, key: str, index: int, monitor: Monitor, position: int) -> dict[str, Any]:
+        """The record of the models of a monitor, which the operator is told, too."""
+        whose, texts = self._whose(key, index), [str(model) for model in monitor.models]
         if sum(map(len, self.monitors.values())) <= _FEW:
-            whose = "".join(f"{name}: " for name in self._whose(key, index).values())
             self.warn(
-                f"{whose}{'; '.join(texts)}; set to one false alarm in "
-                f"{monitor.alarm.one_in:,.0f} observations"
+                f"{''.join(f'{name}: ' for name in whose.values())}{'; '.join(texts)}; set to one "
+                f"false alarm in {monitor.alarm.one_in:,.0f} observations"
             )
-        return {
-            "model": texts[0] if len(texts) == 1 else texts,
-            "one_in": monitor.alarm.one_in,
-        }
+        model = texts[0] if len(texts) == 1 else texts
+        one_in = monitor.alarm.one_in
+        return {"event": "model", **whose, "position": position, "model": model, "one_in": one_in}
 
 
 def begin(

@@ -127,7 +127,7 @@ class LineReader:
             elif not data:
                 return
 
-    def place_after(self, line: Line | None) -> dict[str, Any] | None:
+    def place_after(self, line: Line | None) -> Mapping[str, Any] | None:
         """The place after this line, for a later reader; None if the input cannot be read again."""
         if not self._regular or self._file is None:
             return self._place
