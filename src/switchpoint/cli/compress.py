@@ -94,7 +94,7 @@ def compress(
         ("file", f"{name_of(file)}: {len(content):,} bytes"),
         ("symbols", f"{length:,} of an alphabet of {sequence.alphabet} ({kind})"),
         ("predictor", model or " ".join(repr(predictor).split())),
-        ("code length", f"{stream.code_length:,.1f} bits"),
+        ("code", f"code length {stream.code_length:,.1f} bits"),
         ("archive", f"{archive}: {len(data):,} bytes"),
     ]
     screen.print(output.panel("switchpoint compress", lines))
