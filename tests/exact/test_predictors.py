@@ -88,8 +88,12 @@ def one_at_a_time(predictor, symbols):
 
 
 @pytest.mark.slow
-def test_all_forms_agree(predictor):
+@pytest.mark.parametrize(
+    "name", ["ptw", "ptw-deep", "lin", "uniform", "always", *OTHERS, *NETWORKS]
+)  # for other priors it is the same program
+def test_all_forms_agree(name):
     """Normalised, causal, stream = chunks = whole, batches, `jit`, `vmap`, gradients."""
+    predictor = predictor_of(name)
     report = sp.check(predictor, sequences(predictor)[:2]).raise_if_failed()
     assert {"stream", "chunks", "jit and vmap"} <= {each.name for each in report.findings}
 

@@ -287,8 +287,8 @@ def test_many_observations_in_single_precision():
 @pytest.mark.parametrize(
     "segment",
     [
-        sp.Bernoulli(),
         sp.NormalGamma(),
+        pytest.param(sp.Bernoulli(), marks=pytest.mark.fuzz),
         pytest.param(sp.Poisson(), marks=pytest.mark.fuzz),
         pytest.param(sp.MarkovChain(2), marks=pytest.mark.fuzz),
     ],
