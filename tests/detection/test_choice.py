@@ -105,3 +105,66 @@ def test_columns_are_chosen_one_by_one():
     result = sp.detect(both)
     assert [each.chosen.segment for each in result.choices] == ["level", "trend"]
     assert [type(each) for each in result.source.segment.columns] == [sp.NormalGamma, sp.Trend]
+
+
+# --- several columns --------------------------------------------------------------------------
+
+
+def correlated(seed=0):
+    return np.random.default_rng(seed).multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], size=200)
+
+
+def test_a_column_that_is_repeated_counts_once():
+    values = np.random.default_rng(0).normal(size=120) + 1.2 * (np.arange(120) >= 60)
+    once, often = sp.detect(values), sp.detect(np.outer(values, np.arange(1, 11)))
+    assert often.changepoints.tolist() == once.changepoints.tolist()
+    assert often.log_evidence == pytest.approx(once.log_evidence)
+    assert "follow from the others and say nothing more: 1, 2, 3" in often.joint
+    assert often.segments["level_9"].notna().all()
+    assert json.loads(often.to_json())["summary"]["joint"] == often.joint
+
+
+def test_columns_that_are_almost_alike_hide_no_step():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(200, 1)) + 1e-3 * rng.normal(size=(200, 6))
+    assert sp.detect(values).changepoints.tolist() == []
+    values[120:] += 4
+    result = sp.detect(values)
+    assert result.changepoints.tolist() == [120]
+    assert result.joint.startswith("correlated, by evidence: independent columns e^")
+
+
+def test_a_change_of_the_correlation_is_a_change():
+    values = correlated()
+    quiet = sp.detect(values)
+    assert quiet.changepoints.tolist() == []
+    assert isinstance(quiet.source.segment, sp.MultivariateNormal)
+    np.testing.assert_allclose(quiet.expected[0], values.mean(0), atol=0.1)
+    scaled = sp.detect(values * [1, 1000])
+    assert scaled.log_evidence == pytest.approx(quiet.log_evidence - 200 * np.log(1000), abs=1e-3)
+    values[100:, 1] *= -1
+    values[5] = 50, 0
+    changed = sp.detect(values)
+    assert abs(changed.changepoints[0] - 100) <= 2
+    assert len(changed.changepoints) == 1
+    assert changed.outliers["position"].tolist() == [5, 5]
+
+
+def test_incomplete_rows_of_correlated_columns_are_told():
+    values = correlated()
+    values[7, 0] = np.nan
+    result = sp.detect(values)
+    assert isinstance(result.source.segment, sp.Independent)
+    assert "some rows are incomplete" in result.joint
+    values[7] = np.nan
+    assert isinstance(sp.detect(values).source.segment, sp.MultivariateNormal)
+
+
+def test_constant_and_collinear_columns_are_answered():
+    noise = np.random.default_rng(0).normal(size=100)
+    columns = np.stack([np.full(100, 3.0), noise, 2 * noise + 1], axis=-1)
+    result = sp.detect(columns)
+    assert result.changepoints.tolist() == []
+    assert "0, 2" in result.joint
+    assert np.isfinite(result.log_evidence)
+    assert sp.detect(np.zeros((50, 3))).changepoints.tolist() == []

@@ -189,10 +189,14 @@ def _report(result: Segmentation, series: FileSeries, messages: list[str], width
 def _choices(result: Segmentation) -> Iterator[tuple[str, str]]:
     """How the kind of segments was chosen, and other readings."""
     for name, choice in zip(result.series.names, result.choices, strict=False):
+        if choice is None:
+            continue
         of_column = f"{name}: " if len(result.series.names) > 1 else ""
         yield "chosen", f"{of_column}{choice}"
         if choice.alternative:
             yield "or", f"{of_column}{choice.alternative}"
+    if result.joint:
+        yield "columns", result.joint
 
 
 def _outliers(result: Segmentation, rows: Sequence[Mapping[str, Any]]) -> Table:

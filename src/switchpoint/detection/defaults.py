@@ -12,6 +12,7 @@ from switchpoint.priors import Geometric
 from switchpoint.segments import (
     Exponential,
     Independent,
+    MultivariateNormal,
     NormalGamma,
     Poisson,
     Regression,
@@ -105,6 +106,11 @@ def default_column(
     mean = max(seen.mean(), 1 / len(seen))
     rate = float(f"{1 / mean if kind == 'counts' else mean:.3g}")
     return Column(Poisson(1.0, rate) if kind == "counts" else Exponential(1.0, rate), 0.0, 1.0)
+
+
+def correlated_segment(count: int) -> MultivariateNormal:
+    """Levels of so many correlated columns; each alone is that of segment "level"."""
+    return MultivariateNormal(count, 0.0, _LEVEL_SCALE**-2, _SHAPE, _RATE)
 
 
 def destandardise(column: Column) -> Segment:

@@ -16,15 +16,18 @@ from scipy.special import expit
 from switchpoint import _checks
 from switchpoint._progress import Progress
 from switchpoint.detection.changes import change_points, with_intervals
-from switchpoint.detection.choice import Choice, Readings, choose, middle_part
+from switchpoint.detection.choice import Choice, Readings, choose, evidence_gap, middle_part
+from switchpoint.detection.columns import independent_columns, noise_axes, noise_correlation
 from switchpoint.detection.defaults import (
     SEGMENTS,
     SENSITIVITY,
     Column,
+    correlated_segment,
     default_column,
     default_source,
     fitted_parameters,
 )
+from switchpoint.detection.description import column_segments
 from switchpoint.detection.elapsed import in_elapsed_time, make_clock
 from switchpoint.detection.fits import fit_segment, is_real
 from switchpoint.detection.outliers import (
@@ -40,11 +43,14 @@ from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
 from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.priors import Geometric
+from switchpoint.segments import NormalGamma
 from switchpoint.segments.values import centred
 from switchpoint.sources import Source
 
 _LONGEST_FIT = 20_000  # observations of a column
+_MOST_CORRELATED = 12  # columns, whose work grows with the square
 _HYPOTHESES = 100  # for the choice of the kind of segments
+_FOLLOWING = NormalGamma()  # describes columns that follow from others
 _ROUNDS = 3  # of detecting changes between outliers
 
 
@@ -68,15 +74,33 @@ class SeriesModel:
     """The times from each observation to the next, if the model counts time."""
     outliers: bool = False
     """Whether values may be outliers (`switchpoint.detection.outliers`)."""
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[Choice | None, ...] = ()
     """How the kind of segments of each column was chosen, if it was."""
+    joint: str = ""
+    """How it was chosen whether columns are correlated, in a sentence."""
+    modelled: tuple[int, ...] | None = None
+    """The columns that the source models, where the others follow from them; None for all."""
+    axes: Float[np.ndarray, "modelled axes"] | None = None
+    """The coordinates of correlated columns, in which their noise is uncorrelated."""
 
     def standardised(
         self, values: Float[np.ndarray, "time columns"]
     ) -> Float[np.ndarray, "time *columns"]:
         """Values in the units of the source, without an axis of columns if it has none."""
-        standard = (values - self.centres) / self.scales
+        standard = self._by_column(values)
         return standard if self.source.segment.event_shape else standard[:, 0]
+
+    def _by_column(
+        self, values: Float[np.ndarray, "time columns"]
+    ) -> Float[np.ndarray, "time modelled"]:
+        standard = (values - self.centres) / self.scales
+        standard = standard if self.modelled is None else standard[:, list(self.modelled)]
+        return standard if self.axes is None else standard @ self.axes
+
+    @property
+    def _log_volume(self) -> float:
+        """ln of the volume of a unit of each axis."""
+        return 0.0 if self.axes is None else float(np.linalg.slogdet(self.axes)[1])
 
     def posterior(
         self, values: Float[np.ndarray, "time columns"], progress: Progress | None = None
@@ -134,10 +158,14 @@ class SeriesModel:
     ) -> Segmentation:
         """The change points of a series, and their uncertainty."""
         values, observed = series.values, ~np.isnan(series.values)
-        standard = (values - self.centres) / self.scales
-        hidden, last = np.zeros(values.shape, bool), not self.outliers
+        standard = self._by_column(values)
+        columns = list(self.modelled or range(values.shape[1]))
+        if self.axes is not None:
+            observed &= observed.all(1, keepdims=True)
+        hidden, last = np.zeros(standard.shape, bool), not self.outliers
         for number in range(_ROUNDS):
-            rest = np.where(hidden, np.nan, values)
+            rest = values.copy()
+            rest[:, columns] = np.where(hidden, np.nan, rest[:, columns])
             posterior = self.posterior(rest, progress)
             positions = change_points(
                 posterior.switch_probability, observed.any(1), min_length, max_changes
@@ -151,10 +179,18 @@ class SeriesModel:
                 break
             hidden |= more
         changes, no_switch = with_intervals(posterior, positions, coverage)
-        log_evidence = posterior.log_evidence - float(np.log(self.scales) @ observed.sum(0))
+        units = np.log(self.scales[columns]) @ observed[:, columns].sum(0)
+        log_evidence = posterior.log_evidence - float(units)
+        log_evidence += self._log_volume * observed[:, columns[0]].sum()
         if hidden.any():
             log_evidence += log_density_of_outliers(self.source, standard, hidden)
-        expected, odd = self._expected(standard, hidden, positions)
+        expected, odd = np.full(values.shape, np.nan), np.zeros(values.shape)
+        expected[:, columns], odd[:, columns] = self._expected(standard, hidden, positions)
+        families = [_FOLLOWING] * values.shape[1]
+        for column, family in zip(
+            columns, column_segments(self.source.segment, len(columns)), strict=True
+        ):
+            families[column] = family
         return Segmentation(
             changepoints=np.array(positions, int),
             probability=np.array([each.probability for each in changes], float),
@@ -170,6 +206,8 @@ class SeriesModel:
             outlier_probability=odd,
             steps=self.steps,
             choices=self.choices,
+            joint=self.joint,
+            families=tuple(families),
         )
 
     def _expected(
@@ -195,6 +233,8 @@ class SeriesModel:
                 fit, log_odds = inlier_log_odds(family, values, times, inside)
                 expected[part] = fit.expected
                 odd[part] = np.where(seen, expit(-log_odds), 0.0)[:, None]
+        if self.axes is not None:
+            expected = expected @ np.linalg.inv(self.axes)
         # Taken out by their own evidence, whatever the final segments say.
         return expected, np.where(hidden, np.maximum(odd, 0.5), odd)
 
@@ -260,6 +300,10 @@ def chosen_model(
     fit: bool = False,
 ) -> SeriesModel:
     """The model of `detect` with the kind of segments of highest evidence for each column."""
+    modelled = independent_columns(series.values)
+    if len(modelled) < series.values.shape[1]:
+        rest = chosen_model(series.of_columns(modelled), sensitivity, steps, fit)
+        return _with_following(rest, series, modelled)
     columns, choices = [], []
     part = middle_part(*series.values.shape)
     within = None if steps is None else steps[part][: part.stop - part.start - 1]
@@ -271,7 +315,68 @@ def chosen_model(
         segment, season, _ = choices[-1].chosen
         columns.append(default_column(segment, values, season))
     model = _default_model(columns, _checked_sensitivity(sensitivity), steps, tuple(choices))
+    model = _correlated(model, series.values, part, within)
     return model.fitted(series.values, fitted_parameters(model.source)) if fit else model
+
+
+def _with_following(model: SeriesModel, series: Series, modelled: list[int]) -> SeriesModel:
+    """The model of some columns, for all of them: the others follow from these."""
+    centres, scales = np.zeros(len(series.names)), np.ones(len(series.names))
+    centres[modelled], scales[modelled] = model.centres, model.scales
+    others = [name for i, name in enumerate(series.names) if i not in modelled]
+    are = "columns follow" if len(others) > 1 else "column follows"
+    sentence = f"the {are} from the others and say nothing more: {', '.join(others)}"
+    joint = f"{model.joint}; {sentence}" if model.joint else sentence
+    choices: list[Choice | None] = [None] * len(series.names)
+    for column, choice in zip(modelled, model.choices, strict=False):
+        choices[column] = choice
+    return replace(
+        model,
+        centres=centres,
+        scales=scales,
+        choices=tuple(choices) if model.choices else (),
+        joint=joint,
+        modelled=tuple(modelled),
+    )
+
+
+def _correlated(
+    model: SeriesModel,
+    values: Float[np.ndarray, "time columns"],
+    part: slice,
+    steps: Float[np.ndarray, " steps"] | None,
+) -> SeriesModel:
+    """The model with correlated columns instead, if that has a higher evidence in this part."""
+    gaps, values = np.isnan(values), values[part]
+    correlation = noise_correlation(values)
+    if correlation is None:
+        return model
+    many, partly = values.shape[1] > _MOST_CORRELATED, (gaps.any(1) & ~gaps.all(1)).any()
+    if many or partly:
+        why = f"they are more than {_MOST_CORRELATED}" if many else "some rows are incomplete"
+        sentence = (
+            f"columns are correlated (up to {correlation:.1f}), which the model leaves out, since "
+            f"{why}: changes may be those of the noise that they share"
+        )
+        return replace(model, joint=sentence)
+    axes = noise_axes((values - model.centres) / model.scales)
+    if axes is None:
+        return model
+    segment = correlated_segment(values.shape[1])
+    noise = math.sqrt(float(segment.rate) / float(segment.shape))  # usual, in a default source
+    together = replace(
+        model, source=replace(model.source, segment=segment), axes=noise * axes, choices=()
+    )
+    logs = []
+    for each in (model, together):
+        evidence = log_evidence(each.source, each.standardised(values), steps, _HYPOTHESES)
+        logs.append(evidence + each._log_volume * int((~gaps[part]).all(1).sum()))
+    gap = logs[1] - logs[0]
+    if gap <= 0:
+        sentence = f"independent, by evidence: correlated columns {evidence_gap(gap)}"
+        return replace(model, joint=sentence)
+    sentence = f"correlated, by evidence: independent columns {evidence_gap(-gap)}"
+    return replace(together, joint=sentence)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from switchpoint._checks import one_line
 from switchpoint._labels import Labels
 from switchpoint.detection.checks import ResidualChecks, check_residuals, noise_dependence
 from switchpoint.detection.choice import Choice
-from switchpoint.detection.description import column_segments, describe, fitted, is_positive
+from switchpoint.detection.description import describe, fitted, is_positive
 from switchpoint.detection.elapsed import make_clock
 from switchpoint.detection.notebook import result_html
 from switchpoint.detection.series import Series
 from switchpoint.detection.tables import make_table, plain_rows, write_text
-from switchpoint.segments import NormalGamma, Regression, Trend
+from switchpoint.segments import NormalGamma, Regression, Segment, Trend
 from switchpoint.sources import Source
 
 TYPE_CHECKING = False
@@ -62,8 +62,13 @@ class Segmentation:
     steps: Float[np.ndarray, " steps"] | None = None
     """The times from each observation to the next, in units of the median step, where they differ
     and the model counts time; None if it counts observations."""
-    choices: tuple[Choice, ...] = ()
-    """How the kind of segments of each column was chosen; empty where it was given."""
+    choices: tuple[Choice | None, ...] = ()
+    """How the kind of segments of each column was chosen; empty where it was given, or columns
+    are correlated. None for a column that follows from others."""
+    joint: str = ""
+    """How it was chosen whether columns are correlated, and which follow from others."""
+    families: tuple[Segment, ...] = ()
+    """The family of each column, or of all of them together."""
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
@@ -100,12 +105,13 @@ class Segmentation:
         Where the kind of segments was chosen, a lag that was considered is in `choices` instead.
         """
         sentences = []
-        families = column_segments(self.source.segment)
+        families = self.families
         for number, (name, family, values) in enumerate(
             zip(self.series.names, families, self.series.values.T, strict=True)
         ):
             regression = family if isinstance(family, Regression) else None
-            if regression is None and not isinstance(family, Trend | NormalGamma):
+            follows = bool(self.choices) and self.choices[number] is None
+            if follows or not isinstance(family, Trend | NormalGamma | Regression):
                 continue
             of_column = f" of {name}" if len(families) > 1 else ""
             correlation, season = noise_dependence(values)
@@ -114,7 +120,8 @@ class Segmentation:
                     f"the values{of_column} repeat every {season} observations, and the "
                     f"model has no season: changes may be its waves; compare season {season}"
                 )
-            considered = bool(self.choices) and bool(self.choices[number].alternative)
+            choice = self.choices[number] if self.choices else None
+            considered = choice is not None and bool(choice.alternative)
             if correlation is not None and not (considered or (regression and regression.lags)):
                 sentences.append(
                     f"the noise{of_column} is autocorrelated (about {correlation:.1f} from one "
@@ -210,7 +217,7 @@ class Segmentation:
         """The series, the segments with bands of two standard deviations, and P(switch at t)."""
         from switchpoint.figures import segmentation_figure  # imports Matplotlib
 
-        series, families = self.series, column_segments(self.source.segment)
+        series, families = self.series, self.families
         noise = np.full_like(series.values, np.nan)
         for (start, end), descriptions in zip(self.bounds, self.descriptions, strict=True):
             noise[start:end] = [each.get("noise", math.nan) for each in descriptions]
@@ -271,7 +278,8 @@ class Segmentation:
             "expected_switches": float(self.switch_probability.sum()),
             "no_switch_probability": self.no_switch_probability,
             "coverage": self.coverage,
-            "choices": [each.summary for each in self.choices],
+            "choices": [None if each is None else each.summary for each in self.choices],
+            "joint": self.joint,
             "checks": [None if each is None else each._asdict() for each in self.checks],
             "warnings": self.warnings,
         }
@@ -329,7 +337,7 @@ class Segmentation:
     @cached_property
     def descriptions(self) -> list[list[dict[str, float]]]:
         """Of each segment, the description of each column: level, slope and noise by name."""
-        families = column_segments(self.source.segment)
+        families = self.families
         values = np.where(self.is_outlier, np.nan, self.series.values)
         return [
             [

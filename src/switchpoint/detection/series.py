@@ -28,6 +28,11 @@ class Series:
     """The library and the index of the values, if they were a Series or a DataFrame."""
     times_are_index: bool = False
 
+    def of_columns(self, columns: Sequence[int]) -> "Series":
+        """The series with some of its columns."""
+        names = tuple(self.names[i] for i in columns)
+        return replace(self, values=self.values[:, list(columns)], names=names)
+
 
 def parse_series(values: Any, times: Any = None) -> Series:
     """Numbers of shape (time,) or (time, columns), with labels of time.
