@@ -6,8 +6,9 @@ those of the calendar.
 
 Evidence alone is a bad judge of lags. With a coefficient near 1, a lag explains a random walk, a
 curve and their bends, all of which people call changes. So a lag is for stationary noise: it must
-earn `_LEAST_GAIN` an observation, and what is left around the lines of its segments must have an
-autocorrelation below `_UNIT_ROOT`.
+earn `_LEAST_GAIN` an observation, and what is left around the lines of its segments must be
+stationary: n observations must have an autocorrelation below 1 - 21.8 / n, which 5% of random walks
+have (Fuller, 1976, "Introduction to Statistical Time Series", table 8.5.1, with a line).
 """
 
 import math
@@ -22,7 +23,8 @@ from jaxtyping import Float
 from switchpoint.detection.checks import noise_dependence
 
 _PART = 2048  # observations that are enough to choose by
-_LEAST_LAG, _LEAST_GAIN, _UNIT_ROOT = 100, 0.05, 0.9
+_LEAST_LAG, _LEAST_GAIN = 100, 0.05
+_UNIT_ROOT, _STATIONARY = 21.8, 0.95
 
 _DAY = 86_400.0
 _CALENDAR = {  # seconds of a step, and the seasons of such series in steps
@@ -121,13 +123,14 @@ def choose(readings: Readings, seconds: float | None) -> Choice:
         chosen = max(chosen, consider(plain.segment, season), key=_by_evidence)
     autocorrelation, alternative = None, ""
     dependent = bool(chosen.season) or noticed.autocorrelation is not None
-    if dependent and (~np.isnan(values)).sum() >= _LEAST_LAG:
+    seen = int((~np.isnan(values)).sum())
+    if dependent and seen >= _LEAST_LAG:
         lagged = consider("autocorrelated", chosen.season)
         gap = lagged.log_evidence - chosen.log_evidence
         if gap > _LEAST_GAIN * length:
             changes = readings.changes(*lagged[:2])
             autocorrelation = readings.autocorrelation(chosen.season, changes)
-            if autocorrelation < _UNIT_ROOT:
+            if autocorrelation < min(1 - _UNIT_ROOT / seen, _STATIONARY):
                 other = _reading(readings.changes(*chosen[:2]), -gap)
                 chosen, alternative = lagged, f"with independent noise: {other}"
             else:

@@ -38,8 +38,11 @@ def noise_correlation(values: Float[np.ndarray, "time columns"]) -> float | None
     That of the differences of neighbouring rows (`_clipped_differences`), of all or of a quarter of
     them: correlations may change, too.
     """
-    rows, _ = _clipped_differences(values)
-    if len(rows) < _LEAST or rows.shape[1] < 2 or not (rows.std(0) > 0).all():
+    if values.shape[1] < 2:
+        return None
+    largest = np.abs(np.where(np.isnan(values), 0.0, values)).max(0)  # whose square may overflow
+    rows, _ = _clipped_differences(values / np.where(largest > 0, largest, 1.0))
+    if len(rows) < _LEAST or not (rows.std(0) > 0).all():
         return None
     noticed = []
     for part in (rows, *np.array_split(rows, 4)):
