@@ -1,7 +1,7 @@
 """Predictors and sources as people read them, the same in every figure and text."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import xarray as xr
 
@@ -29,6 +29,12 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉", "_")
 def names(coordinate: xr.DataArray) -> list[str]:
     """The labels of a coordinate as strings."""
     return [str(name) for name in coordinate.values]
+
+
+def slices(dataset: xr.Dataset, dimension: str) -> Iterator[tuple[str, xr.Dataset]]:
+    """Each label of a dimension, and the dataset there."""
+    for name in names(dataset[dimension]):
+        yield name, dataset.sel({dimension: name})
 
 
 def display_name(predictor: str) -> str:

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from switchpoint._numbers import bits, join_and, plus_minus
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, names
+from switchpoint.paper.figures.labels import display_name, names, slices
 from switchpoint.paper.scale import Scale, TestSet
 
 _WIDE_RANGE = 30.0
@@ -234,8 +234,7 @@ def _plot_other(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str
     title = "Trained on the length of the test, or on another"
     figure, axes = _length_axes(result, title, means)
     labels = []
-    for architecture in names(result["architecture"]):
-        one = result.sel(architecture=architecture)
+    for architecture, one in slices(result, "architecture"):
         style = {"color": figures.hue(architecture), "marker": figures.marker_style(architecture)}
         for kind, dashes in _DASHES.items():
             bars: dict[str, Any] = {"markersize": 4.5, "elinewidth": 0.7, "capsize": 2}

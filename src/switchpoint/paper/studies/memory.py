@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from switchpoint._numbers import bits
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import names, source_label
+from switchpoint.paper.figures.labels import names, slices, source_label
 from switchpoint.paper.markov_bound import markov_bound
 from switchpoint.paper.scale import Scale
 from switchpoint.zoo.manifest import SOURCES
@@ -96,8 +96,7 @@ def _panel(axes: Axes, one: xr.Dataset) -> None:
 def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     order = int(result["order"].values[-1])
     parts = []
-    for source in names(result["source"]):
-        one = result.sel(source=source)
+    for source, one in slices(result, "source"):
         first, last = (float(one["regret_mean"][index]) for index in (0, -1))
         parts.append(
             f"{source_label(result, source)} {bits(first)} (bound {bits(float(one['bound'][0]))}) "

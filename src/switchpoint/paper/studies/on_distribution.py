@@ -9,7 +9,7 @@ import xarray as xr
 from switchpoint._numbers import bits, join_and, percent, plus_minus
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, listed, names, source_label
+from switchpoint.paper.figures.labels import display_name, listed, names, slices, source_label
 from switchpoint.paper.scale import Scale
 from switchpoint.zoo.manifest import SOURCES
 
@@ -90,8 +90,7 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     sources = names(result["source"])
     optimum = base.means_with_errors(result.sel(exact="optimum"), "exact_regret")
     rows = [["the optimum's regret", *optimum]]
-    for architecture in names(result["architecture"]):
-        one = result.sel(architecture=architecture)
+    for architecture, one in slices(result, "architecture"):
         rows.append([architecture, *(_cell(one.sel(source=source)) for source in sources)])
     labels = [result.attrs["labels"][source] for source in sources]
     return [base.Table("Excess over the exact optimum, bits", ["", *labels], rows), *_cost(results)]
@@ -131,8 +130,7 @@ def _cost(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
 def _optimum_is_lowest(result: xr.Dataset) -> base.Verdict:
     """No exact predictor without the switching points, and no network, does better."""
     holds, lines = True, []
-    for source in names(result["source"]):
-        exact = result.sel(source=source)
+    for source, exact in slices(result, "source"):
         rivals = [n for n in names(exact["exact"]) if n not in ("oracle", "optimum", source)]
         gaps = exact["exact_excess"].sel(exact=rivals)
         holds &= base.exceeds(gaps, exact["exact_excess_error"].sel(exact=rivals))

@@ -11,7 +11,7 @@ from switchpoint._numbers import bits, join_and, plus_minus
 from switchpoint.evaluation.measure import Member
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, names, source_label
+from switchpoint.paper.figures.labels import display_name, names, slices, source_label
 
 _EXACT = ("ptw", "lin", "oracle")
 
@@ -42,8 +42,7 @@ def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dic
     title = f"Mean over {drawn_from}, with two standard errors"
     figure, (axes,) = figures.panels(1, 1, 4.2, title=title)
     labels = []
-    for predictor in names(result["predictor"]):
-        one = result.sel(predictor=predictor)
+    for predictor, one in slices(result, "predictor"):
         middle, error = one["cumulative_regret"].values, one["cumulative_regret_error"].values
         # A dashed line over a solid one: where two agree, both are seen.
         order = 2.5 if predictor == "lstm" else 3
@@ -67,8 +66,7 @@ def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dic
 def _cumulative_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     last = result.isel(time=-1)
     ends = []
-    for name in names(last["predictor"]):
-        one = last.sel(predictor=name)
+    for name, one in slices(last, "predictor"):
         value = plus_minus(float(one["cumulative_regret"]), float(one["cumulative_regret_error"]))
         ends.append(f"{display_name(name)} {value}")
     source = source_label(result, "ptw")
@@ -129,8 +127,7 @@ def _plot_by_position(result: xr.Dataset, local: xr.Dataset | None = None) -> di
 def _regret(result: xr.Dataset) -> Figure:
     figure, (axes,) = figures.panels(1, 1, 4.0)
     times = result["time"].values
-    for architecture in names(result["architecture"]):
-        one = result.sel(architecture=architecture)
+    for architecture, one in slices(result, "architecture"):
         regret, error = one["regret"].values, one["regret_error"].values
         label = display_name(architecture)
         figures.band(axes, times, regret, error, architecture, label=label, linewidth=1.0)

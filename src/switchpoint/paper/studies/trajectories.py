@@ -14,7 +14,7 @@ from switchpoint.evaluation import regret
 from switchpoint.exact import KTOracle, bayes_optimal
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, listed, names, source_label
+from switchpoint.paper.figures.labels import display_name, listed, names, slices, source_label
 from switchpoint.predictor import Predictor
 from switchpoint.sources import Draw, Source
 from switchpoint.zoo.manifest import SOURCES
@@ -87,8 +87,7 @@ def _trajectory(one: xr.Dataset, source: str) -> Figure:
         3, 1, 5.6 / 3, title=title, sharex=True, height_ratios=ratios
     )
     figures.draw_symbols(top, one["symbols"].values, one["probability"].values)
-    for predictor in names(one["predictor"]):
-        drawn = one.sel(predictor=predictor)
+    for predictor, drawn in slices(one, "predictor"):
         # Networks carry their training source in brackets, as in the paper.
         trained = "" if predictor in ("optimum", "oracle") else f" [{label}]"
         style = {
@@ -128,8 +127,7 @@ _PAPER = {
 
 def _trajectory_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     captions = {}
-    for source in names(result["source"]):
-        one = result.sel(source=source)
+    for source, one in slices(result, "source"):
         switches = [str(at) for at in np.flatnonzero(one["switches"].values)]
         many = len(switches) > _MAX_SWITCHES
         where = f" (the first at {switches[0]})" if many else f" (at {join_and(switches)})"
