@@ -11,7 +11,7 @@ from switchpoint.cli.process import SIGNALS, use_compilation_cache
 PANELS = {
     "Your data": {
         "detect": "Find the change points of a series of numbers.",
-        "watch": "Monitor a stream, and report each observation or each change at once.",
+        "watch": "Monitor a stream, and report its changes at once.",
         "predict": "Predict a sequence with the exact Bayes optimum, or with a trained network.",
         "compress": "Compress a file losslessly with the predictions of the Bayes optimum or a "
         "network.",
