@@ -296,9 +296,8 @@ def save_watcher(path: Path, watcher: Watcher, place: Mapping[str, Any] | None) 
     series: list[Any] = []
     arrays: dict[str, np.ndarray] = {}
     for key, monitors in watcher.monitors.items():
-        states = [monitor.state() for monitor in monitors]
-        for about, parts in states:
-            arrays |= {f"{len(series)}.{name}": array for name, array in parts.items()}
+        for about, content in (monitor.state() for monitor in monitors):
+            arrays[str(len(series))] = np.frombuffer(content, np.uint8)
             series.append([key, about])
     card = {
         "kind": _KIND,
@@ -333,14 +332,10 @@ def load_watcher(path: Path, settings: Mapping[str, Any], **rest: Any) -> Watche
             place=card["place"],
             **rest,
         )
-        parts: dict[str, dict[str, np.ndarray]] = {}
-        for place, array in arrays.items():
-            number, _, array_name = place.partition(".")
-            parts.setdefault(number, {})[array_name] = array
         counts: dict[str, int] = {}
         for number, (key, about) in enumerate(card["series"]):
             index = counts[key] = counts.get(key, -1) + 1
-            watcher._monitors(key)[index].restore(about, parts.get(str(number), {}))
+            watcher._monitors(key)[index].restore(about, arrays[str(number)].tobytes())
     except DamagedError as error:
         raise ValueError(f"{name} is not a state of switchpoint watch: {error}") from error
     except (KeyError, TypeError, IndexError, AttributeError) as error:

@@ -337,8 +337,9 @@ class Monitor:
         self.position = 0
         """The number of observations so far."""
         self._prior, self._most = prior, None if isinstance(prior, PTW) else max_hypotheses
-        self._kinds = list(kinds) * (columns if len(kinds) == 1 else 1) or [None] * columns
-        self._told = {"lags": lags, "log": log}
+        self._kinds: list[str | None] = [*kinds] * (columns if len(kinds) == 1 else 1)
+        self._kinds = self._kinds or [None] * columns
+        self._told: dict[str, Any] = {"lags": lags, "log": log}
         self._segment = segment
         self._recent: deque[tuple[tuple[float, ...], str]] = deque()
         if segment is not None:
@@ -380,32 +381,23 @@ class Monitor:
         if self.stream is not None:
             self.alarm.reset(self.stream)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What it remembers, as JSON has it, and the arrays of the stream."""
-        about: dict[str, Any] = {
+    def state(self) -> tuple[dict[str, Any], bytes]:
+        """What it remembers, as JSON has it, and the state of the stream, if there is one."""
+        about = {
             "position": self.position,
             "models": [asdict(model) for model in self.models],
             "recent": [[list(row), label] for row, label in self._recent],
             "alarm": self.alarm.state(),
         }
-        if self.stream is None:
-            return about, {}
-        state = self.stream.__getstate__()
-        about["stream"] = {name: state[name] for name in ("position", "log_evidence")}
-        return about, state["arrays"]
+        return about, b"" if self.stream is None else self.stream.dumps()
 
-    def restore(self, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    def restore(self, about: Mapping[str, Any], content: bytes) -> None:
         """Continue from the `state` of a monitor that was created alike."""
         self.position = about["position"]
         self.models = tuple(OnlineModel(**model) for model in about["models"])
         self._recent = deque((tuple(row), label) for row, label in about["recent"])
         self.alarm = Alarm.from_state(about["alarm"])
-        if "stream" in about:
-            segment = self._joint_segment() if self.models else self._segment
-            assert segment is not None
-            self.stream = self._new_stream(segment)
-            empty = self.stream.__getstate__()
-            self.stream.__setstate__({**empty, **about["stream"], "arrays": arrays})
+        self.stream = Stream.loads(content) if content else None
 
     def log_density(self, values: Sequence[float]) -> float:
         """ln p(x | all so far) of a row in the units of the models; 0 before they are chosen."""
@@ -430,7 +422,10 @@ class Monitor:
         self.models = tuple(
             choose_model(values, kind, **self._told, also=x) for values, kind, x in columns
         )
-        self.stream = self._new_stream(self._joint_segment())
+        segments = [model.segment for model in self.models]
+        self.stream = self._new_stream(
+            segments[0] if len(segments) == 1 else Independent(*segments)
+        )
 
     def _restart(self, row: tuple[float, ...]) -> None:
         """Begin anew with models for the recent rows that allow this one, and observe those."""
@@ -439,10 +434,6 @@ class Monitor:
         self._choose(recent, row)
         self.stream.extend([self._encode(each) for each in recent])
         self.alarm.reset(self.stream, max(0, self.alarm.after - end + len(recent)))
-
-    def _joint_segment(self) -> Segment:
-        segments = [model.segment for model in self.models]
-        return segments[0] if len(segments) == 1 else Independent(*segments)
 
     def _new_stream(self, segment: Segment) -> Stream:
         robust = self.models and not segment.finite

@@ -78,7 +78,7 @@ class HostFamily:
         self.first = self.first or [np.array(leaf) for leaf in leaves]
         """The statistics of a segment before its first observation, without hypotheses."""
         self._leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in self.first]
-        self.fitted = [each for column in self._columns for each in column.fitted]
+        self.fitted: list[bool] = [each for column in self._columns for each in column.fitted]
         """Whether each leaf is fitted to the values, so that an outlier leaves it as it was."""
         if not self._columns:
             parts = statistics._asdict() if segment.passing else {"": statistics}
