@@ -168,3 +168,20 @@ def test_constant_and_collinear_columns_are_answered():
     assert "0, 2" in result.joint
     assert np.isfinite(result.log_evidence)
     assert sp.detect(np.zeros((50, 3))).changepoints.tolist() == []
+
+
+# --- counts -----------------------------------------------------------------------------------
+
+
+def test_counts_with_more_variance_than_poissons_are_negative_binomial():
+    rng = np.random.default_rng(0)
+    means = np.repeat([40, 900, 100], 100)
+    calm = sp.detect(rng.poisson(means), segment="counts")
+    assert isinstance(calm.source.segment, sp.Poisson)
+    assert calm.changepoints.tolist() == [100, 200]
+    wild = sp.detect(rng.negative_binomial(5, 5 / (5 + means)), segment="counts")
+    assert isinstance(wild.source.segment, sp.NegativeBinomial)
+    assert len(wild.changepoints) == 2
+    assert np.abs(wild.changepoints - [100, 200]).max() <= 3
+    assert wild.choices[0].chosen.segment == "overdispersed counts"
+    assert isinstance(sp.detect(np.zeros(40), segment="counts").source.segment, sp.Poisson)

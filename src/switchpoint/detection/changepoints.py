@@ -10,7 +10,7 @@ from jaxtyping import Float
 from switchpoint import _checks
 from switchpoint._progress import Progress
 from switchpoint.detection.groups import GroupedSegmentation, detect_groups
-from switchpoint.detection.model import chosen_model, series_model
+from switchpoint.detection.model import chosen_model, series_model, with_dispersion
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series, parse_series
 from switchpoint.detection.times import Times, warn_of_steps
@@ -69,14 +69,16 @@ def detect(  # type: ignore[misc] # the overloads abbreviate the options
 
     `segment` is what the segments look like: "trend" (lines with unknown noise), "level" (constant
     levels with unknown noise), "autocorrelated" (lines with noise that depends on the last value),
-    "counts" (Poisson) or "waiting-times" (exponential); one for all columns, or one for each.
-    `season` is a period in observations, whose first two harmonics are added to trends and levels.
-    Without both, they are chosen for each column by their evidence: `choices` of the result has
-    that of all candidates, and says where another reading differs. `warnings` say where the noise
-    contradicts a given model. A value that is far from its segment is one of `outliers`, and cuts
-    no segment in two. `sensitivity` is the expected number of switches per 1,000 observations, 5 if
-    not given. Values are standardised by robust scales, so their units do not matter. A `source` of
-    your own takes the place of all these, and sees the values as they are, without outliers.
+    "counts" (Poisson, or negative binomial where that has a higher evidence) or "waiting-times"
+    (exponential); one for all columns, or one for each. `season` is a period in observations, whose
+    first two harmonics are added to trends and levels. Without both, they are chosen for each
+    column by their evidence: `choices` of the result has that of all candidates, and says where
+    another reading differs; correlated columns are modelled together if that has a higher one.
+    `warnings` say where the noise contradicts a given model. A value that is far from its segment
+    is one of `outliers`, and cuts no segment in two. `sensitivity` is the expected number of
+    switches per 1,000 observations, 5 if not given. Values are standardised by robust scales, so
+    their units do not matter. A `source` of your own takes the place of all these, and sees the
+    values as they are, without outliers.
 
     With `fit`, the sensitivity and the scales of the default source, or all hyperparameters of your
     own, are those of highest evidence: for long series that switch many times. On short or
@@ -114,6 +116,8 @@ def detect(  # type: ignore[misc] # the overloads abbreviate the options
                 series.values, segment, sensitivity, source, fit, series.names, season
             )
             model = replace(model, steps=steps)
+            if source is None and not fit:
+                model = with_dispersion(model, series.values)
         return model.segmentation(series, coverage, min_length, max_changes, progress)
 
     if group_by is None:

@@ -1,5 +1,6 @@
 """The default source of `detect`: one setting for all series, on robustly standardised values."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,11 +14,13 @@ from switchpoint.segments import (
     Exponential,
     Independent,
     MultivariateNormal,
+    NegativeBinomial,
     NormalGamma,
     Poisson,
     Regression,
     Segment,
     Trend,
+    estimate_dispersion,
 )
 from switchpoint.segments.values import checked_values
 from switchpoint.sources import Source
@@ -106,6 +109,14 @@ def default_column(
     mean = max(seen.mean(), 1 / len(seen))
     rate = float(f"{1 / mean if kind == 'counts' else mean:.3g}")
     return Column(Poisson(1.0, rate) if kind == "counts" else Exponential(1.0, rate), 0.0, 1.0)
+
+
+def overdispersed_counts(values: Float[np.ndarray, " time"]) -> NegativeBinomial:
+    """Counts with the dispersion of these, whose prior has their mean as the median of levels."""
+    dispersion = float(f"{estimate_dispersion(values):.3g}")
+    mean = max(float(np.nanmean(values)), 1 / len(values))
+    alpha = math.log(2) / math.log1p(mean / dispersion)
+    return NegativeBinomial(dispersion, float(f"{alpha:.3g}"), 1.0)
 
 
 def correlated_segment(count: int) -> MultivariateNormal:

@@ -9,7 +9,15 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from switchpoint.segments import Exponential, Independent, Poisson, Regression, Segment, Trend
+from switchpoint.segments import (
+    Exponential,
+    Independent,
+    NegativeBinomial,
+    Poisson,
+    Regression,
+    Segment,
+    Trend,
+)
 
 
 def column_segments(segment: Segment, count: int = 1) -> tuple[Segment, ...]:
@@ -19,7 +27,7 @@ def column_segments(segment: Segment, count: int = 1) -> tuple[Segment, ...]:
 
 def is_positive(segment: Segment) -> bool:
     """Whether observations are never below 0."""
-    return isinstance(segment, Poisson | Exponential)
+    return isinstance(segment, Poisson | NegativeBinomial | Exponential)
 
 
 def describe(

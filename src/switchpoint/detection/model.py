@@ -16,7 +16,14 @@ from scipy.special import expit
 from switchpoint import _checks
 from switchpoint._progress import Progress
 from switchpoint.detection.changes import change_points, with_intervals
-from switchpoint.detection.choice import Choice, Readings, choose, evidence_gap, middle_part
+from switchpoint.detection.choice import (
+    Candidate,
+    Choice,
+    Readings,
+    choose,
+    evidence_gap,
+    middle_part,
+)
 from switchpoint.detection.columns import independent_columns, noise_axes, noise_correlation
 from switchpoint.detection.defaults import (
     SEGMENTS,
@@ -26,6 +33,7 @@ from switchpoint.detection.defaults import (
     default_column,
     default_source,
     fitted_parameters,
+    overdispersed_counts,
 )
 from switchpoint.detection.description import column_segments
 from switchpoint.detection.elapsed import in_elapsed_time, make_clock
@@ -43,7 +51,7 @@ from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
 from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.priors import Geometric
-from switchpoint.segments import NormalGamma
+from switchpoint.segments import Independent, NormalGamma, Poisson
 from switchpoint.segments.values import centred
 from switchpoint.sources import Source
 
@@ -317,6 +325,29 @@ def chosen_model(
     model = _default_model(columns, _checked_sensitivity(sensitivity), steps, tuple(choices))
     model = _correlated(model, series.values, part, within)
     return model.fitted(series.values, fitted_parameters(model.source)) if fit else model
+
+
+def with_dispersion(model: SeriesModel, values: Float[np.ndarray, "time columns"]) -> SeriesModel:
+    """The model with negative binomial counts where their evidence is higher than Poisson's."""
+    families = list(column_segments(model.source.segment, values.shape[1]))
+    choices: list[Choice | None] = [None] * len(families)
+    part = middle_part(*values.shape)
+    for number, family in enumerate(families):
+        if isinstance(family, Poisson) and not np.isnan(values[part, number]).all():
+            counts = values[part, number]
+            candidates = []
+            kinds = {"Poisson counts": family, "overdispersed counts": overdispersed_counts(counts)}
+            for name, each in kinds.items():
+                source = replace(model.source, segment=each)
+                logs = log_evidence(source, counts[:, None], None, _HYPOTHESES)
+                candidates.append(Candidate(name, (), logs))
+            candidates.sort(key=lambda each: -each.log_evidence)
+            choices[number] = Choice(tuple(candidates), len(counts), None, "")
+            families[number] = kinds[candidates[0].segment]
+    if not any(choices):
+        return model
+    segment = Independent(*families) if len(families) > 1 else families[0]
+    return replace(model, source=replace(model.source, segment=segment), choices=tuple(choices))
 
 
 def _with_following(model: SeriesModel, series: Series, modelled: list[int]) -> SeriesModel:
