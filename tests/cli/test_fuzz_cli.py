@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
         raise ValueError("the work would begin now")
 
     for name in ("detect.detect_changes", "watch._first_lines", "sample._draw", "predict.analyse",
-                 "compress.encode", "evaluate.evaluation.evaluate", "zoo.check",
+                 "compress.make_archive", "evaluate.evaluation.evaluate", "zoo.check",
                  "train.training.train", "sweep.training.sweep"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)
     for name in ("StudyRunner.run", "build"):
