@@ -14,7 +14,6 @@ drifts, heavy tails) probabilities of switches deviate from the exact ones by at
 """
 
 import contextlib
-import functools
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -27,7 +26,7 @@ from jaxtyping import Array, Float, Int
 from switchpoint._progress import Progress
 from switchpoint.detection.elapsed import steps_between
 from switchpoint.exact import bayes_optimal
-from switchpoint.segments import Segment
+from switchpoint.exact.streams import absorb_each
 from switchpoint.segments.base import elapse, prior_statistics
 from switchpoint.sources import Source
 from switchpoint.streams.forward import FamilyHypotheses
@@ -245,7 +244,7 @@ def _filter(
         statistics = jax.tree.map(
             lambda leaf, first: jnp.where(_like(entering, leaf), first, leaf), statistics, fresh
         )
-        logs, statistics = jax.vmap(functools.partial(_absorb, source.segment, x))(statistics)
+        logs, statistics = absorb_each(source.segment, statistics, x)
         if steps is not None:
             statistics = elapse(statistics, steps[time] - 1)
         joint = log_weights + logs
@@ -266,19 +265,6 @@ def _filter(
     carry, outputs = lax.scan(step, (*state[1:3], jnp.asarray(state.log_new)), (times, values))
     log_weights, statistics, log_new = carry
     return _State(state.starts, log_weights, statistics, 0.0), log_new, *outputs
-
-
-def _absorb(segment: Segment, x: Any, statistics: Any) -> tuple[Any, Any]:
-    """ln p(x), and the statistics that include x, which may be missing."""
-    columns = getattr(segment, "columns", None)
-    if columns is not None:
-        parts = [_absorb(*each) for each in zip(columns, x, statistics, strict=True)]
-        return sum(logs for logs, _ in parts), tuple(after for _, after in parts)
-    missing = jnp.isnan(x).any()
-    logs, observed = segment.observe(statistics, jnp.where(missing, 0.0, x))
-    skipped = segment.merge(statistics, segment.missing())
-    after = jax.tree.map(lambda one, none: jnp.where(missing, none, one), observed, skipped)
-    return jnp.where(missing, 0.0, logs), after
 
 
 def _like(entering: Array, leaf: Array) -> Array:
