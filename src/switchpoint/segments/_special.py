@@ -15,6 +15,9 @@ from jaxtyping import Array, Float
 
 from switchpoint._namespace import gammaln, namespace
 
+LOG_NEVER = -1e4
+"""The logarithm of a probability of 0, whose exponential is 0 in every precision."""
+
 _SERIES_FROM = 32  # where four terms of a series have 15 digits
 _TABLE_LENGTH = 2**14
 _LONGEST_PRODUCT = 16
@@ -95,21 +98,19 @@ def log_rising(z: Any, x: float) -> Any:
     return np.log(product)
 
 
-def gamma_ratio(
-    z: Float[Array, "..."], step: Float[Array, "..."]
-) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+def gamma_ratio(z: Any, step: Any) -> tuple[Any, Any]:
     """(f, r) with ln Gamma(z + step) - ln Gamma(z) - step ln z = r - ln f, for z > 0, step >= 0.
 
     Stirling's series of both, after the recurrence has made z large enough.
     """
     # What depends on z alone, divisions and `jnp.log1p`, is not computed anew for every step.
-    shift = 8 if z.dtype == jnp.float64 else 3
+    shift = 3 if z.dtype == jnp.float32 else 8
     large, factor = z + shift, 1 + step * (1 / z)
     for i in range(1, shift):
         factor = factor * (1 + step * (1 / (z + i)))
     smooth = (large + (step - 0.5)) * log1p(step * (1 / large)) - step
     series = _stirling_series(large + step) - _stirling_series(large)
-    return factor, smooth + series + step * jnp.log1p(shift / z)
+    return factor, smooth + series + step * namespace(z).log1p(shift / z)
 
 
 def log(x: Any) -> Any:
@@ -120,6 +121,19 @@ def log(x: Any) -> Any:
 def log1p(x: Any) -> Any:
     """ln(1 + x) for x >= 0, in single precision at less than the cost of `jnp.log1p` on a CPU."""
     return np.log1p(x) if namespace(x) is np else _log1p(x)
+
+
+def log_probs(probs: Any) -> Any:
+    """The logarithms of probabilities, with a finite one of 0."""
+    xp = namespace(probs)
+    return xp.where(probs > 0, xp.log(xp.where(probs > 0, probs, 1.0)), LOG_NEVER)
+
+
+def log_sum(logs: Any, axis: int) -> Any:
+    """ln sum exp along an axis, whose entries are finite."""
+    xp = namespace(logs)
+    most = logs.max(axis, keepdims=True)
+    return xp.squeeze(most, axis) + xp.log(xp.exp(logs - most).sum(axis))
 
 
 @jax.custom_jvp

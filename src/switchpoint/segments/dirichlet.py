@@ -14,6 +14,7 @@ from switchpoint import _checks
 from switchpoint._namespace import Numbers
 from switchpoint._parameters import Parameter, checked_field
 from switchpoint._random import uniform
+from switchpoint.segments._special import gamma_ratio, log
 from switchpoint.segments.base import Segment
 from switchpoint.segments.distributions import Discrete
 
@@ -80,6 +81,14 @@ class Dirichlet(Segment):
 
     def predictive(self, statistics: Num[Array, " alphabet"]) -> Discrete:
         return Discrete(self.probs(statistics))
+
+    def run_log_density(self, before: Numbers, run: Numbers) -> tuple[Numbers, Numbers]:
+        counts, more = before + jnp.asarray(self.pseudo_counts, float), run.astype(float)
+        total, number = counts.sum(-1), more.sum(-1)
+        factors, rests = gamma_ratio(counts, more)
+        factor, rest = gamma_ratio(total, number)
+        each = rests - log(factors) + more * log(counts / total[..., None])
+        return log(factor) - rest, each.sum(-1)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape alphabet"]:
         """Symbol distributions of segments, drawn from the Dirichlet prior."""

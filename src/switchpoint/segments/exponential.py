@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from switchpoint._namespace import Numbers, namespace
+from switchpoint.segments._special import gamma_ratio, log, log1p
 from switchpoint.segments.base import Level, scalar_level
 from switchpoint.segments.distributions import Lomax, WaitingTime
 from switchpoint.segments.poisson import GammaRate, GammaRun
@@ -20,8 +21,9 @@ class Exponential(GammaRate):
 
         x_{n+1} ~ Lomax(shape + n, rate + s),    p(x) = (a / b) (1 + x / b)^(-(a + 1))
 
-    with a = shape + n and b = rate + s. Evidence in O(1) per observation and hypothesis. The level
-    is 1 / r, with E[1 / r] = b / (a - 1). See Murphy (2022), "Probabilistic Machine Learning", 4.6.
+    with a = shape + n and b = rate + s. The evidence of a run has a closed form, with one ratio of
+    Gamma functions. The level is 1 / r, with E[1 / r] = b / (a - 1). See Murphy (2022),
+    "Probabilistic Machine Learning", 4.6.
 
     - `shape` > 0: the prior is worth this many waiting times;
     - `rate` > 0: which sum to this.
@@ -43,6 +45,12 @@ class Exponential(GammaRate):
         xp = namespace(shape, x)
         logs = xp.log(shape / rate) - (shape + 1) * xp.log1p(x / rate)
         return logs, GammaRun(shape + 1, rate + x)
+
+    def run_log_density(self, before: GammaRun, run: GammaRun) -> tuple[Numbers, Numbers]:
+        shape, inverse = before.shape, 1 / before.rate
+        factor, rest = gamma_ratio(shape, run.shape)
+        of_values = run.shape * log(shape * inverse)
+        return rest - log(factor), of_values - (shape + run.shape) * log1p(run.rate * inverse)
 
     def emission(self, parameters: Float[Array, ""], statistics: GammaRun) -> WaitingTime:
         del statistics

@@ -19,6 +19,8 @@ class MeanRun(NamedTuple):
 
     weight: Numbers
     mean: Numbers
+    squares: Numbers
+    """The sum of squared deviations from the mean."""
 
 
 class Gaussian(Segment):
@@ -28,7 +30,8 @@ class Gaussian(Segment):
 
         mu ~ N(mean, mean_scale^2),    x_t | mu ~ N(mu, scale^2)
 
-    Statistic: the number n of observations and their mean. The prior is worth
+    Statistic: the number n of observations, their mean, and the sum of squared deviations from it,
+    for the evidence of a run, which has a closed form. The prior is worth
     k = (scale / mean_scale)^2 observations of value `mean`. Predictive, with w = k + n and m the
     mean of prior and observations together, weighted k to n:
 
@@ -53,27 +56,37 @@ class Gaussian(Segment):
     scale: Parameter = positive(1.0)
 
     def statistic(self, x: Numbers) -> MeanRun:
-        return MeanRun(namespace(x).ones_like(x), x)
+        one = namespace(x).ones_like(x)
+        return MeanRun(one, x, 0.0 * one)
 
     def merge(self, before: MeanRun, after: MeanRun) -> MeanRun:
-        weight, mean, _ = weighted_mean((before.weight, after.weight), (before.mean, after.mean))
-        return MeanRun(weight, mean)
+        weight, mean, between = weighted_mean(
+            (before.weight, after.weight), (before.mean, after.mean)
+        )
+        return MeanRun(weight, mean, before.squares + after.squares + between)
 
     def initial(self) -> MeanRun:
-        return MeanRun((self.scale / self.mean_scale) ** 2, self.mean)
+        return MeanRun((self.scale / self.mean_scale) ** 2, self.mean, 0.0)
 
     def predictive(self, statistics: MeanRun) -> Normal:
         return Normal(statistics.mean, self.scale**2 * (1 + 1 / statistics.weight))
 
     def observe(self, statistics: MeanRun, x: Numbers) -> tuple[Numbers, MeanRun]:
-        weight, mean = statistics
+        weight, mean, squares = statistics
         gap = x - mean
         total = weight + 1
         step = gap / total
         variance = self.scale**2
         log_noise = math.log(2 * math.pi) + 2 * log(self.scale)
-        square = gap * step * weight / variance
-        return 0.5 * (log(weight / total) - log_noise - square), MeanRun(total, mean + step)
+        added = gap * step * weight
+        logs = 0.5 * (log(weight / total) - log_noise - added / variance)
+        return logs, MeanRun(total, mean + step, squares + added)
+
+    def run_log_density(self, before: MeanRun, run: MeanRun) -> tuple[Numbers, Numbers]:
+        added = self.merge(before._replace(squares=0.0 * before.squares), run).squares
+        log_noise = math.log(2 * math.pi) + 2 * log(self.scale)
+        growth = 1 + run.weight * (1 / before.weight)
+        return -0.5 * (run.weight * log_noise + log(growth)), -0.5 * added / self.scale**2
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
         return self.mean + self.mean_scale * jax.random.normal(key, shape)

@@ -9,10 +9,9 @@ from jaxtyping import Array, Float
 from switchpoint import _checks
 from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import simplex
+from switchpoint.segments._special import LOG_NEVER, log_probs, log_sum
 from switchpoint.segments.base import Level, Segment
 from switchpoint.segments.distributions import Discrete
-
-_NEVER = -1e4  # the logarithm of a probability of 0, whose exponential is 0 in every precision
 
 
 class ForwardRun(NamedTuple):
@@ -84,23 +83,23 @@ class HMM(Segment):
 
     def statistic(self, x: Numbers) -> ForwardRun:
         xp = namespace(x, self.emission_probs)
-        chances = xp.asarray(_log(self.emission_probs))[:, xp.asarray(x).astype(np.int32)]
-        return _scaled(xp.moveaxis(chances, 0, -1)[..., None] + _log(self.transition_probs))
+        chances = xp.asarray(log_probs(self.emission_probs))[:, xp.asarray(x).astype(np.int32)]
+        return _scaled(xp.moveaxis(chances, 0, -1)[..., None] + log_probs(self.transition_probs))
 
     def merge(self, before: ForwardRun, after: ForwardRun) -> ForwardRun:
-        run = _scaled(_log_sum(before.logs[..., None] + after.logs[..., None, :, :], -2))
+        run = _scaled(log_sum(before.logs[..., None] + after.logs[..., None, :, :], -2))
         return ForwardRun(run.logs, before.scale + after.scale + run.scale)
 
     def empty(self) -> ForwardRun:
         states = len(self.initial_probs)
-        return ForwardRun(_NEVER * (1 - np.eye(states)), np.zeros(()))
+        return ForwardRun(LOG_NEVER * (1 - np.eye(states)), np.zeros(()))
 
     def initial(self) -> ForwardRun:
         """The operator that forgets the state before: all of its rows are the initial one."""
-        return _scaled(_log(self.initial_probs) + np.zeros((len(self.initial_probs), 1)))
+        return _scaled(log_probs(self.initial_probs) + np.zeros((len(self.initial_probs), 1)))
 
     def missing(self) -> ForwardRun:
-        return _scaled(_log(self.transition_probs))
+        return _scaled(log_probs(self.transition_probs))
 
     def predictive(self, statistics: ForwardRun) -> Discrete:
         return Discrete(self._belief(statistics) @ self.emission_probs)
@@ -111,8 +110,8 @@ class HMM(Segment):
 
     def run_log_density(self, before: ForwardRun, run: ForwardRun) -> tuple[Numbers, Numbers]:
         belief = before.logs[..., 0, :]
-        paths = _log_sum(belief[..., None] + run.logs, -1)
-        return 0.0 * run.scale, _log_sum(paths, -1) - _log_sum(belief, -1) + run.scale
+        paths = log_sum(belief[..., None] + run.logs, -1)
+        return 0.0 * run.scale, log_sum(paths, -1) - log_sum(belief, -1) + run.scale
 
     def level_posterior(self, statistics: ForwardRun) -> Level:
         """The distributions of the states, and the belief about the state of the next symbol."""
@@ -122,19 +121,6 @@ class HMM(Segment):
         """P(the state of the next symbol | the segment so far), which every row has."""
         weights = namespace(statistics.logs).exp(statistics.logs[..., 0, :])
         return weights / weights.sum(-1, keepdims=True)
-
-
-def _log(probs: Numbers) -> Numbers:
-    """The logarithm, with a finite one of 0."""
-    xp = namespace(probs)
-    return xp.where(probs > 0, xp.log(xp.where(probs > 0, probs, 1.0)), _NEVER)
-
-
-def _log_sum(logs: Numbers, axis: int) -> Numbers:
-    """ln sum exp along an axis, whose entries are finite."""
-    xp = namespace(logs)
-    most = logs.max(axis, keepdims=True)
-    return xp.squeeze(most, axis) + xp.log(xp.exp(logs - most).sum(axis))
 
 
 def _scaled(logs: Numbers) -> ForwardRun:

@@ -146,15 +146,16 @@ class MultivariateNormal(Segment):
 
     def run_log_density(
         self, before: NormalWishartRun, run: NormalWishartRun
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    ) -> tuple[Numbers, Numbers]:
         _, growth = self._merged(before, run)
         shape, half, count = before.shape, run.shape, self.dimension
         of_counts = -0.5 * count * log(1 + run.weight * (1 / before.weight))
-        of_values = -2 * half * _log_determinant(jnp, before.root)
+        xp = namespace(shape, half, growth)
+        of_values = -2 * half * _log_determinant(xp, before.root)
         for i in range(count):
             factor, rest = gamma_ratio(shape + 0.5 * i, half)
             of_counts = of_counts + rest - half * math.log(2 * math.pi) - log(factor)
-            of_values = of_values + half * jnp.log(shape + 0.5 * i)
+            of_values = of_values + half * xp.log(shape + 0.5 * i)
         return of_counts, of_values - (shape + half + 0.5 * (count - 1)) * log1p(growth)
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[Array, Array]:

@@ -91,11 +91,9 @@ class NegativeBinomial(Segment):
         logs = division - namespace(beta, x).log1p(x / beta)
         return logs, CountsRun(alpha + self.dispersion, beta + x, composition + division)
 
-    def run_log_density(
-        self, before: CountsRun, run: CountsRun
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def run_log_density(self, before: CountsRun, run: CountsRun) -> tuple[Numbers, Numbers]:
         of_sum = beta_negative_binomial_log_density(run.size, before.size, before.total, run.total)
-        return jnp.zeros_like(of_sum), run.composition + of_sum
+        return 0.0 * run.size, run.composition + of_sum
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
         """The odds (1 - p) / p of each segment: its mean is r times these."""

@@ -90,8 +90,8 @@ class NormalGamma(Segment):
 
     def run_log_density(
         self, before: NormalGammaRun, run: NormalGammaRun
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        added = self.merge(before._replace(rate=jnp.zeros_like(before.rate)), run).rate
+    ) -> tuple[Numbers, Numbers]:
+        added = self.merge(before._replace(rate=0.0 * before.rate), run).rate
         return noisy_run_log_density(before, run, added, 1 + run.weight * (1 / before.weight))
 
     def sample(
@@ -123,16 +123,17 @@ def noise_variance(shape: Numbers, rate: Numbers) -> Float[Array, "..."]:
 
 
 def noisy_run_log_density(
-    before: Any, run: Any, added: Float[Array, ""], growth: Float[Array, ""]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    before: Any, run: Any, added: Numbers, growth: Numbers
+) -> tuple[Numbers, Numbers]:
     """ln p(a run of normal values of unknown noise | what came before), in the two terms.
 
     `added` is the increase of the rate, not computed as a difference, and `growth` the factor by
     which the determinant of the precision of the other parameters grows.
     """
     shape, half = before.shape, run.shape
+    xp = namespace(shape, half, added, growth)
     factor, rest = gamma_ratio(shape, half)
-    of_counts = rest - half * math.log(2 * math.pi) - log(factor * jnp.sqrt(growth))
+    of_counts = rest - half * math.log(2 * math.pi) - log(factor * xp.sqrt(growth))
     inverse = 1 / before.rate
-    of_values = half * jnp.log(shape * inverse) - (shape + half) * log1p(added * inverse)
+    of_values = half * xp.log(shape * inverse) - (shape + half) * log1p(added * inverse)
     return of_counts, of_values

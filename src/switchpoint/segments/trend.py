@@ -4,7 +4,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import Parameter, location, positive
@@ -146,10 +146,8 @@ class Trend(Segment):
             duration + 1,
         )
 
-    def run_log_density(
-        self, before: TrendRun, run: TrendRun
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        after = self.merge(before._replace(rate=jnp.zeros_like(before.rate)), run)
+    def run_log_density(self, before: TrendRun, run: TrendRun) -> tuple[Numbers, Numbers]:
+        after = self.merge(before._replace(rate=0.0 * before.rate), run)
         growth = (after.weight * (1 / before.weight)) * (after.spread * (1 / before.spread))
         return noisy_run_log_density(before, run, after.rate, growth)
 
