@@ -40,6 +40,8 @@ def log_marginal(segment, values):
         return sum(log_marginal(each, values[:, i]) for i, each in enumerate(segment.columns))
     if isinstance(segment, sp.MultivariateNormal):
         return normal_wishart(segment, values[~np.isnan(values).any(-1)])
+    if isinstance(segment, sp.Mixture):
+        return float(np.logaddexp.reduce(joint_with_kinds(segment, values)))
     seen = ~np.isnan(values)
     if not seen.any():
         return 0.0
@@ -78,6 +80,12 @@ def log_marginal(segment, values):
         case sp.Bernoulli() | sp.Categorical():
             return dirichlet(np.asarray(segment.pseudo_counts), known)
     raise TypeError(segment)
+
+
+def joint_with_kinds(mixture, values):
+    """ln w_k p_k(values) of each kind."""
+    logs = [log_marginal(kind, values) for kind in mixture.kinds]
+    return np.log(mixture.weights) + np.array(logs)
 
 
 def over_hidden_paths(hmm, values):
@@ -141,6 +149,8 @@ def level(segment, values):
         column = sp.NormalGamma(segment.mean, segment.strength, segment.shape, segment.rate)
         parts = [level(column, each) for each in values.T]
         return tuple(np.stack(part, axis=-1) for part in zip(*parts, strict=True))
+    if isinstance(segment, sp.Mixture):
+        return mixed_level(segment, values)
     seen = ~np.isnan(values)
     known = values[seen]
     match segment:
@@ -193,6 +203,18 @@ def level(segment, values):
             counts = np.bincount(known.astype(int), minlength=len(pseudo)) + pseudo
             return np.tile(counts / counts.sum(), (n, 1)), None
     raise TypeError(segment)
+
+
+def mixed_level(mixture, values):
+    """The level under each kind, by the posterior of the kinds."""
+    parts = [level(kind, values) for kind in mixture.kinds]
+    joint = joint_with_kinds(mixture, values)
+    weights = np.exp(joint - np.logaddexp.reduce(joint))
+    mean = sum(weight * part for weight, (part, _) in zip(weights, parts, strict=True))
+    if parts[0][1] is None:
+        return mean, None
+    pairs = zip(weights, parts, strict=True)
+    return mean, sum(weight * (var + (part - mean) ** 2) for weight, (part, var) in pairs)
 
 
 class FamilyEnumeration:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Gaussian,
         Independent,
         MarkovChain,
+        Mixture,
         MultivariateNormal,
         NegativeBinomial,
         NormalGamma,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
         Segment,
         Trend,
     )
-    from switchpoint.sources import Draw, Source
+    from switchpoint.sources import AbstractSource, Draw, Source, SourceMixture
     from switchpoint.streams import Alarm, Stream, Streams
     from switchpoint.streams.archive import compress, decompress
     from switchpoint.training import TrainConfig
@@ -68,6 +69,7 @@ __all__ = [
     "KT",
     "LIN",
     "PTW",
+    "AbstractSource",
     "Alarm",
     "Bernoulli",
     "Categorical",
@@ -80,6 +82,7 @@ __all__ = [
     "Independent",
     "KTOracle",
     "MarkovChain",
+    "Mixture",
     "MultivariateNormal",
     "NegativeBinomial",
     "NormalGamma",
@@ -95,6 +98,7 @@ __all__ = [
     "Segment",
     "Segmentation",
     "Source",
+    "SourceMixture",
     "Stream",
     "Streams",
     "TrainConfig",
@@ -132,9 +136,9 @@ _NAMES = {
     "predictor": "Predictor",
     "priors": "LIN PTW Geometric Prior RandomUniform RegularPeriodic Renewal prior_from_name "
     "statistics",
-    "segments": "HMM Bernoulli Categorical Exponential Gaussian Independent MarkovChain "
+    "segments": "HMM Bernoulli Categorical Exponential Gaussian Independent MarkovChain Mixture "
     "MultivariateNormal NegativeBinomial NormalGamma Poisson Regression Segment Trend",
-    "sources": "Draw Source",
+    "sources": "AbstractSource Draw Source SourceMixture",
     "streams": "Alarm Stream Streams",
     "streams.archive": "compress decompress",
     "training": "TrainConfig train",

@@ -97,6 +97,15 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
     return value
 
 
+def mixture_weights(name: str, weights: Any, count: int, parts: str) -> Any:
+    """The distribution over `count` parts of a mixture, by default uniform, unless traced."""
+    given = np.full(count, 1 / count) if weights is None else weights
+    array = distributions(name, given, 1)
+    if len(array) != count:
+        raise ValueError(f"{name} must be one for each of {count} {parts}, got {len(array)}")
+    return array
+
+
 def random_key(value: Any) -> PRNGKeyArray:
     """`value` as a random key; a number is refused, since it is probably a seed."""
     try:

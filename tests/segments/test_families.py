@@ -19,15 +19,20 @@ COLUMNS = [
     sp.NegativeBinomial(dispersion=3.0, alpha=2.5, beta=1.5),
     sp.Exponential(shape=1.5, rate=2.0),
     sp.Trend(level_scale=2.0, slope_scale=0.3, shape=1.2, rate=0.7, level=0.1),
+    sp.Mixture(sp.NormalGamma(0.4), sp.Gaussian(scale=3.0), sp.Trend(), weights=[0.5, 0.2, 0.3]),
 ]
-# One program holds four families to their closed forms, each by its own level.
+# One program holds six families to their closed forms, each by its own level.
 FAMILIES = [
     sp.Bernoulli(0.7, 2.0),
     sp.NormalGamma(mean=0.2, strength=0.5, shape=1.5, rate=0.8),
     sp.MarkovChain(2, order=2, concentration=0.6),
     sp.Independent(*COLUMNS),
     sp.MultivariateNormal(2, mean=0.2, strength=0.5, shape=1.5, rate=0.8),
-    sp.HMM([0.7, 0.3], [[0.9, 0.1], [0.0, 1.0]], [[0.6, 0.4, 0.0], [0.1, 0.2, 0.7]]),
+    sp.Mixture(
+        sp.HMM([0.7, 0.3], [[0.9, 0.1], [0.0, 1.0]], [[0.6, 0.4, 0.0], [0.1, 0.2, 0.7]]),
+        sp.Categorical(3),
+        weights=[0.6, 0.4],
+    ),
 ]
 PRIORS = [
     sp.PTW(7, split=0.8),
@@ -76,7 +81,7 @@ def documented_family():
 def example(segment, length=LENGTH, seed=3):
     """Two sequences with a switch in the middle; the second has a gap and a missing start."""
     draw = sp.Source(sp.RegularPeriodic(5), segment).sample(jax.random.key(seed), 2, length)
-    values = np.asarray(draw.values, np.float64)
+    values = np.array(draw.values, np.float64)
     values[1, [0, 4, 5, 6]] = np.nan
     if isinstance(segment, sp.Independent):
         values[0, 2, 0] = values[1, 2, 1] = np.nan
@@ -150,3 +155,48 @@ def test_ptw_is_the_sum_over_all_partitions(segment, tolerance):
     for split in (0.5, 0.8):
         prior = sp.PTW(5, split)
         check(lambda prior=prior: prior, prior, segment, tolerance)
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_mixture_of_sources_is_the_sum_over_sources_and_partitions():
+    priors, log_weights = [PRIORS[1], PRIORS[5]], np.log([0.3, 0.7])
+    segments = [FAMILIES[1], sp.NormalGamma(mean=-1.0, strength=2.0, shape=3.0, rate=4.0)]
+    values = example(FAMILIES[1])
+    pairs = list(zip(priors, segments, strict=True))
+    sources = [sp.Source(Tabulated.of(prior), segment) for prior, segment in pairs]
+    bayes = sp.bayes_optimal(sp.SourceMixture(sources, np.exp(log_weights)))
+    posterior, close = bayes.posterior(values), {"atol": DOUBLE, "rtol": DOUBLE}
+    drawn = np.asarray(posterior.sample(jax.random.key(0), 4000)).mean(0)
+    for i, row in enumerate(values):
+        truths = [FamilyEnumeration(prior, segment, row) for prior, segment in pairs]
+        logs = log_weights + np.array([truth.log_marginals for truth in truths]).T
+        totals = np.logaddexp.reduce(logs, axis=-1)
+        probs = np.exp(logs - totals[:, None])
+        np.testing.assert_allclose(bayes.log_density(row), np.diff(totals), **close)
+        np.testing.assert_allclose(bayes.component_probs(row), probs[1:], **close)
+        np.testing.assert_allclose(posterior.component_probs[i], probs[-1], **close)
+        np.testing.assert_allclose(posterior.log_marginal[i], totals[-1], **close)
+
+        def mixed(function, weights=probs[-1], truths=truths):
+            parts = [np.asarray(function(truth), float) for truth in truths]
+            return sum(weight * part for weight, part in zip(weights.T, parts, strict=True))
+
+        smoothed = mixed(lambda truth: truth.switch_smoothed())
+        smoothed[0] = 0
+        np.testing.assert_allclose(posterior.switch_smoothed[i], smoothed, **close)
+        filtered = mixed(lambda truth: truth.switch_filtered(), probs[1:])
+        filtered[0] = 0
+        np.testing.assert_allclose(posterior.switch_filtered[i], filtered, **close)
+        lengths = mixed(lambda truth: truth.run_length_mean(), probs[1:])
+        np.testing.assert_allclose(posterior.run_length_mean[i], lengths, **close)
+        counts = mixed(lambda truth: truth.switch_count_pmf())
+        np.testing.assert_allclose(posterior.switch_count_pmf()[i], counts, **close)
+        within = mixed(lambda truth: truth.switch_within(2, 5))
+        np.testing.assert_allclose(posterior.switch_within(2, 5)[i], within, **close)
+        means = mixed(lambda truth: truth.levels()[0])
+        np.testing.assert_allclose(posterior.level_mean[i], means, **close)
+        squares = mixed(lambda truth: truth.levels()[1] ** 2 + truth.levels()[0] ** 2)
+        np.testing.assert_allclose(posterior.level_std[i] ** 2, squares - means**2, **close)
+        best = max(p * truth.weights.max() for p, truth in zip(probs[-1], truths, strict=True))
+        assert np.exp(posterior.map_log_prob[i]) == pytest.approx(best, rel=DOUBLE)
+        assert np.all(np.abs(drawn[i] - smoothed) < 5 * np.sqrt(0.25 / 4000))

@@ -10,13 +10,16 @@ from family_reference import FamilyEnumeration
 from test_families import Tabulated
 
 import switchpoint as sp
+from switchpoint.segments import forecast
 from switchpoint.segments.base import lift, log_density, observe
+from switchpoint.segments.values import translated
 
 SCALES = {
     "level_scale": 2.0,
     "slope_scale": 0.3,
     "season_scale": 0.7,
     "lag_scale": 0.5,
+    "covariate_scale": 1.5,
     "shape": 1.3,
     "rate": 0.8,
     "level": 0.4,
@@ -28,11 +31,13 @@ KINDS = [
     {"season": (4, 7)},
     {"lags": 1},
     {"season": 5, "harmonics": 1, "lags": 2},
+    {"lags": 2, "covariates": 2},
 ]
 
 
 def features_and_scales(segment, values):
     """The design matrix of one segment, and the prior standard deviations of its coefficients."""
+    rows, values = (values, values[:, 0]) if segment.covariates else (values[:, None], values)
     times = np.arange(len(values))
     columns, scales = [np.ones(len(values))], [segment.level_scale]
     if segment.slope:
@@ -47,6 +52,8 @@ def features_and_scales(segment, values):
         earlier = [values[:i][~np.isnan(values[:i])] for i in times]
         columns.append([seen[-k] - segment.level if len(seen) >= k else 0.0 for seen in earlier])
         scales.append(segment.lag_scale)
+    columns += list(rows.T[1:])
+    scales += segment.covariates * [segment.covariate_scale]
     return np.stack(columns, -1), np.array(scales, float)
 
 
@@ -55,6 +62,7 @@ def log_marginal(segment, values):
     design, scales = features_and_scales(segment, values)
     precision, mean = np.diag(1 / scales**2), np.zeros(len(scales))
     shape, rate, total = float(segment.shape), float(segment.rate), 0.0
+    values = values[:, 0] if segment.covariates else values
     for f, y in zip(design, values - segment.level, strict=True):
         if np.isnan(y):
             continue
@@ -69,15 +77,17 @@ def log_marginal(segment, values):
     return total
 
 
-def series(length, seed=0, missing=(0, 4, 5)):
-    values = 3 + np.random.default_rng(seed).normal(size=length)
-    values[list(missing)] = np.nan
-    return values
+def series(length, seed=0, missing=(0, 4, 5), covariates=0):
+    rows = np.random.default_rng(seed).normal(size=(length, 1 + covariates))
+    rows[:, 0] += 3
+    rows[list(missing)] = np.nan
+    return rows if covariates else rows[:, 0]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_evidence_of_a_segment_is_that_of_bayesian_linear_regression(kind):
-    segment, values = sp.Regression(**kind, **SCALES), series(12)
+    segment = sp.Regression(**kind, **SCALES)
+    values = series(12, covariates=segment.covariates)
     with jax.enable_x64(True):
         truth = log_marginal(segment, values)
         start = jax.tree.map(jnp.asarray, segment.initial())
@@ -99,9 +109,9 @@ def test_evidence_of_a_segment_is_that_of_bayesian_linear_regression(kind):
 
 
 def test_any_prior_is_the_sum_over_all_partitions(monkeypatch):
-    segment = sp.Regression(season=3, harmonics=1, lags=1, **SCALES)
+    segment = sp.Regression(season=3, harmonics=1, lags=1, covariates=1, **SCALES)
     monkeypatch.setattr("family_reference.log_marginal", log_marginal)
-    values = series(9, missing=(3, 4))
+    values = series(9, missing=(3, 4), covariates=1)
     values[5:] += 4
     for prior in (sp.Geometric(0.2), sp.RandomUniform(4)):
         truth = FamilyEnumeration(prior, segment, values)
@@ -190,3 +200,61 @@ def test_samples_follow_the_model():
 def test_impossible_regressions_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         sp.Regression(**arguments)
+
+
+@pytest.mark.parametrize(
+    "segment",
+    [
+        sp.Trend(level_scale=2.0, slope_scale=0.3, shape=1.3, rate=0.8, level=0.4),
+        sp.Regression(season=6.5, harmonics=1, **SCALES),
+        sp.Mixture(sp.Regression(slope=False), sp.Trend()),
+    ],
+    ids=lambda segment: type(segment).__name__,
+)
+def test_a_forecast_is_the_prediction_after_missing_values(segment):
+    values, levels = series(40) + 1e6, [0.1, 0.5, 0.9]
+    segment = translated(segment, -1e6)
+    with jax.enable_x64(True):
+        ahead = forecast(segment, values, 3, levels)
+        bayes = sp.KT(segment)
+        state, _ = bayes.extend(bayes.init(), values)
+        for h in range(3):
+            predictive = bayes.predict(state)
+            assert ahead.mean[h] == pytest.approx(float(predictive.mean), abs=1e-8)
+            expected = [float(predictive.quantile(level)) for level in levels]
+            np.testing.assert_allclose(ahead.quantiles[h], expected, rtol=0, atol=1e-8)
+            state = bayes.update(state, np.nan)
+
+
+def test_forecasts_of_trends_and_levels_are_special_cases():
+    values, shared = series(30), {"shape": 1.3, "rate": 0.8}
+    line = sp.Trend(level_scale=2.0, slope_scale=0.3, level=0.4, **shared)
+    with jax.enable_x64(True):
+        for slope, special in ((True, line), (False, sp.NormalGamma(0.4, 0.25, **shared))):
+            general = sp.Regression(
+                slope=slope, level_scale=2.0, slope_scale=0.3, level=0.4, **shared
+            )
+            one, other = (forecast(each, values, 4) for each in (general, special))
+            np.testing.assert_allclose(one.mean, other.mean, rtol=0, atol=1e-10)
+            np.testing.assert_allclose(one.quantiles, other.quantiles, rtol=0, atol=1e-10)
+
+
+def test_a_forecast_with_lags_and_covariates_is_that_of_the_process():
+    rng, phi, effect, given = np.random.default_rng(0), 0.8, 2.0, np.array([1.0, -1.0, 0.0])
+    covariate, noise = rng.normal(size=(2, 3000))
+    values = np.zeros(3000)
+    for t in range(1, 3000):
+        values[t] = phi * values[t - 1] + effect * covariate[t] + noise[t]
+    segment = sp.Regression(slope=False, lags=1, covariates=1, level_scale=0.1)
+    rows = np.stack([values, covariate], -1)
+    ahead = forecast(segment, rows, 3, [0.5, 0.8413], covariates=given[:, None])
+    level, variance = values[-1], 0.0
+    for h, c in enumerate(given):
+        level, variance = phi * level + effect * c, phi**2 * variance + 1
+        assert ahead.mean[h] == pytest.approx(
+            level, abs=0.15
+        )  # 4 standard errors of 3 coefficients
+        spread = ahead.quantiles[h, 1] - ahead.quantiles[h, 0]
+        assert spread == pytest.approx(variance**0.5, rel=0.12)
+    with pytest.raises(ValueError, match=r"covariates must have shape \(3, 1\), got \(3, 0\)"):
+        forecast(segment, rows, 3)

@@ -432,6 +432,26 @@ BAD = {
     r"emission_probs must be an array of 2 axes, got shape \(2,\)": lambda: sp.HMM(
         [1, 0], np.eye(2), [1, 0]
     ),
+    "kinds must be at least one": lambda: sp.Mixture(),
+    "kinds must have the evidence.*Poisson": lambda: sp.Mixture(sp.Poisson(), sp.Poisson(2.0)),
+    "kinds must have one support, got numbers from 0 for Exponential": lambda: sp.Mixture(
+        sp.Gaussian(), sp.Exponential()
+    ),
+    r"kinds must have one shape of observations, got \(2,\) for Multi": lambda: sp.Mixture(
+        sp.Gaussian(), sp.MultivariateNormal(2)
+    ),
+    "weights must be one for each of 2 kinds, got 3": lambda: sp.Mixture(
+        sp.Gaussian(), sp.NormalGamma(), weights=[0.2, 0.3, 0.5]
+    ),
+    "sources must be at least one": lambda: sp.SourceMixture([]),
+    "sources must be sources, .*got Gaussian": lambda: sp.SourceMixture([sp.Gaussian()]),
+    "sources must have the same observations, got symbols of 2 of": lambda: sp.SourceMixture(
+        [sp.Source(sp.LIN(), sp.Gaussian()), sp.Source(sp.LIN())]
+    ),
+    "weights must sum to one": lambda: sp.SourceMixture([sp.Source(sp.LIN())], weights=[0.5]),
+    "source must be a Source to be fitted.*got a SourceMixture": lambda: sp.fit(
+        sp.SourceMixture([sp.Source(sp.LIN())]), [0, 1]
+    ),
     "columns must be": lambda: sp.Independent(),
     "single values.*got Independent": lambda: sp.Independent(sp.Independent(sp.Gaussian())),
     "parameters must be among prior.hazard, .*got 'rate'": lambda: sp.fit(

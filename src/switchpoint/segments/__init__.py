@@ -17,10 +17,12 @@ from switchpoint.segments.distributions import (
     Support,
 )
 from switchpoint.segments.exponential import Exponential
+from switchpoint.segments.forecasting import Forecast, forecast
 from switchpoint.segments.gaussian import Gaussian
 from switchpoint.segments.hmm import HMM
 from switchpoint.segments.independent import Independent
 from switchpoint.segments.markov_chain import MarkovChain
+from switchpoint.segments.mixture import JointMixture, Mixture, MixtureGeneral
 from switchpoint.segments.multivariate_normal import (
     MultivariateNormal,
     MultivariateStudentT,
@@ -45,13 +47,17 @@ __all__ = [
     "Discrete",
     "Distribution",
     "Exponential",
+    "Forecast",
     "GammaPoisson",
     "Gaussian",
     "Independent",
     "Joint",
+    "JointMixture",
     "Level",
     "Lomax",
     "MarkovChain",
+    "Mixture",
+    "MixtureGeneral",
     "MixtureSameFamily",
     "MultivariateNormal",
     "MultivariateStudentT",
@@ -66,6 +72,7 @@ __all__ = [
     "Support",
     "Trend",
     "estimate_dispersion",
+    "forecast",
     "location",
     "make_segment",
     "namespace",

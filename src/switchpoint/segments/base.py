@@ -154,7 +154,7 @@ class Segment(Parametric):
 
     def run_log_density(
         self, before: Statistics, run: Statistics
-    ) -> tuple[Float[Array, ""], Float[Array, ""]] | None:
+    ) -> tuple[Numbers, Numbers] | None:
         """ln p(the observations of a run | the statistics of the segment before it), if closed.
 
         It is the sum of two terms, of which the first depends on which observations are missing,
@@ -214,6 +214,15 @@ class Segment(Parametric):
     def complete_rows(self) -> bool:
         """Whether vectors of which only some entries are missing are refused."""
         return False
+
+    @property
+    def missing_is_marginal(self) -> bool:
+        """Whether the law after a missing observation is that with its values integrated out.
+
+        So it is where observations are independent given the parameters and the time. It is not
+        where those after a gap are predicted as if they had no past.
+        """
+        return True
 
     @property
     def finite(self) -> bool:

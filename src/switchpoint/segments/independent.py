@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from switchpoint._namespace import Numbers
 from switchpoint.segments.base import Level, Segment
@@ -49,6 +49,10 @@ class Independent(Segment):
     def event_shape(self) -> tuple[int, ...]:
         return (len(self.columns),)
 
+    @property
+    def missing_is_marginal(self) -> bool:
+        return all(column.missing_is_marginal for column in self.columns)
+
     def statistic(self, x: Numbers) -> tuple[Any, ...]:
         return tuple(column.statistic(x[..., i]) for i, column in enumerate(self.columns))
 
@@ -74,7 +78,7 @@ class Independent(Segment):
 
     def run_log_density(
         self, before: tuple[Any, ...], run: tuple[Any, ...]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]] | None:
+    ) -> tuple[Numbers, Numbers] | None:
         parts = self._each("run_log_density", before, run)
         if any(part is None for part in parts):
             return None

@@ -75,6 +75,10 @@ class MarkovChain(Segment):
     def alphabet(self) -> int:
         return self.size
 
+    @property
+    def missing_is_marginal(self) -> bool:
+        return False
+
     def missing(self) -> ChainRun:
         nothing = np.zeros(self.order, np.int32)
         counts = np.zeros((self.size**self.order, self.size), np.int32)

@@ -1,6 +1,7 @@
 """Real values around a line, the harmonics of seasons and their own past, with unknown noise."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -8,15 +9,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._namespace import Numbers, broadcast_batch, namespace
 from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import log
 from switchpoint.segments._triangular import between, insert
-from switchpoint.segments.base import Level, Segment
-from switchpoint.segments.distributions import Normal, StudentT
+from switchpoint.segments.base import Level, Segment, scalar_level
+from switchpoint.segments.distributions import Distribution, Normal, StudentT
 from switchpoint.segments.normal_gamma import noise_variance, noisy_run_log_density
 
 
@@ -40,7 +41,8 @@ class RegressionRun(NamedTuple):
     duration: Numbers
     """The length of the run, missing observations included."""
     first: tuple[Numbers, ...]
-    """As many of the first observed values as there are lags, if they wait for theirs."""
+    """As many of the first observed values as there are lags, if they wait for theirs; whole rows
+    if there are covariates."""
     since: tuple[Numbers, ...]
     """Their times."""
     waiting: Numbers
@@ -64,7 +66,9 @@ class Regression(Segment):
     of `season` and j = 1..harmonics, cos(2 pi j t / P) and sin(2 pi j t / P) (`season_scale`); and
     for k = 1..lags, the k-th last observed value minus `level` (`lag_scale`), which is 0 before the
     segment has k values. Lags model autocorrelated noise: with one, the values are an AR(1) process
-    around a line.
+    around a line. With `covariates` = m, observations are rows (x_t, c_1, ..., c_m), the last
+    features are the c_i (`covariate_scale`), and densities are those of x_t given the c_i. Where
+    rows are sampled, the c_i are standard normal. The level is that for covariates of 0.
 
     Statistic: the means of features and values, and the triangular root of their centred Gram
     matrix, so that no large squares are subtracted. Runs merge by Givens rotations, after the
@@ -82,9 +86,9 @@ class Regression(Segment):
     - `slope`: whether there is one;
     - `season`: periods of at least 2 observations, which need not be whole;
     - `harmonics` >= 1 of each season, of which those above half the period are left out;
-    - `lags` >= 0;
-    - `level_scale`, `slope_scale`, `season_scale`, `lag_scale` > 0: the spread of coefficients
-      between segments, in units of the noise;
+    - `lags` >= 0, `covariates` >= 0;
+    - `level_scale`, `slope_scale`, `season_scale`, `lag_scale`, `covariate_scale` > 0: the spread
+      of coefficients between segments, in units of the noise;
     - `shape` > 0, `rate` > 0: the prior of the noise, whose variance is about rate / shape;
     - `level`: the expected level at the start, any real number.
 
@@ -103,10 +107,12 @@ class Regression(Segment):
     season: tuple[float, ...] = eqx.field(static=True)
     harmonics: int = eqx.field(static=True)
     lags: int = eqx.field(static=True)
+    covariates: int = eqx.field(static=True)
     level_scale: Parameter = positive()
     slope_scale: Parameter = positive()
     season_scale: Parameter = positive()
     lag_scale: Parameter = positive()
+    covariate_scale: Parameter = positive()
     shape: Parameter = positive()
     rate: Parameter = positive()
     level: Parameter = location()
@@ -115,13 +121,15 @@ class Regression(Segment):
         self,
         *,
         slope: bool = True,
-        season: float | Sequence[float] = (),
+        season: float | Sequence[float] | Float[np.ndarray, " periods"] = (),
         harmonics: int = 2,
         lags: int = 0,
+        covariates: int = 0,
         level_scale: Parameter = 1.0,
         slope_scale: Parameter = 1.0,
         season_scale: Parameter = 1.0,
         lag_scale: Parameter = 1.0,
+        covariate_scale: Parameter = 1.0,
         shape: Parameter = 1.0,
         rate: Parameter = 1.0,
         level: Parameter = 0.0,
@@ -134,16 +142,23 @@ class Regression(Segment):
         self.harmonics = _checks.positive_int("harmonics", harmonics)
         self.lags = _checks.whole_number("lags", lags)
         self.level_scale, self.slope_scale = level_scale, slope_scale
+        self.covariates = _checks.whole_number("covariates", covariates)
         self.season_scale, self.lag_scale = season_scale, lag_scale
+        self.covariate_scale = covariate_scale
         self.shape, self.rate, self.level = shape, rate, level
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return (1 + self.covariates,) if self.covariates else ()
 
     def statistic(self, x: Numbers) -> RegressionRun:
         x = jnp.asarray(x)
-        one = jnp.ones_like(x)
+        value, covariates = self._columns(x)
+        one = jnp.ones_like(value)
         zero, lags = 0.0 * one, self.lags
         others = (zero,) * (lags - 1)
-        features = self.features(zero, (zero,) * lags)
-        means = jnp.concatenate([features, x[..., None]], -1)
+        features = self.features(zero, (zero,) * lags, covariates)
+        means = jnp.concatenate([features, value[..., None]], -1)
         waiting = one * (lags > 0)
         return RegressionRun(
             weight=one - waiting,
@@ -152,12 +167,16 @@ class Regression(Segment):
             shape=0.5 * one,
             rate=zero,
             duration=one,
-            first=(x, *others)[:lags],
+            first=(x, *(0.0 * x,) * (lags - 1))[:lags],
             since=(zero,) * lags,
             waiting=waiting,
-            last=(*others, x)[len(others) + 1 - lags :],
+            last=(*others, value)[len(others) + 1 - lags :],
             seen=waiting,
         )
+
+    @property
+    def missing_is_marginal(self) -> bool:
+        return not self.lags
 
     def missing(self) -> RegressionRun:
         return self.empty()._replace(duration=np.ones(()))
@@ -168,7 +187,7 @@ class Regression(Segment):
         columns = np.arange(len(scales) + 1)
         return self.empty()._replace(
             weight=1 / self.level_scale**2,
-            means=self.level * (columns >= len(scales) - self.lags),
+            means=self.level * self._are_values(),
             root=tuple((columns == i) / jnp.asarray(scale) for i, scale in enumerate(scales)),
             shape=self.shape,
             rate=self.rate,
@@ -195,48 +214,39 @@ class Regression(Segment):
             duration=before.duration + after.duration,
         )
         for i in range(self.lags):  # the values of the second run whose lags are now known
-            lags = (*before.last[i:], *moved.first[:i])
+            lags = (*before.last[i:], *(self._columns(each)[0] for each in moved.first[:i]))
             known = (i < after.waiting) & (before.seen + i >= self.lags)
             merged = self._with(merged, moved.since[i], lags, moved.first[i], known)
         return self._joined(merged, before, moved) if self.lags else merged
 
-    def predictive(self, statistics: RegressionRun) -> StudentT:
-        features = self.features(statistics.duration, statistics.last)
-        ahead = features - statistics.means[..., :-1]
-        expected, square = statistics.means[..., -1], 1 + 1 / statistics.weight
-        solved: list[Any] = []
-        for i, row in enumerate(statistics.root):
-            above = (
-                other[..., i] * each for other, each in zip(statistics.root, solved, strict=False)
-            )
-            solved.append((ahead[..., i] - sum(above)) / row[..., i])
-            expected = expected + solved[i] * row[..., -1]
-            square = square + solved[i] * solved[i]
-        return StudentT(
-            2 * statistics.shape, expected, inverse_spread=0.5 / (statistics.rate * square)
-        )
+    def predictive(self, statistics: RegressionRun) -> "StudentT | GivenCovariates":
+        xp = namespace(statistics.duration)
+        none = tuple(xp.zeros_like(statistics.duration) for _ in range(self.covariates))
+        features = self.features(statistics.duration, statistics.last, none)
+        if not self.covariates:
+            return _student_t(statistics, features)
+        return RegressionGivenCovariates(xp.stack(none, -1), statistics, features)
 
     def observe(self, statistics: RegressionRun, x: Numbers) -> tuple[Numbers, RegressionRun]:
-        x = x + namespace(x, statistics.duration).zeros_like(statistics.duration)
-        last = statistics.last
+        zero = namespace(x, statistics.duration).zeros_like(statistics.duration)
+        x = x + (zero[..., None] if self.covariates else zero)
+        last, value = statistics.last, self._columns(x)[0]
         after = self._with(statistics, statistics.duration, last, x, statistics.duration >= 0)
         return self.predictive(statistics).log_density(x), after._replace(
             shape=statistics.shape + 0.5,
             duration=statistics.duration + 1,
-            last=(*last, x)[len(last) + 1 - self.lags :],
+            last=(*last, value)[len(last) + 1 - self.lags :],
         )
 
-    def run_log_density(
-        self, before: RegressionRun, run: RegressionRun
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        after = self.merge(before._replace(rate=jnp.zeros_like(before.rate)), run)
+    def run_log_density(self, before: RegressionRun, run: RegressionRun) -> tuple[Numbers, Numbers]:
+        after = self.merge(before._replace(rate=0.0 * before.rate), run)
         growth = after.weight * (1 / before.weight)
         for i, (row, old) in enumerate(zip(after.root, before.root, strict=True)):
             ratio = row[..., i] / old[..., i]
             growth = growth * ratio * ratio
         if not self.lags:
             return noisy_run_log_density(before, run, after.rate, growth)
-        of_counts, of_values = noisy_run_log_density(before, run, after.rate, jnp.ones_like(growth))
+        of_counts, of_values = noisy_run_log_density(before, run, after.rate, 0.0 * growth + 1)
         return of_counts, of_values - 0.5 * log(growth)  # the lags are values
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> tuple[Array, Array]:
@@ -247,15 +257,20 @@ class Regression(Segment):
         noise = jax.random.normal(key_coefficients, (*shape, len(scales)))
         return jnp.stack(scales) * jnp.sqrt(variance)[..., None] * noise, variance
 
-    def emission(self, parameters: tuple[Array, Array], statistics: RegressionRun) -> Normal:
+    def emission(
+        self, parameters: tuple[Array, Array], statistics: RegressionRun
+    ) -> "Normal | GivenCovariates":
         coefficients, variance = parameters
         lags = tuple(each - self.level for each in statistics.last)
         features = self.features(statistics.duration, lags)
-        return Normal(
-            self.level + coefficients[..., 0] + (coefficients[..., 1:] * features).sum(-1), variance
-        )
+        slopes = coefficients[..., 1 + features.shape[-1] :]
+        known = coefficients[..., 1 : 1 + features.shape[-1]]
+        mean = self.level + coefficients[..., 0] + (known * features).sum(-1)
+        if not self.covariates:
+            return Normal(mean, variance)
+        return NormalGivenCovariates(jnp.zeros_like(slopes), mean, slopes, variance)
 
-    def level_posterior(self, statistics: RegressionRun) -> Level:
+    def level_posterior(self, statistics: RegressionRun) -> Level | tuple[Level, ...]:
         means, count = statistics.means, len(statistics.root)
         root = jnp.stack(statistics.root) if count else jnp.zeros((0, 1))
         inverse = jax.scipy.linalg.solve_triangular(root[:, :count], jnp.eye(count))
@@ -264,20 +279,36 @@ class Regression(Segment):
         constant = 1 / statistics.weight - means[:count] @ across
         covariance = jnp.block([[constant[None, None], across[None]], [across[:, None], joint]])
         mean = jnp.append(means[count] - means[:count] @ coefficients, coefficients)
-        features = self.features(statistics.duration, statistics.last)
-        return Level(
+        features = self.features(statistics.duration, statistics.last, (0.0,) * self.covariates)
+        level = Level(
             mean[:, None],
             noise_variance(statistics.shape, statistics.rate) * covariance[..., None],
             jnp.append(1.0, features),
         )
+        if not self.covariates:
+            return level
+        return (level, *(scalar_level(jnp.zeros(()), jnp.zeros(())),) * self.covariates)
 
-    def translate(self, statistics: RegressionRun, by: Float[Array, ""]) -> RegressionRun:
-        count = len(statistics.root)
+    def translate(self, statistics: RegressionRun, by: Float[Array, "*event"]) -> RegressionRun:
+        value, _ = self._columns(by)
         return statistics._replace(
-            means=statistics.means - by * (np.arange(count + 1) >= count - self.lags),
+            means=statistics.means - value * self._are_values(),
             first=tuple(each - by for each in statistics.first),
-            last=tuple(each - by for each in statistics.last),
+            last=tuple(each - value for each in statistics.last),
         )
+
+    def _columns(self, x: Any) -> tuple[Any, tuple[Any, ...]]:
+        """The value of an observation, and its covariates."""
+        if not self.covariates:
+            return x, ()
+        return x[..., 0], tuple(x[..., 1 + i] for i in range(self.covariates))
+
+    def _are_values(self) -> Bool[np.ndarray, " columns"]:
+        """Of the features and the value, those that are values: the lags, and the last column."""
+        count = len(self.scales())
+        columns = np.arange(count + 1)
+        past = count - self.covariates - columns
+        return (columns == count) | ((past > 0) & (past <= self.lags))
 
     @property
     def _waves(self) -> list[tuple[float, int]]:
@@ -290,22 +321,27 @@ class Regression(Segment):
 
     def scales(self) -> list[Parameter]:
         """The scales of the coefficients of `features`."""
-        waves = [self.season_scale] * (2 * len(self._waves))
-        return [self.slope_scale] * self.slope + waves + [self.lag_scale] * self.lags
+        return [
+            *[self.slope_scale] * self.slope,
+            *[self.season_scale] * (2 * len(self._waves)),
+            *[self.lag_scale] * self.lags,
+            *[self.covariate_scale] * self.covariates,
+        ]
 
     def _first_columns(self) -> list[int]:
         """The first column of each row of a root that is not 0 once it has been moved in time."""
         waves = range(self.slope, self.slope + 2 * len(self._waves))
         return [
-            i - (i - self.slope) % 2 if i in waves else i for i in range(waves.stop + self.lags)
+            i - (i - self.slope) % 2 if i in waves else i
+            for i in range(waves.stop + self.lags + self.covariates)
         ]
 
-    def features(self, time: Any, lags: Sequence[Any]) -> Any:
+    def features(self, time: Any, lags: Sequence[Any], covariates: Sequence[Any] = ()) -> Any:
         """The features at these times since the start, given the last values, the newest last."""
         columns = [time] if self.slope else []
         for cosine, sine in self._rotations(time):
             columns += [cosine, sine]
-        columns += reversed(lags)
+        columns += [*reversed(lags), *covariates]
         xp = namespace(*columns, time)
         if not columns:
             return xp.zeros((*np.shape(time), 0))
@@ -341,11 +377,12 @@ class Regression(Segment):
         return run._replace(means=means, root=root, since=since)
 
     def _with(
-        self, run: RegressionRun, time: Any, lags: Sequence[Any], value: Any, known: Any
+        self, run: RegressionRun, time: Any, lags: Sequence[Any], x: Any, known: Any
     ) -> RegressionRun:
         """The fit with one more observation, if it is known."""
+        value, covariates = self._columns(x)
         xp = namespace(run.weight, time, value)
-        features = self.features(time, lags)
+        features = self.features(time, lags, covariates)
         row = xp.concatenate(broadcast_batch(features, value[..., None]), -1)
         new = xp.where(known, 1.0, 0.0), row
         row, (weight, means) = between(xp, (run.weight, run.means), new)
@@ -369,7 +406,9 @@ class Regression(Segment):
             value, time, end = before.first[j], before.since[j], after.last[j]
             for i in range(j + 1):
                 here = ~begun & (before.waiting + i == j) & (i < after.waiting)
-                value = xp.where(here, after.first[i], value)
+                value = xp.where(
+                    here[..., None] if self.covariates else here, after.first[i], value
+                )
                 time = xp.where(here, after.since[i], time)
             for count in range(self.lags - j):
                 end = xp.where(after.seen == count, before.last[j + count], end)
@@ -384,6 +423,73 @@ class Regression(Segment):
             last=tuple(last),
             seen=xp.minimum(before.seen + after.seen, self.lags),
         )
+
+
+class GivenCovariates(Distribution):
+    """Rows (x, c_1, ..., c_m), with the density of x given the c_i.
+
+    Where rows are sampled, and for the mean, the c_i are standard normal.
+    """
+
+    origin: Float[Array, "... covariates"]
+    """Zeros: covariates in the mean."""
+
+    @abstractmethod
+    def given(self, covariates: Any) -> Distribution:
+        """The distribution of x given the covariates, (..., m)."""
+
+    def log_density(self, x: Any) -> Numbers:
+        return self.given(x[..., 1:]).log_density(x[..., 0])
+
+    @property
+    def mean(self) -> Float[Array, "... columns"]:
+        mean = jnp.asarray(self.given(self.origin).mean)
+        return jnp.concatenate([mean[..., None], jnp.asarray(self.origin)], -1)
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "... columns"]:
+        key_covariates, key_value = jax.random.split(key)
+        covariates = jax.random.normal(key_covariates, self.origin.shape)
+        value = self.given(covariates).sample(key_value)
+        return jnp.concatenate([value[..., None], covariates], -1)
+
+
+class RegressionGivenCovariates(GivenCovariates):
+    """The predictive of a `Regression` with covariates."""
+
+    statistics: RegressionRun
+    features: Float[Array, "... features"]
+    """Those of the next observation, with covariates of 0."""
+
+    def given(self, covariates: Any) -> StudentT:
+        xp = namespace(self.features, covariates)
+        features = self.features[..., : -self.origin.shape[-1]]
+        return _student_t(
+            self.statistics, xp.concatenate(broadcast_batch(features, covariates), -1)
+        )
+
+
+class NormalGivenCovariates(GivenCovariates):
+    """x = mean + slopes' c + noise."""
+
+    intercept: Float[Array, "..."]
+    slopes: Float[Array, "... covariates"]
+    variance_given: Float[Array, "..."]
+
+    def given(self, covariates: Any) -> Normal:
+        return Normal(self.intercept + (self.slopes * covariates).sum(-1), self.variance_given)
+
+
+def _student_t(statistics: RegressionRun, features: Any) -> StudentT:
+    """The distribution of a value with these features."""
+    ahead = features - statistics.means[..., :-1]
+    expected, square = statistics.means[..., -1], 1 + 1 / statistics.weight
+    solved: list[Any] = []
+    for i, row in enumerate(statistics.root):
+        above = (other[..., i] * each for other, each in zip(statistics.root, solved, strict=False))
+        solved.append((ahead[..., i] - sum(above)) / row[..., i])
+        expected = expected + solved[i] * row[..., -1]
+        square = square + solved[i] * solved[i]
+    return StudentT(2 * statistics.shape, expected, inverse_spread=0.5 / (statistics.rate * square))
 
 
 def _period(period: Any) -> float:

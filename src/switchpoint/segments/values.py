@@ -10,7 +10,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from switchpoint import _checks
-from switchpoint.segments.base import Segment, location_field
+from switchpoint.segments.base import (
+    Segment,
+    Statistics,
+    elapse,
+    location_field,
+    observe,
+    prior_statistics,
+)
 
 LARGEST = {4: 1e15, 8: 1e150}
 """The largest values by the bytes of a number: sums of their squares do not overflow."""
@@ -101,28 +108,70 @@ def centred(
 
 
 def shiftable(segment: Segment) -> Bool[np.ndarray, "*event"]:
-    """Whether there is a location, which moves with the origin, for each column."""
+    """Whether there is a location, which moves with the origin, for each column.
+
+    A mixture has one where all of its kinds have; covariates have none.
+    """
+    if hasattr(segment, "kinds"):
+        every = all(shiftable(kind).all() for kind in segment.kinds)
+        return np.full(segment.event_shape, every)
     fields = [location_field(family) for family in families_by_column(segment)]
-    return np.array([field is not None for field in fields]).reshape(segment.event_shape)
+    movable = np.array([field is not None for field in fields])
+    if getattr(segment, "covariates", 0):
+        movable[1:] = False
+    return movable.reshape(segment.event_shape)
 
 
 def locations(segment: Segment) -> Any:
     """The hyperparameter that moves with the origin of the values, for each column, or 0."""
+    if hasattr(segment, "kinds"):
+        return locations(segment.kinds[0]) if shiftable(segment).all() else 0.0
     if hasattr(segment, "columns"):
         return tuple(map(locations, segment.columns))
     name = location_field(segment)
-    return 0.0 if name is None else getattr(segment, name)
+    location = 0.0 if name is None else getattr(segment, name)
+    covariates = getattr(segment, "covariates", 0)
+    return (location, *(0.0,) * covariates) if covariates else location
 
 
 def translated(segment: Segment, by: Any) -> Segment:
     """The family of the values minus `by`, which is 0 in columns without a location."""
+    if hasattr(segment, "kinds"):
+        kinds = tuple(translated(kind, by) for kind in segment.kinds)
+        return eqx.tree_at(lambda each: each.kinds, segment, kinds)
     if hasattr(segment, "columns"):
         columns = tuple(translated(column, by[i]) for i, column in enumerate(segment.columns))
         return eqx.tree_at(lambda each: each.columns, segment, columns)
     name = location_field(segment)
     if name is None:
         return segment
+    by = by[0] if getattr(segment, "covariates", 0) else by
     return eqx.tree_at(attrgetter(name), segment, getattr(segment, name) - by)
+
+
+def run_statistics(
+    segment: Segment, values: Any, steps: Any = None
+) -> tuple[Segment, Statistics, Float[np.ndarray, "*event"]]:
+    """The statistics of one segment with these values, as `centred` moves the family and them.
+
+    `steps` are the times from each observation to the next, by default 1.
+    """
+    segment, relative, by = centred(segment, values)
+    extra = np.zeros(len(relative)) if steps is None else np.append(0.0, np.asarray(steps) - 1)
+    return segment, _observed(segment, jnp.asarray(relative, float), jnp.asarray(extra, float)), by
+
+
+@jax.jit
+def _observed(
+    segment: Segment, values: Float[Array, "time *event"], extra: Float[Array, " time"]
+) -> Statistics:
+    """The statistics of all observations, each after more time than one step."""
+
+    def step(statistics: Statistics, now: tuple[Array, Array]) -> tuple[Statistics, None]:
+        x, time = now
+        return observe(segment, elapse(statistics, time), x), None
+
+    return jax.lax.scan(step, prior_statistics(segment), (values, extra))[0]
 
 
 def families_by_column(segment: Segment) -> tuple[Segment, ...]:
