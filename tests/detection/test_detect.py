@@ -344,6 +344,20 @@ def test_higher_sensitivity_makes_no_change_less_probable():
     assert flat.source.prior.hazard == pytest.approx(0.005)
 
 
+def test_the_last_segment_goes_on_in_the_units_of_the_data():
+    values = 5e4 + 1e3 * (shift() + 0.1 * np.maximum(np.arange(LENGTH) - 70, 0))
+    segmentation = sp.detect(values)
+    ahead = segmentation.forecast(3, quantiles=[0.1, 0.9])
+    assert list(ahead.columns) == ["step", "mean", "quantile_0.1", "quantile_0.9"]
+    line = np.polyfit(np.arange(70, LENGTH), values[70:], 1)
+    expected = np.polyval(line, LENGTH + np.arange(3))
+    np.testing.assert_allclose(ahead["mean"], expected, atol=200)  # a fifth of the noise
+    width = ahead["quantile_0.9"] - ahead["quantile_0.1"]
+    assert np.all((width > 2000) & (width < 3600))  # 2.56 standard deviations, of about 1000
+    with pytest.raises(ValueError, match=r"horizon must be .* at least 1, got 0"):
+        segmentation.forecast(0)
+
+
 def test_wider_intervals_for_higher_coverage():
     widths = [
         int(np.ptp(sp.detect(shift(6, size=2.0), coverage=coverage).intervals[0]))
@@ -535,6 +549,9 @@ BAD = {
     ),
     "per unit of time: it cannot be fitted": lambda: sp.detect(
         [1, 2], [1, 2], spacing="irregular", fit=True
+    ),
+    "Source(prior, segment), got a SourceMixture": lambda: sp.detect(
+        [1, 2], source=sp.SourceMixture([sp.Source(sp.LIN(), sp.Gaussian())])
     ),
     "fit takes at most 20000 observations of 1 column,": lambda: sp.detect(
         np.ones(20_001), fit=True

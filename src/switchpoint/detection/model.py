@@ -216,6 +216,8 @@ class SeriesModel:
             choices=self.choices,
             joint=self.joint,
             families=tuple(families),
+            centres=self.centres,
+            scales=self.scales,
         )
 
     def _expected(
@@ -289,7 +291,12 @@ def series_model(
     for name, value in (("segment", segment), ("sensitivity", sensitivity), ("season", season)):
         if value is not None:
             raise ValueError(f"{name} cannot be given with a source, got {value!r}")
-    bayes_optimal(source)  # raises a `ValueError` if it is none
+    optimum: Any = bayes_optimal(source)  # raises a `ValueError` if there is none
+    if not isinstance(optimum, ExactPredictor):
+        raise ValueError(
+            "source must be a prior with a segment, switchpoint.Source(prior, segment), got a "
+            f"{type(source).__name__}"
+        )
     if source.segment.event_shape not in ((), (count,)) or (
         not source.segment.event_shape and count > 1
     ):

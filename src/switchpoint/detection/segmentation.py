@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,7 +21,14 @@ from switchpoint.detection.elapsed import make_clock
 from switchpoint.detection.notebook import result_html
 from switchpoint.detection.series import Series
 from switchpoint.detection.tables import make_table, plain_rows, write_text
-from switchpoint.segments import NormalGamma, Regression, Segment, Trend
+from switchpoint.segments import (
+    MultivariateNormal,
+    NormalGamma,
+    Regression,
+    Segment,
+    Trend,
+    forecast,
+)
 from switchpoint.sources import Source
 
 TYPE_CHECKING = False
@@ -69,6 +76,9 @@ class Segmentation:
     """How it was chosen whether columns are correlated, and which follow from others."""
     families: tuple[Segment, ...] = ()
     """The family of each column, or of all of them together."""
+    centres: Float[np.ndarray, " columns"] | float = 0.0
+    scales: Float[np.ndarray, " columns"] | float = 1.0
+    """The source is that of (values - centres) / scales."""
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
@@ -212,6 +222,50 @@ class Segmentation:
             row |= self._switch(number - 1)
             rows.append(row)
         return rows
+
+    def forecast(self, horizon: int, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Any:
+        """Predict the next observations, if the last segment goes on.
+
+        A row for each step ahead, 1..horizon: `mean` and a column such as `quantile_0.95` for each
+        quantile, with the name of the column where there are several. For symbols,
+        `probability_0`, ... They follow from the observations of the last segment but its outliers,
+        and neither its beginning nor a change after it is uncertain here.
+        `switchpoint.segments.forecast` has the formulas; with lags they are sampled.
+        """
+        start = self.changepoints[-1] if len(self.changepoints) else 0
+        values = np.where(self.is_outlier, np.nan, self.series.values)
+        standard = ((values - self.centres) / self.scales)[start:]
+        segment = self.source.segment
+        count = standard.shape[1]
+        chosen = isinstance(segment, MultivariateNormal) and bool(self.joint)
+        if chosen or segment.event_shape not in ((), (count,)):
+            raise ValueError(
+                "forecast is for independent columns, and detect models these together, in other "
+                f"coordinates: give a source, with a switchpoint.MultivariateNormal({count})"
+            )
+        ahead = forecast(
+            segment,
+            standard if segment.event_shape else standard[:, 0],
+            horizon,
+            quantiles,
+            None if self.steps is None else self.steps[start:],
+        )
+        columns: dict[str, Any] = {"step": np.arange(1, horizon + 1)}
+        if segment.finite:
+            columns |= {f"probability_{k}": each for k, each in enumerate(ahead.mean.T)}
+        else:
+            named = {"mean": ahead.mean}
+            for i, level in enumerate(quantiles):
+                named[f"quantile_{level:g}"] = ahead.quantiles[:, i]
+            for i, name in enumerate(self.series.names):
+                suffix = f"_{name}" if len(self.series.names) > 1 else ""
+                for what, each in named.items():
+                    units = self.centres + self.scales * each.reshape(horizon, -1)
+                    columns[f"{what}{suffix}"] = units[:, i]
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return make_table(
+            [dict(zip(columns, row, strict=True)) for row in rows], self.series.labels
+        )
 
     def plot(self) -> "Figure":
         """The series, the segments with bands of two standard deviations, and P(switch at t)."""
