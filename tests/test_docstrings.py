@@ -9,7 +9,16 @@ import pytest
 
 import switchpoint as sp
 
-RECORDS = ("Change", "Level", "Predictive", "RunLength", "Support", "SwitchInterval", "Updates")
+RECORDS = (
+    "Change",
+    "Forecast",
+    "Level",
+    "Predictive",
+    "RunLength",
+    "Support",
+    "SwitchInterval",
+    "Updates",
+)
 PACKAGES = (sp.priors, sp.segments, sp.sources, sp.exact, sp.streams)
 MODULES = [
     module.name

@@ -21,7 +21,14 @@ from switchpoint import priors, segments
 from switchpoint._files import digest_of
 from switchpoint._tensors import DamagedError
 from switchpoint._text import printable
-from switchpoint.exact import KT, ExactPredictor, ForwardPredictor, KTOracle, PTWPredictor
+from switchpoint.exact import (
+    KT,
+    ExactPredictor,
+    ForwardPredictor,
+    KTOracle,
+    MixturePredictor,
+    PTWPredictor,
+)
 from switchpoint.neural import Network, best_member, load, read_card
 from switchpoint.neural.registry import describe_network
 from switchpoint.neural.storage import MODEL_FILE, named_leaves, networks_from, shapes_of
@@ -29,7 +36,8 @@ from switchpoint.predictor import Predictor
 from switchpoint.zoo import Zoo, path_of
 
 _CLASS = "class"
-_PREDICTORS = {each.__name__: each for each in (ForwardPredictor, PTWPredictor, KT, KTOracle)}
+_EXACT = (ForwardPredictor, PTWPredictor, KT, KTOracle, MixturePredictor)
+_PREDICTORS = {each.__name__: each for each in _EXACT}
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -54,7 +62,7 @@ def describe_predictor(predictor: Predictor[Any]) -> tuple[dict[str, Any], Array
         >>> describe_predictor(sp.KT(sp.Bernoulli()))[0]["segment"]
         {'class': 'Bernoulli', 'alpha': 0.5, 'beta': 0.5}
     """
-    if isinstance(predictor, ExactPredictor | KT | KTOracle):
+    if isinstance(predictor, (ExactPredictor, *_EXACT)):
         return {"type": "exact", **describe(predictor)}, {}
     card = describe_network(predictor) if isinstance(predictor, Network) else None
     if card is None or not isinstance(predictor, Network):

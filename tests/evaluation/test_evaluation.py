@@ -164,7 +164,7 @@ def test_a_source_of_ones_own_sampler_is_measured_without_an_optimum():
 
     source = Alternating(sp.PTW(5))
     with pytest.raises(
-        ValueError, match=r"Alternating.*overrides sample.*Source\(prior, segment\)"
+        ValueError, match=r"Alternating.*sampler is its own.*Source\(prior, segment\)"
     ):
         sp.bayes_optimal(source)
     measured = evaluate({"kt": sp.KT()}, source, LENGTH, 3)

@@ -96,7 +96,9 @@ PARTS = [
     *(sp.Renewal([0.25, 0.75]), Fatigue(0.2), Lifetime(), sp.MarkovChain(3, order=2)),
     sp.Independent(sp.NormalGamma(mean=1.5), sp.Trend(), sp.Bernoulli(0.3, 0.4)),
     sp.HMM([0.7, 0.3], [[0.9, 0.1], [0.0, 1.0]], [[0.6, 0.4], [0.1, 0.9]]),
+    sp.Mixture(sp.NormalGamma(rate=0.1), sp.Regression(lags=1), weights=[0.3, 0.7]),
     *(sp.KT(sp.Categorical(3)), sp.KTOracle([False, True, False])),
+    sp.bayes_optimal(sp.SourceMixture([sp.Source(sp.LIN()), sp.Source(sp.PTW(3))])),
     sp.bayes_optimal(sp.Source(sp.LIN()), max_hypotheses=9),
 ]
 

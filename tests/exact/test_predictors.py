@@ -51,6 +51,9 @@ OTHERS = {
     "pruned": lambda: sp.bayes_optimal(sp.Source(sp.LIN()), max_hypotheses=5),
     "kt": lambda: sp.KT(sp.Categorical(5)),
     "oracle": lambda: sp.KTOracle(SWITCHES),
+    "mixture": lambda: sp.bayes_optimal(
+        sp.SourceMixture([sp.Source(sp.LIN()), sp.Source(sp.PTW(7))], weights=[0.3, 0.7])
+    ),
 }
 
 

@@ -151,3 +151,19 @@ def test_deep_ptw_rarely_splits(key):
     often = np.asarray(sp.PTW(54, 0.99).sample_switches(key, 4000, 16)).mean(0)
     chances = sp.PTW(54, 0.99).switch_probability(16)
     assert np.abs(often - chances).max() < 5 * 0.5 / np.sqrt(4000)
+
+
+def test_a_mixture_draws_one_of_its_sources_for_each_sequence(key):
+    sources = [sp.Source(sp.RegularPeriodic(period), sp.Gaussian()) for period in (3, 4)]
+    mixture = sp.SourceMixture(sources, weights=[0.2, 0.8])
+    switches = np.asarray(mixture.sample(key, 4000, 9).switches)
+    third = switches[:, 3]
+    expected = np.where(third[:, None], *(np.isin(np.arange(9), [n, 2 * n]) for n in (3, 4)))
+    np.testing.assert_array_equal(switches, expected)
+    assert scipy.stats.binomtest(int(third.sum()), 4000, 0.2).pvalue > 1e-3
+
+
+def test_only_sources_with_one_family_have_an_oracle():
+    one, other = sp.Source(sp.LIN(), sp.Gaussian()), sp.Source(sp.LIN(), sp.NormalGamma())
+    assert sp.SourceMixture([one, one]).oracle_segment is one.segment
+    assert sp.SourceMixture([one, other]).oracle_segment is None

@@ -264,7 +264,7 @@ def fresh_predictors():
     sources = map(sp.Source, (*PRIORS, sp.PTW(40), sp.LIN()), FAMILIES * 2)
     columns = ValueSpec(location=(5.0, -100.0), scale=(2.0, 30.0), scalar=False)
     for kind in (*EXACT, *OTHERS, "stack-lstm", "window"):
-        yield predictor_of(kind), kind not in NETWORKS
+        yield predictor_of(kind), kind not in (*NETWORKS, "mixture")
     for source in sources:
         yield sp.bayes_optimal(source), True
         yield sp.bayes_optimal(source, max_hypotheses=3), True

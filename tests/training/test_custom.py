@@ -130,15 +130,17 @@ def test_the_excess_is_over_the_optimum_of_that_source(run):
 
 
 def test_a_source_of_ones_own_sampler_has_no_optimum_to_exceed():
-    class Skewed(sp.Source):
+    class Skewed(sp.AbstractSource):
         """Bits that are 1 with probability 3/4."""
+
+        segment: sp.Segment = sp.Bernoulli()
 
         def sample(self, key, batch, length):
             symbols = jax.random.bernoulli(key, 0.75, (batch, length)).astype(jnp.int32)
             probs = jnp.broadcast_to(jnp.array([0.25, 0.75]), (batch, length, 2))
             return sp.Draw(symbols, probs, jnp.zeros((batch, length), bool))
 
-    source = Skewed(sp.LIN())
+    source = Skewed()
     config = sp.TrainConfig(model="memoryless", **CONFIG)
     with pytest.warns(UserWarning, match="the optimum of Skewed is unknown"):
         run = sp.train(config, source=source)

@@ -15,7 +15,7 @@ from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.predictor import Predictor
 from switchpoint.priors import Geometric, Prior
 from switchpoint.segments import Discrete, Segment
-from switchpoint.sources import Draw, Source
+from switchpoint.sources import AbstractSource, Draw, Source
 
 _BATCH = 2
 _FEWEST = 10  # observations that all checks need
@@ -57,6 +57,8 @@ def check(thing: Any, values: Any = None, *, length: int = 60, seed: int = 0) ->
             _check_source(findings, source, values, length, seed, parts="segment")
     elif isinstance(thing, Source):
         _check_source(findings, thing, values, length, seed, parts="prior segment draws")
+    elif isinstance(thing, AbstractSource):
+        _check_sampler(findings, thing, values, length, seed)
     elif isinstance(thing, Predictor):
         given = findings.make("values", _predictable, thing, values, length, seed)
         if given is not None:
@@ -100,6 +102,17 @@ def _check_source(
         findings.run("draws", check_draws, source, length, seed)
 
 
+def _check_sampler(
+    findings: Collector, source: AbstractSource, values: Any, length: int, seed: int
+) -> None:
+    """The findings about the draws of a source that is no prior with a segment, and its optimum."""
+    findings.run("draws", check_draws, source, length, seed)
+    if not source.overrides_sample:
+        if values is None:
+            values = source.sample(jax.random.key(seed), _BATCH, length).values
+        check_predictor(findings, bayes_optimal(source), _batch(values, source.segment))
+
+
 def _predictable(predictor: Predictor[Any], values: Any, length: int, seed: int) -> Values:
     """Given sequences of a predictor, or drawn ones."""
     if values is not None:
@@ -127,7 +140,7 @@ def _batch(values: Any, part: Any) -> Values:
     return values
 
 
-def check_draws(source: Source, length: int, seed: int) -> str:
+def check_draws(source: AbstractSource, length: int, seed: int) -> str:
     """Require that draws have the right shape, and symbols follow their true probabilities."""
     key_draw, key_coin = jax.random.split(jax.random.key(seed))
     length = min(length, _DRAWN)

@@ -10,7 +10,6 @@ from jaxtyping import Array, Float, Shaped
 
 from switchpoint.checking.families import require_normalised
 from switchpoint.checking.report import Collector, require, require_equal
-from switchpoint.exact import ExactPredictor
 from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
 
@@ -35,7 +34,7 @@ def check_predictor(findings: Collector, predictor: Predictor[Any], values: Valu
     findings.run("stream", _stream, predictor, values[0], whole[0])
     findings.run("chunks", _chunks, predictor, values[0], whole[0])
     findings.run("jit and vmap", _inside_jit, predictor, values, whole)
-    if isinstance(predictor, ExactPredictor) or not is_finite(predictor):
+    if hasattr(predictor, "posterior") or not is_finite(predictor):
         findings.run("missing values", _missing, predictor, values)
     findings.run("gradients", _gradients, predictor, values)
 
@@ -72,7 +71,7 @@ def _predictions(predictor: Any, values: Values, whole: Any) -> str:
     expected = values.shape[:2]
     require(whole.shape == expected, f"log_density: shape {whole.shape}, not {expected}")
     require(jnp.isfinite(whole).all(), "log_density is not finite")
-    if isinstance(predictor, ExactPredictor) or predictor.event_shape:
+    if hasattr(predictor, "posterior") or predictor.event_shape:
         return "log_density is finite"
     state = predictor.init()
     for x in values[0, :_FEW]:

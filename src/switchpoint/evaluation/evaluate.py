@@ -17,7 +17,7 @@ from switchpoint.exact import ExactPredictor
 from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
 from switchpoint.segments.values import checked_values
-from switchpoint.sources import Draw, Source
+from switchpoint.sources import AbstractSource, Draw, Source
 
 Entry: TypeAlias = Member | Sequence[Member]
 """A member alone, or the members of one ensemble."""
@@ -25,7 +25,7 @@ Entry: TypeAlias = Member | Sequence[Member]
 
 def evaluate(
     predictors: Mapping[str, Entry],
-    source: Source | Draw | Any,
+    source: AbstractSource | Draw | Any,
     length: int | None = None,
     sequences: int | None = None,
     seed: int = 0,
@@ -82,7 +82,7 @@ def evaluate(
         for each in members
     ]
     chunk = _checks.positive_int("chunk", chunk)
-    if isinstance(source, Source):
+    if isinstance(source, AbstractSource):
         if length is None or sequences is None:
             raise ValueError(
                 f"length and sequences are required for a source, got {length!r} and {sequences!r}"
@@ -90,7 +90,7 @@ def evaluate(
         length = _checks.positive_int("length", length)
         sequences = _checks.positive_int("sequences", sequences)
         tests = chunks(source, length, sequences, _checks.seed(seed), chunk)
-        segment, attributes = source.segment, _attributes(length, chunk, source, seed)
+        segment, attributes = source.oracle_segment, _attributes(length, chunk, source, seed)
     else:
         if length is not None or sequences is not None:
             raise ValueError(
@@ -101,7 +101,7 @@ def evaluate(
         sequences, length = (data.switches if isinstance(data, Draw) else data).shape[:2]
         tests = data_chunks(data, chunk)
         segment, attributes = None, _attributes(length, chunk)
-    main = "regret" if isinstance(source, Source | Draw) else "code_length"
+    main = "regret" if isinstance(source, AbstractSource | Draw) else "code_length"
     shape = (len(ensembles), max(map(len, ensembles)))
     totals = {name: np.full((*shape, sequences), np.nan) for name in (main, "code_length")}
     switches = np.zeros(sequences, np.int32)
@@ -153,7 +153,7 @@ def evaluate(
 
 def regrets(
     members: Sequence[Member | None],
-    source: Source,
+    source: AbstractSource,
     length: int,
     sequences: int,
     seed: int = 0,
@@ -194,7 +194,7 @@ def _flat_draw(draw: Draw) -> Draw:
 
 def _given(named: Sequence[tuple[str, Any]], values: Any) -> np.ndarray:
     """Given sequences as (sequences, time, *event), which every predictor takes."""
-    fixed = [each for _, each in named if isinstance(each, Predictor)]
+    fixed: list[Any] = [each for _, each in named if isinstance(each, Predictor)]
     if len({(getattr(each, "alphabet", None) is None, each.event_shape) for each in fixed}) > 1:
         raise ValueError(
             "predictors must all be for symbols, or all for values of the same number of columns"
@@ -208,7 +208,7 @@ def _given(named: Sequence[tuple[str, Any]], values: Any) -> np.ndarray:
     for each in fixed:
         if isinstance(each, Network):
             each._checked(array)
-        elif isinstance(each, ExactPredictor):
+        elif isinstance(each, ExactPredictor) or getattr(each, "alphabet", None) is None:
             checked_values(each.segment, array, "sequences")
         else:
             _checks.known_symbols(array, each.alphabet, "sequences")
@@ -234,13 +234,15 @@ def _variable(name: str, values: np.ndarray, *dimensions: str) -> xr.Variable:
 
 
 def _attributes(
-    length: int, chunk: int, source: Source | None = None, seed: int | None = None
+    length: int, chunk: int, source: AbstractSource | None = None, seed: int | None = None
 ) -> dict[str, Any]:
     from switchpoint import __version__  # defined once the package is imported
 
-    drawn = {}
+    drawn: dict[str, Any] = {}
     if source is not None:
-        drawn = {"prior": repr(source.prior), "segment": repr(source.segment), "seed": seed}
+        names = ("prior", "segment") if isinstance(source, Source) else ()
+        parts = {name: repr(getattr(source, name)) for name in names} or {"source": repr(source)}
+        drawn = {**parts, "seed": seed}
     return {
         **drawn,
         "length": length,

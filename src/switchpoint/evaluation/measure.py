@@ -18,7 +18,7 @@ from switchpoint.exact import KTOracle
 from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
 from switchpoint.segments import Segment
-from switchpoint.sources import Draw, Source
+from switchpoint.sources import AbstractSource, Draw
 
 CHUNK = 250
 """How many sequences are drawn at a time by default."""
@@ -30,7 +30,7 @@ _MIN_SYMBOLS = 2**13  # of the sequences that a core takes
 
 
 def chunks(
-    source: Source, length: int, sequences: int, seed: int, size: int
+    source: AbstractSource, length: int, sequences: int, seed: int, size: int
 ) -> Iterator[tuple[slice, Draw]]:
     """`sequences` sequences of `source`, `size` at a time: their rows, and the draw.
 

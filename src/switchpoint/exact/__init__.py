@@ -3,6 +3,7 @@
 from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.forward import ForwardPredictor, ForwardState, bayes_optimal
 from switchpoint.exact.kt import KT, KTOracle
+from switchpoint.exact.mixture import MixturePosterior, MixturePredictor, MixtureState
 from switchpoint.exact.posterior import Posterior, SwitchInterval
 from switchpoint.exact.ptw import PTWPredictor, PTWState
 
@@ -12,6 +13,9 @@ __all__ = [
     "ForwardPredictor",
     "ForwardState",
     "KTOracle",
+    "MixturePosterior",
+    "MixturePredictor",
+    "MixtureState",
     "PTWPredictor",
     "PTWState",
     "Posterior",

@@ -18,11 +18,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._parameters import Parametric, fields_with
-from switchpoint.exact.base import ExactPredictor
 from switchpoint.exact.forward import bayes_optimal
 from switchpoint.exact.hypotheses import Sequences
 from switchpoint.segments.values import centred, translated
-from switchpoint.sources import Source
+from switchpoint.sources import AbstractSource, Source
 
 _GAIN = 1e-3  # of evidence, below which nothing matters
 
@@ -83,7 +82,7 @@ class Comparison:
 
 
 def compare(
-    sources: Mapping[str, Source], values: Any, max_hypotheses: int | None = None
+    sources: Mapping[str, AbstractSource], values: Any, max_hypotheses: int | None = None
 ) -> Comparison:
     """Compare the evidence of several sources for the same values.
 
@@ -111,12 +110,12 @@ def compare(
     )
 
 
-def _log_evidence(predictor: ExactPredictor[Any], values: Any) -> float:
+def _log_evidence(predictor: Any, values: Any) -> float:
     return float(np.asarray(predictor.log_density(values), np.float64).sum())
 
 
 def fit(
-    source: Source,
+    source: AbstractSource,
     values: Any,
     parameters: Iterable[str] | None = None,
     *,
@@ -152,6 +151,11 @@ def fit(
     (0.03, 0.07)
     """
     bayes_optimal(source, max_hypotheses)  # raises a `ValueError` if there is none
+    if not isinstance(source, Source):
+        raise ValueError(
+            "source must be a Source to be fitted; fit the sources of a mixture each, and compare "
+            f"them, got a {type(source).__name__}"
+        )
     segment, relative, origin = centred(source.segment, values)
     initial = eqx.tree_at(lambda each: each.segment, source, segment)
     sequences, _ = bayes_optimal(initial, max_hypotheses)._values(relative)

@@ -1,7 +1,7 @@
 """The exact predictor of any source: the forward recursion over the current segment's start."""
 
 import functools
-from typing import Any
+from typing import Any, overload
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ from switchpoint.exact.blocks import extend_blocks, filter_batch, whole_blocks
 from switchpoint.exact.counting import Clock
 from switchpoint.exact.counts import SMALL_ALPHABET, extend_counts
 from switchpoint.exact.hypotheses import Hypotheses, Sequences
+from switchpoint.exact.mixture import MixturePredictor
 from switchpoint.exact.ptw import PTWPredictor
 from switchpoint.exact.start_posterior import start_posterior
 from switchpoint.exact.streams import (
@@ -30,12 +31,20 @@ from switchpoint.priors import PTW, Prior
 from switchpoint.segments import Dirichlet, Segment
 from switchpoint.segments.base import Statistics
 from switchpoint.segments.dirichlet import as_dirichlet
-from switchpoint.sources import Source
+from switchpoint.sources import AbstractSource, Source, SourceMixture
 
 _INITIAL_CAPACITY = 64
 
 
-def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]:
+@overload
+def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPredictor[Any]: ...
+
+
+@overload
+def bayes_optimal(source: AbstractSource, max_hypotheses: int | None = None) -> Any: ...
+
+
+def bayes_optimal(source: AbstractSource, max_hypotheses: int | None = None) -> Any:
     """The exact Bayes optimum for data from `source`: no predictor has lower expected regret.
 
     It predicts with the mixture over all partitions of the past into segments. With w_t(s) the
@@ -52,7 +61,8 @@ def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPre
     (Fearnhead and Liu, 2007; Adams and MacKay, 2007). This takes O(n) state and time per
     observation, O(n^2) time for a sequence of n. For a `PTW` prior the result is a `PTWPredictor`,
     which needs O(depth), so a large depth serves streams of unknown length. With `max_hypotheses`
-    only that many starts are kept, also under PTW; `pruning_bound` bounds the error.
+    only that many starts are kept, also under PTW; `pruning_bound` bounds the error. For a
+    `SourceMixture` the result is a `MixturePredictor` of the optima of its sources.
 
     It may be run on data from any other source too. `log_probs` of symbols (..., n) is
     (..., n, alphabet), `log_density` of values (..., n) or (..., n, columns) is (..., n), and
@@ -64,15 +74,18 @@ def bayes_optimal(source: Source, max_hypotheses: int | None = None) -> ExactPre
         >>> print(np.exp(bayes.log_probs([1, 1, 1, 1, 0]))[:, 1].round(3))
         [0.5   0.7   0.757 0.783 0.797]
     """
-    if not isinstance(source, Source):
+    if not isinstance(source, AbstractSource):
         raise ValueError(
             "source must be a Source, such as switchpoint.Source(switchpoint.PTW(8)), "
             f"got {source!r}"
         )
-    if source.overrides_sample:
+    if isinstance(source, SourceMixture) and type(source).sample is SourceMixture.sample:
+        optima = [bayes_optimal(each, max_hypotheses) for each in source.sources]
+        return MixturePredictor(optima, source.weights)
+    if not isinstance(source, Source) or source.overrides_sample:
         raise ValueError(
-            f"the optimum of {type(source).__name__} is unknown, since it overrides sample: its "
-            "sequences need not have the law of its prior and segment, whose optimum is "
+            f"the optimum of {type(source).__name__} is unknown, since its sampler is its own: its "
+            "sequences need not have the law of a prior and a segment, whose optimum is "
             "bayes_optimal(Source(prior, segment)); switchpoint.evaluate measures without one"
         )
     if isinstance(source.prior, PTW) and max_hypotheses is None:

@@ -1,7 +1,8 @@
 """A source: a prior over switching points and a model of the segments."""
 
 import functools
-from typing import Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -70,7 +71,62 @@ class Draw(eqx.Module):
         return jnp.log(jnp.take_along_axis(self.probs, at, axis=-1)[..., 0])
 
 
-class Source(eqx.Module):
+class AbstractSource(eqx.Module):
+    """Sequences of observations with their true distributions.
+
+    `switchpoint.train` and `switchpoint.evaluate` take any: a source of your own is a subclass that
+    samples. Its `segment` tells what the observations are, by its alphabet or its support. Regret
+    is measured against the true distributions in the `Draw`. There is no optimum to exceed, and
+    `bayes_optimal` refuses it. For example, bits whose log-odds are a random walk:
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import switchpoint as sp
+    >>> class Drift(sp.AbstractSource):
+    ...     segment: sp.Segment = sp.Bernoulli()
+    ...     step: float = 0.3
+    ...     def sample(self, key, batch, length):
+    ...         walk, coins = jax.random.split(key)
+    ...         steps = self.step * jax.random.normal(walk, (batch, length))
+    ...         ones = jax.nn.sigmoid(jnp.cumsum(steps, axis=1))
+    ...         bits = jax.random.bernoulli(coins, ones).astype(jnp.int32)
+    ...         probs = jnp.stack([1 - ones, ones], axis=-1)
+    ...         return sp.Draw(bits, probs, jnp.zeros((batch, length), bool))
+    >>> forgetful = sp.bayes_optimal(sp.Source(sp.Geometric(0.05)))
+    >>> predictors = {"kt": sp.KT(), "forgetful": forgetful}
+    >>> regret = sp.evaluate(predictors, Drift(), length=100, sequences=200)["regret"]
+    >>> bool(regret.sel(predictor="forgetful").mean() < regret.sel(predictor="kt").mean())
+    True
+    """
+
+    if TYPE_CHECKING:  # which takes an abstract variable for the first field of subclasses
+
+        @property
+        def segment(self) -> Segment:
+            """What the observations are."""
+    else:
+        segment: eqx.AbstractVar[Segment]
+
+    @abstractmethod
+    def sample(self, key: PRNGKeyArray, batch: int, length: int) -> "Draw":
+        """`batch` independent sequences of `length` observations."""
+
+    def check_length(self, length: int) -> None:
+        """Raise a `ValueError` if there are no sequences of this length."""
+        del length
+
+    @property
+    def oracle_segment(self) -> Segment | None:
+        """The family of all segments, for a `KTOracle`; None if there is none."""
+        return None
+
+    @property
+    def overrides_sample(self) -> bool:
+        """Whether the law of its sequences is known by its sampler alone."""
+        return True
+
+
+class Source(AbstractSource):
     """Piecewise stationary sequences: segment lengths from `prior`, values from `segment`.
 
     Generative model, with s_1 = 0 and for i = 1, 2, ...
@@ -111,6 +167,13 @@ class Source(eqx.Module):
         foreign = type(self.segment).__module__.partition(".")[0] != "switchpoint"
         if foreign and self.segment.finite and not isinstance(self.segment, Dirichlet):
             _check_probabilities(self.segment)
+
+    def check_length(self, length: int) -> None:
+        self.prior.check_length(length)
+
+    @property
+    def oracle_segment(self) -> Segment:
+        return self.segment
 
     @property
     def overrides_sample(self) -> bool:

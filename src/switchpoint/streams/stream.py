@@ -83,9 +83,10 @@ class Stream:
 
     An observation takes O(1) time for KT, O(log t) for PTW, and otherwise O(t), or
     O(max_hypotheses), times the cost of the family; so does the state. Nothing is compiled, but for
-    predictors of your own and for Transformers, whose compiled `update` and `predict` are called,
-    and for families and priors whose formulas do not work on NumPy arrays. `columns` names the
-    columns of an `Independent` source, whose observations may then be mappings by name.
+    predictors of your own, for mixtures of sources and for Transformers, whose compiled `update`
+    and `predict` are called, and for families and priors whose formulas do not work on NumPy
+    arrays. `columns` names the columns of an `Independent` source, whose observations may then be
+    mappings by name.
 
     With `outliers` = e, a stream of values is robust: each observation is an outlier with
     probability e, drawn as the first of a segment that ends with it. Under a hypothesis with the

@@ -18,7 +18,7 @@ from switchpoint.neural.registry import CUSTOM, describe_network
 from switchpoint.neural.storage import class_name, named_leaves, network_shapes
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.segments.distributions import Joint
-from switchpoint.sources import Source
+from switchpoint.sources import AbstractSource
 from switchpoint.training.config import OPTIONS, SEGMENT, TrainConfig
 from switchpoint.training.optimizer import has_matrices
 
@@ -51,7 +51,7 @@ class CustomConfig(TrainConfig):
     description: Any = Field(None, exclude=True)
     """The replaced parts, as files describe them."""
 
-    def source(self, prior: str) -> Source:
+    def source(self, prior: str) -> Any:
         return super().source(prior) if self.sources is None else self.sources[prior]
 
     def network(self, key: PRNGKeyArray) -> Network:
@@ -72,7 +72,7 @@ class CustomConfig(TrainConfig):
 
 def custom_config(
     config: TrainConfig,
-    source: Source | Mapping[str, Source] | None,
+    source: AbstractSource | Mapping[str, AbstractSource] | None,
     network: MakeNetwork | Network | None,
 ) -> CustomConfig:
     """`config` with these in place of its source and its network."""
@@ -108,16 +108,16 @@ def custom_config(
     return custom
 
 
-def _named_sources(given: Any, length: int) -> dict[str, Source]:
+def _named_sources(given: Any, length: int) -> dict[str, AbstractSource]:
     """The sources by their labels."""
     sources = dict(given) if isinstance(given, Mapping) else {CUSTOM: given}
     for label, source in sources.items():
-        if not isinstance(label, str) or not isinstance(source, Source):
+        if not isinstance(label, str) or not isinstance(source, AbstractSource):
             raise ValueError(
                 "source must be a switchpoint.Source(prior, segment), or a dictionary of them by "
                 f"name, got {f'{label!r}: ' if source is not given else ''}{source!r}"
             )
-        source.prior.check_length(length)
+        source.check_length(length)
     for common, values in (
         ("alphabet", {label: _alphabet(each) for label, each in sources.items()}),
         ("shape of values", {label: s.segment.event_shape for label, s in sources.items()}),
@@ -127,11 +127,11 @@ def _named_sources(given: Any, length: int) -> dict[str, Source]:
     return sources
 
 
-def _alphabet(source: Source) -> int | None:
+def _alphabet(source: AbstractSource) -> int | None:
     return source.segment.alphabet if source.segment.finite else None
 
 
-def _value_spec(sources: Mapping[str, Source], length: int) -> ValueSpec:
+def _value_spec(sources: Mapping[str, AbstractSource], length: int) -> ValueSpec:
     """The location and the scale of the values of some sources."""
     samples = []
     for label, source in sources.items():
@@ -152,7 +152,7 @@ def _value_spec(sources: Mapping[str, Source], length: int) -> ValueSpec:
     return ValueSpec(location, scale, scalar=not source.segment.event_shape)
 
 
-def _identity(source: Source) -> str:
+def _identity(source: AbstractSource) -> str:
     """The source in words, which must be the same for a run to be continued.
 
     Arrays are shown by their shapes alone, so a digest of their values is added.

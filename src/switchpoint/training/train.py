@@ -22,7 +22,7 @@ from switchpoint._tensors import DamagedError
 from switchpoint.neural import Network, best_member
 from switchpoint.neural.blocks import HEADS, WIDTH, has_kernels
 from switchpoint.neural.kernels.backend import check_backend
-from switchpoint.sources import Source
+from switchpoint.sources import AbstractSource
 from switchpoint.training.checkpoints import run_lock
 from switchpoint.training.config import Member, TrainConfig
 from switchpoint.training.custom import MakeNetwork, custom_config
@@ -56,7 +56,7 @@ def train(
     config: TrainConfig,
     out: str | PathLike[str] | None = None,
     *,
-    source: Source | Mapping[str, Source] | None = None,
+    source: AbstractSource | Mapping[str, AbstractSource] | None = None,
     network: MakeNetwork | Network | None = None,
     minutes: float | None = None,
     progress: Choice = None,

@@ -14,7 +14,7 @@ from switchpoint.evaluation.measure import over_networks, predictions
 from switchpoint.evaluation.metrics import standard_error
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
-from switchpoint.sources import Draw, Source
+from switchpoint.sources import AbstractSource, Draw
 from switchpoint.training.config import TrainConfig
 from switchpoint.training.metrics_log import EvalRecord
 from switchpoint.training.program import TrainState
@@ -66,13 +66,13 @@ class Validation:
         return np.concatenate(rows).astype(np.float64)
 
 
-def _reference(source: Source, draw: Draw) -> Float[Array, "sequence time *alphabet"]:
+def _reference(source: AbstractSource, draw: Draw) -> Float[Array, "sequence time *alphabet"]:
     """The predictions of the exact optimum; if that is unknown, the true distributions."""
     if not source.overrides_sample:
         return predictions(bayes_optimal(source), draw)
     warnings.warn(
-        f"the optimum of {type(source).__name__} is unknown, since it overrides sample: the excess "
-        "of its networks is their regret, in bits above the true distributions",
+        f"the optimum of {type(source).__name__} is unknown, since its sampler is its own: the "
+        "excess of its networks is their regret, in bits above the true distributions",
         stacklevel=2,
     )
     return draw.log_density if draw.symbol_probs is None else jnp.log(draw.probs)
