@@ -392,6 +392,8 @@ def test_lines_that_are_no_observations_are_skipped_and_counted(capsys):
     missing = [each["value"] for each in watch(capsys, "x.txt", "--on-error", "missing")]
     assert len(missing) == len(VALUES) + 5
     assert missing[100] is None
+    assert main(["watch", "x.txt", "--log"]) == 2  # the model is at fault, and no line
+    assert "x.txt: log needs values above 0" in capsys.readouterr().err
     Path("x.txt").write_bytes(b"1.5\n2.5\n\xff\n" + b"9" * 2**21 + b"\n3.5\n")
     assert [each["value"] for each in watch(capsys, "x.txt")] == [1.5, 2.5, 3.5]
 

@@ -206,7 +206,7 @@ def watch(
                             lines.add(record)
                 lines.flush()
                 saver.save_if_due()
-            for record in watcher.finish():
+            for record in watcher.finish(reader.name):
                 lines.add(record)
             lines.flush()
         except (KeyboardInterrupt, ValueError, OSError) as stop:
@@ -214,7 +214,7 @@ def watch(
                 stop.add_note(_farewell(watcher, state))
             try:
                 if isinstance(stop, ValueError):
-                    for record in watcher.finish():
+                    for record in watcher.finish(reader.name):
                         lines.add(record)
                 if not isinstance(stop, OSError):
                     lines.flush(_PATIENCE)

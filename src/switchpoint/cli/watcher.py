@@ -15,6 +15,7 @@ from switchpoint._tensors import DamagedError, read_tensors, write_tensors
 from switchpoint._text import locating, name_of
 from switchpoint.cli import config_options as options
 from switchpoint.cli.reader import Line, LineFormat, guess_format
+from switchpoint.cli.reader.observations import Observation
 from switchpoint.detection.defaults import SENSITIVITY
 from switchpoint.detection.online import ONLINE_SEGMENTS, Monitor, Report
 from switchpoint.priors import Prior
@@ -78,28 +79,43 @@ class Watcher:
             return []
         try:
             with locating(f"{name}, line {line.number}"):
-                values, time, key = self.lines.parse(line.text)
-                records = self._update(key, values, time)
+                observation = self.lines.parse(line.text)
+                self._check(observation)
         except ValueError as error:
             if self.on_error == "stop":
                 raise
-            self.skipped += 1
-            if self.skipped & (self.skipped - 1) == 0:  # 1, 2, 4, 8, ...
-                total = f" ({self.skipped} lines so far)" if self.skipped > 1 else ""
-                verb = "skipped" if self.on_error == "skip" else "taken as missing"
-                self.warn(f"{verb}: {error}{total}")
-            records = []
-            if self.on_error == "missing" and self.lines.key is None:
-                records = self._update("", (np.nan,) * len(self.lines.columns), None)
+            self._report(error)
+            observation = Observation((np.nan,) * len(self.lines.columns), None)
+            if self.on_error == "skip" or self.lines.key is not None:
+                self.last = line
+                return []
+        with locating(name):  # if no model can be chosen, no line is at fault
+            records = self._update(observation)
         self.last = line
         return records
 
-    def finish(self) -> list[dict[str, Any]]:
-        """The records of series that ended before their model was chosen."""
+    def _check(self, observation: Observation) -> None:
+        """Raise a `ValueError` if a model that was told does not have the values."""
+        monitors = self._monitors(observation.key)
+        for index, monitor in enumerate(monitors):
+            monitor.check(self._part(observation.values, index, monitors))
+
+    def _report(self, error: ValueError) -> None:
+        """Count a line that is no observation, and report the first, second, fourth and so on."""
+        self.skipped += 1
+        if self.skipped & (self.skipped - 1) == 0:
+            total = f" ({self.skipped} lines so far)" if self.skipped > 1 else ""
+            verb = "skipped" if self.on_error == "skip" else "taken as missing"
+            self.warn(f"{verb}: {error}{total}")
+
+    def finish(self, name: str) -> list[dict[str, Any]]:
+        """The records of series in the file called `name` that ended before their warm-up did."""
         records = []
         for key, monitors in self.monitors.items():
             for index, monitor in enumerate(monitors):
-                for report in monitor.begin():
+                with locating(name):
+                    reports = monitor.begin()
+                for report in reports:
                     records += self._records(key, index, monitor, report)
         return records
 
@@ -108,8 +124,8 @@ class Watcher:
         rows: dict[str, list[tuple[float, ...]]] = {}
         for line in lines:
             with locating(f"{name}, line {line.number}"):
-                values, _, key = self.lines.parse(line.text)
-                rows.setdefault(key, []).append(values)
+                observation = self.lines.parse(line.text)
+                rows.setdefault(observation.key, []).append(observation.values)
         records = []
         for key, series in rows.items():
             monitors = self._monitors(key)
@@ -118,16 +134,12 @@ class Watcher:
                 records.append(self._model(key, index, monitor, 0))
         return records
 
-    def _update(
-        self, key: str, values: tuple[float, ...], time: str | None
-    ) -> list[dict[str, Any]]:
-        records = []
-        monitors = self._monitors(key)
-        parts = [self._part(values, index, monitors) for index in range(len(monitors))]
-        for monitor, part in zip(monitors, parts, strict=True):
-            monitor.check(part)
-        for index, (monitor, part) in enumerate(zip(monitors, parts, strict=True)):
-            for report in monitor.update(part, time or _now()):
+    def _update(self, observation: Observation) -> list[dict[str, Any]]:
+        key, time = observation.key, observation.time or _now()
+        records, monitors = [], self._monitors(key)
+        for index, monitor in enumerate(monitors):
+            part = self._part(observation.values, index, monitors)
+            for report in monitor.update(part, time):
                 records += self._records(key, index, monitor, report)
         return records
 
@@ -333,9 +345,9 @@ def load_watcher(path: Path, settings: Mapping[str, Any], **rest: Any) -> Watche
             **rest,
         )
         counts: dict[str, int] = {}
-        for number, (key, about) in enumerate(card["series"]):
+        for place, (key, about) in enumerate(card["series"]):
             index = counts[key] = counts.get(key, -1) + 1
-            watcher._monitors(key)[index].restore(about, arrays[str(number)].tobytes())
+            watcher._monitors(key)[index].restore(about, arrays[str(place)].tobytes())
     except DamagedError as error:
         raise ValueError(f"{name} is not a state of switchpoint watch: {error}") from error
     except (KeyError, TypeError, IndexError, AttributeError) as error:
