@@ -2,13 +2,16 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from test_studies import TINY, Log, load, same
 
 from switchpoint import evaluation
 from switchpoint.paper import STUDIES, commands, reproduce
+from switchpoint.paper.base import Measurement
 from switchpoint.paper.cost import Stopwatch, training_cost
 from switchpoint.paper.results import recorded_result, result_path
+from switchpoint.paper.scale import TestSet
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.paper.tasks import measurements_by_run, train_and_measure
 from switchpoint.zoo import Zoo
@@ -94,8 +97,10 @@ def test_networks_are_not_trained_again_after_a_measurement_that_fails(tmp_path,
     assert all(set(store.find(each, TINY.seed)) == set(run.seeds) for each in wanted)
 
 
-def test_a_file_that_is_no_measurement_is_refused_by_name(tiny_studies, tmp_path):
-    path = next((tiny_studies / "measurements" / "trained").glob("*.nc"))
+def test_a_file_that_is_no_measurement_is_refused_by_name(tmp_path):
+    measurement = Measurement(None, "optimum", TestSet("ptw", 8, 3))
+    MeasurementStore(tmp_path / "store").add(measurement, 0, {0: np.arange(3.0)})
+    (path,) = (tmp_path / "store").iterdir()
     for attributes, words in (({"kind": "sweep"}, "is not a measurement"), ({"format": 7}, "7")):
         evaluation.save(evaluation.load(path).assign_attrs(attributes), tmp_path / path.name)
         with pytest.raises(ValueError, match=rf"{path.name}.* {words}"):
