@@ -40,6 +40,12 @@ def test_a_result_shows_its_table_and_picture(columns):
     assert base64.b64decode(picture).startswith(b"\x89PNG")
 
 
+def test_a_picture_shows_itself_without_pyplot():
+    picture, size = sp.detect(values()).plot()._repr_png_()
+    assert picture.startswith(b"\x89PNG")
+    assert size == {"width": 960}
+
+
 def test_groups_show_their_change_points_and_failures():
     labels = [NAME] * 40 + ["empty"] * 2
     found = sp.detect(np.append(values(), [np.nan] * 2), group_by=labels)

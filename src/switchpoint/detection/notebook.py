@@ -2,14 +2,12 @@
 
 import base64
 import html
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from switchpoint.detection.tables import make_table
 
 _ROWS = 30
-_DOTS_PER_INCH = 120
 
 
 def result_html(
@@ -29,12 +27,10 @@ def result_html(
     if len(rows) > _ROWS:
         parts.append(f"<p>and {len(rows) - _ROWS} more rows</p>")
     if figure is not None:
-        file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=_DOTS_PER_INCH)
-        data = base64.b64encode(file.getvalue()).decode()
-        width = round(96 * figure.get_size_inches()[0])
+        picture, size = figure._repr_png_()
+        data = base64.b64encode(picture).decode()
         parts.append(
-            f'<img alt="{html.escape(title)}" style="max-width: 100%; width: {width}px" '
+            f'<img alt="{html.escape(title)}" style="max-width: 100%; width: {size["width"]}px" '
             f'src="data:image/png;base64,{data}">'
         )
     return "\n".join(parts)

@@ -1,5 +1,6 @@
 """The look that all figures share, and how they are written to files."""
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ WIDTH = 8.0
 """The width of the studies' figures in inches, so that all have letters of one size."""
 
 _LEGEND_LINE = 1.4
+_CSS_INCH = 96  # pixels of a page
 
 # The two cells have a hue each, of which the stack takes the lighter one.
 _COLOURS = {
@@ -110,9 +112,18 @@ def styled() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
+class DisplayedFigure(Figure):
+    """A figure that shows itself in a notebook, even where pyplot has not been imported."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        file = io.BytesIO()
+        self.savefig(file, format="png")
+        return file.getvalue(), {"width": round(_CSS_INCH * self.get_figwidth())}
+
+
+def new_figure(width: float, height: float) -> DisplayedFigure:
     """An empty figure of a size in inches, apart from pyplot and its global state."""
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    figure = DisplayedFigure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
