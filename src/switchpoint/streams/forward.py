@@ -40,7 +40,7 @@ from switchpoint.streams.engine import (
     check_arrays,
     log_ratios,
 )
-from switchpoint.streams.host import HostFamily, Table, make_law
+from switchpoint.streams.host import Table, host_family, make_law
 from switchpoint.streams.predictive import Predictive
 
 Exact: TypeAlias = ExactPredictor[Any]
@@ -451,7 +451,7 @@ class FamilyHypotheses(Hypotheses):
     ) -> None:
         super().__init__(predictor.segment, columns)
         self.outliers = outliers
-        self.family = HostFamily(predictor.segment)
+        self.family = host_family(predictor.segment)
         ends, stays = self._begin(predictor, self.family.first)
         self.weights[0] = 0.0
         self.norm = 0.0

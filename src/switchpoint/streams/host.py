@@ -202,6 +202,22 @@ class HostFamily:
         return True
 
 
+def host_family(segment: Segment) -> HostFamily:
+    """The formulas of a segment model, kept for other streams with the same hyperparameters."""
+    leaves, structure = jax.tree.flatten(segment)
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    if any(each.dtype.kind not in "biuf" for each in arrays):
+        return HostFamily(segment)
+    key = tuple((each.tobytes(), each.shape, each.dtype.str) for each in arrays)
+    return _host_family(structure, key)
+
+
+@functools.lru_cache(maxsize=64)
+def _host_family(structure: Any, key: tuple[tuple[bytes, tuple[int, ...], str], ...]) -> HostFamily:
+    leaves = [np.frombuffer(data, kind).reshape(shape)[()] for data, shape, kind in key]
+    return HostFamily(jax.tree.unflatten(structure, leaves))
+
+
 def make_law(prior: Prior) -> Law:
     """The hazard and the survival of a prior: on NumPy arrays if they work there, else compiled."""
     complement = type(prior).survival_after is Prior.survival_after
