@@ -1,13 +1,17 @@
-"""Long series of real values: `detect`, and a million observations.
+"""Long series of real values: `detect` beside other packages, and a million predictions.
 
-    python benchmarks/long_series.py            # both tables, about two minutes on 2 cores
+    python benchmarks/long_series.py            # all tables, some minutes on 2 cores
+    python benchmarks/long_series.py --detect   # only that of `detect`
 
-Times are of the first call, which compiles, and of the quicker of two later ones. A million
-observations are predicted in processes of their own, whose peak memory is shown.
+Times are of the first call, which compiles, and of the quicker of two later ones; of one call from
+10^5 observations on. Other packages are compared where they are installed: ruptures (KernelCPD with
+a linear kernel, and Pelt), and fastcpd. They find changes of the mean, without probabilities. A
+million observations are predicted in processes of their own, whose peak memory is shown.
 """
 
 import argparse
 import functools
+import importlib
 import subprocess
 import sys
 import time
@@ -37,24 +41,51 @@ def series(length: int, between: int | None) -> np.ndarray:
     return noise + np.repeat(rng.normal(0, 3, length // between + 1), between)[:length]
 
 
-def timed(call: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of the first call, and of the quicker of two later ones."""
+def timed(call: Callable[[], Any], once: bool = False) -> tuple[float, float]:
+    """Seconds of the first call, and of the quicker of two later ones, or of the first again."""
     seconds = []
-    for _ in range(3):
+    for _ in range(1 if once else 3):
         begun = time.perf_counter()
         jax.block_until_ready(call())
         seconds.append(time.perf_counter() - begun)
-    return seconds[0], min(seconds[1:])
+    return seconds[0], min(seconds[1:], default=seconds[0])
+
+
+def peers() -> dict[str, tuple[int, Callable[[np.ndarray], Any]]]:
+    """Other detectors that are installed, and the longest series for each in a few seconds."""
+    found: dict[str, tuple[int, Callable[[np.ndarray], Any]]] = {}
+    try:
+        ruptures: Any = importlib.import_module("ruptures")
+    except ImportError:
+        pass
+    else:
+        kernel, pelt = ruptures.KernelCPD, ruptures.Pelt
+        found["ruptures KernelCPD"] = 10**6, lambda x: kernel("linear").fit(x).predict(pen=30)
+        found["ruptures Pelt, l2"] = 2000, lambda x: pelt("l2", jump=1).fit(x).predict(pen=30)
+    try:
+        fastcpd: Any = importlib.import_module("fastcpd.segmentation")
+    except ImportError:
+        pass
+    else:
+        found["fastcpd mean"] = 10**6, lambda x: fastcpd.mean(x)
+    return found
 
 
 def detecting() -> None:
-    print(f"{'detect, seconds':40} {'first':>8} {'later':>8}")
-    for length in (200, 1_000, 4_000, 10_000):
-        for between in (200, None):
+    print(f"{'seconds':50} {'first':>8} {'later':>8}")
+    for length in (200, 1_000, 4_000, 10_000, 100_000, 1_000_000):
+        for between in (200, None) if length <= 10_000 else (1_000,):
             values = series(length, between)
-            first, later = timed(functools.partial(sp.detect, values))
             title = "no switch" if between is None else f"a switch every {between}"
-            print(f"{f'{length:,} observations, {title}':40} {first:8.2f} {later:8.2f}", flush=True)
+            for segment in (None, "level") if length > 10_000 else (None,):
+                call = functools.partial(sp.detect, values, segment=segment)
+                first, later = timed(call, length > 10_000)
+                name = f"{length:,}, {title}: {segment or 'chosen'}"
+                print(f"{name:50} {first:8.2f} {later:8.2f}", flush=True)
+            for name, (most, detect) in peers().items():
+                if length <= most and length >= 1_000:
+                    first, later = timed(functools.partial(detect, values), length > 10_000)
+                    print(f"{f'    {name}':50} {first:8.2f} {later:8.2f}", flush=True)
 
 
 def million(name: str) -> None:
@@ -68,11 +99,14 @@ def million(name: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--million", choices=MILLION, help=argparse.SUPPRESS)
-    chosen = parser.parse_args().million
-    if chosen:
-        million(chosen)
+    parser.add_argument("--detect", action="store_true", help="only the table of `detect`")
+    arguments = parser.parse_args()
+    if arguments.million:
+        million(arguments.million)
         return
     detecting()
+    if arguments.detect:
+        return
     for name in MILLION:
         subprocess.run([sys.executable, __file__, "--million", name], check=True)
 

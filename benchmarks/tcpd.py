@@ -15,15 +15,15 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 import switchpoint as sp
-from switchpoint.detection import covering, defaults, f1
+from switchpoint.detection import choice, covering, defaults, f1, model, outliers
 
 PUBLISHED = {
     "AMOC": (0.721, 0.718),
@@ -38,8 +38,6 @@ PUBLISHED = {
 From the scores of every method and series that van den Burg and Williams (2020) published.
 """
 
-TREND = defaults.default_column("trend", np.zeros(1)).segment
-
 
 def read_series(path: Path) -> np.ndarray:
     """The values of a series, (time,) or (time, columns); missing ones are NaN."""
@@ -48,45 +46,18 @@ def read_series(path: Path) -> np.ndarray:
     return values[0] if len(values) == 1 else np.stack(values, axis=-1)
 
 
-def variations() -> dict[str, Callable[[np.ndarray], sp.Segmentation]]:
-    """The defaults of `detect`, and each of them changed."""
-
-    def with_setting(
-        segment: sp.Segment = TREND,
-        length: float = 1000 / defaults.SENSITIVITY,
-        scale: Callable[[np.ndarray], Any] | None = None,
-    ) -> Callable[[np.ndarray], sp.Segmentation]:
-        source = sp.Source(sp.Geometric(1 / length), segment)
-
-        def detect(values: np.ndarray) -> sp.Segmentation:
-            _, centre, usual = defaults.default_column("trend", values)
-            width = usual if scale is None else scale(values)
-            return sp.detect((values - centre) / width, source=source)
-
-        return detect
-
-    def changed_trend(name: str, value: float) -> sp.Trend:
-        names = ("level_scale", "slope_scale", "shape", "rate")
-        return sp.Trend(*(value if each == name else getattr(TREND, each) for each in names))
-
-    def quantile_range(tail: float) -> Callable[[np.ndarray], Any]:
-        width = 2 * NormalDist().inv_cdf(1 - tail)
-        return lambda values: np.ptp(np.nanquantile(values, [tail, 1 - tail])) / width
-
-    made = {"defaults": with_setting()}
-    made |= {f"mean length {each}": with_setting(length=each) for each in (50, 100, 400, 1000)}
-    for name, values in {
-        "level_scale": (1, 4),
-        "slope_scale": (0.05, 0.2),
-        "shape": (1, 2, 6),
-        "rate": (0.5, 2),
-    }.items():
-        made |= {f"{name} {each:g}": with_setting(changed_trend(name, each)) for each in values}
-    made["scale: standard deviation"] = with_setting(scale=np.nanstd)
-    made["scale: central 90%"] = with_setting(scale=quantile_range(0.05))
-    made["scale: quartiles"] = with_setting(scale=quantile_range(0.25))
-    made["constant levels"] = with_setting(defaults.default_column("level", np.zeros(1)).segment)
-    return made
+VARIATIONS: dict[str, tuple[Any, str, tuple[float, ...]]] = {
+    "level_scale": (defaults, "_LEVEL_SCALE", (1.0, 4.0)),
+    "slope_scale": (defaults, "_SLOPE_SCALE", (0.05, 0.2)),
+    "season_scale": (defaults, "_SEASON_SCALE", (1.0, 4.0)),
+    "shape": (defaults, "_SHAPE", (2.0, 6.0)),
+    "rate": (defaults, "_RATE", (0.5, 2.0)),
+    "sensitivity": (model, "SENSITIVITY", (1.0, 2.5, 10.0, 20.0)),
+    "share of outliers": (outliers, "SHARE", (0.003, 0.03)),
+    "gain of a lag": (choice, "_LEAST_GAIN", (0.025, 0.1)),
+    "distance from a unit root": (choice, "_UNIT_ROOT", (15.0, 30.0)),
+}
+"""The defaults that are changed, one at a time: where they are, and other values."""
 
 
 def score(
@@ -111,11 +82,12 @@ def main() -> None:
     arguments = parser.parse_args()
     console = Console()
     if arguments.sweep:
-        table = Table("setting", "covering", "F1", title="Means over all series")
-        for setting, detect in variations().items():
-            means = np.mean([each[3] for each in score(detect, arguments.directory)], axis=0)
-            table.add_row(setting, *(f"{mean:.3f}" for mean in means))
-        console.print(table)
+        for setting, (module, name, others) in VARIATIONS.items():
+            for value in others:
+                with patch.object(module, name, value):
+                    scores = [each[3] for each in score(sp.detect, arguments.directory)]
+                means = " / ".join(f"{mean:.3f}" for mean in np.mean(scores, axis=0))
+                console.print(f"{setting} {value:g}: covering / F1 {means}")
         return
     table = Table(title="switchpoint.detect on the Turing Change Point Dataset")
     for heading in ("series", "length", "covering", "F1", "seconds", "change points"):

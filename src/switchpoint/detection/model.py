@@ -51,7 +51,7 @@ from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
 from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.priors import Geometric
-from switchpoint.segments import Independent, NormalGamma, Poisson
+from switchpoint.segments import Independent, NormalGamma, Poisson, Segment
 from switchpoint.segments.values import centred
 from switchpoint.sources import Source
 
@@ -194,7 +194,7 @@ class SeriesModel:
             log_evidence += log_density_of_outliers(self.source, standard, hidden)
         expected, odd = np.full(values.shape, np.nan), np.zeros(values.shape)
         expected[:, columns], odd[:, columns] = self._expected(standard, hidden, positions)
-        families = [_FOLLOWING] * values.shape[1]
+        families: list[Segment] = [_FOLLOWING] * values.shape[1]
         for column, family in zip(
             columns, column_segments(self.source.segment, len(columns)), strict=True
         ):
