@@ -4,13 +4,15 @@
     python benchmarks/streams.py long [observations]
     python benchmarks/streams.py chunks [observations]
     python benchmarks/streams.py many [keys]
+    python benchmarks/streams.py ray [keys]
 
 Rates are by CPU time, so that other work on the machine matters little. Other packages are
 measured where they are installed: changepoint (Rust), river's ADWIN and fast-bocpd. With `long`,
 many bits go through PTW(40) and a pruned Geometric in chunks: time per symbol, memory and weights
 at the beginning and at the end. With `chunks`, `predictor.extend` takes one after another, beside
 a sequence as long as a chunk and the whole sequence at once. With `many`, `Streams` observes a
-value of every key at once: updates a second by the clock and by CPU time, and memory.
+value of every key at once: updates a second by the clock and by CPU time, and memory; with `ray`,
+by the actors of a Ray cluster on this machine.
 """
 
 import functools
@@ -244,6 +246,34 @@ def many(count: int) -> None:
         )
 
 
+def on_ray(count: int) -> None:
+    """Batches of one value of every key, over 1, 2 and 4 actors of a Ray cluster here."""
+    import ray
+
+    from switchpoint.adapters.ray import RayStreams
+
+    source = sp.Source(sp.Geometric(0.005), sp.NormalGamma())
+    predictor = sp.bayes_optimal(source, max_hypotheses=30)
+    data = np.random.default_rng(0).normal(size=(24, count))
+    keys = [f"host-{i}" for i in range(count)]
+    ray.init(num_cpus=4, log_to_driver=False, logging_level="ERROR")
+    for actors in (1, 2, 4):
+        with tempfile.TemporaryDirectory() as directory:
+            streams = RayStreams(predictor, directory, actors=actors, snapshot_every=1000)
+            rates = []
+            for offset, values in enumerate(data):
+                begun = time.perf_counter()
+                streams.update(offset, keys, values, float(offset))
+                rates.append(count / (time.perf_counter() - begun))
+            begun = time.perf_counter()
+            streams.close()
+            print(
+                f"{actors} actors, {count:,} keys: {max(rates):,.0f} updates a second; a snapshot "
+                f"of all in {time.perf_counter() - begun:.2f} s",
+                flush=True,
+            )
+
+
 def main(count: int) -> None:
     print(f"{'one at a time, predict and update':44} {'per second':>12} {'bar':>9}")
     for name, (predictor, observations, share) in streams().items():
@@ -260,6 +290,8 @@ if __name__ == "__main__":
         long(int(arguments[1]) if len(arguments) > 1 else 10**7)
     elif arguments[:1] == ["many"]:
         many(int(arguments[1]) if len(arguments) > 1 else 100_000)
+    elif arguments[:1] == ["ray"]:
+        on_ray(int(arguments[1]) if len(arguments) > 1 else 20_000)
     elif arguments[:1] == ["chunks"]:
         chunks(int(arguments[1]) if len(arguments) > 1 else 10_000)
     else:

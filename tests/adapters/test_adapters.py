@@ -11,7 +11,7 @@ import switchpoint.adapters
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "adapters.md").read_text()
-PACKAGES = {"sklearn": "scikit-learn", "sktime": "sktime", "river": "river"}
+PACKAGES = {"sklearn": "scikit-learn", "sktime": "sktime", "river": "river", "ray": "ray"}
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from test_predictors import EXACT, NETWORKS, OTHERS, predictor_of, random_symbol
 import switchpoint as sp
 from switchpoint import spec
 from switchpoint.neural import ValueSpec, network_from_name
+from switchpoint.segments import _special
 
 KINDS = [*EXACT, *OTHERS, *NETWORKS]
 
@@ -185,7 +186,8 @@ def test_segments_longer_than_the_tables_of_a_family(monkeypatch):
     values = np.random.default_rng(0).normal(size=300)
     predictor = sp.bayes_optimal(sp.Source(sp.LIN(), sp.NormalGamma(shape=1.7)), max_hypotheses=20)
     expected = sp.Stream(predictor).extend(values)
-    monkeypatch.setattr("switchpoint.segments._special._half_step_table", lambda _: np.zeros(0))
+    whole = _special._half_step_table
+    monkeypatch.setattr(_special, "_half_step_table", lambda start: whole(start)[:40])
     np.testing.assert_allclose(sp.Stream(predictor).extend(values), expected, rtol=0, atol=1e-12)
 
 

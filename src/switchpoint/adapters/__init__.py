@@ -1,7 +1,7 @@
 """Interfaces of other packages, one module each, imported only by those who have that package.
 
-`switchpoint.adapters.sklearn`, `switchpoint.adapters.sktime` and `switchpoint.adapters.river`
-need the extra of the same name.
+`switchpoint.adapters.sklearn`, `switchpoint.adapters.sktime`, `switchpoint.adapters.river` and
+`switchpoint.adapters.ray` need the extra of the same name.
 """
 
 from collections.abc import Iterator

@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import ray
-from ray.exceptions import RayActorError
 
 from switchpoint import _checks
 from switchpoint._files import make_directory, read_json, write_json
 from switchpoint._formats import FORMAT, NEWEST
+from switchpoint.adapters import requires
 from switchpoint.detection import detect
 from switchpoint.executors import ATTEMPTS, join_driver, package_version, worker_settings
 from switchpoint.streams import Change, Streams
+
+with requires("ray", "ray"):
+    import ray
+    from ray.exceptions import RayActorError
 
 _SUFFIX = ".states"
 _SETTINGS = "streams.json"

@@ -68,8 +68,11 @@ def _gamma_half_step(z: Any, start: Any = None) -> Any:
     if start is not None and np.ndim(z) == 1:
         index = (2 * (z - start) + 0.5).astype(np.intp)
         table = _half_step_table(float(start))
-        if index.item(index.argmax()) < len(table):
-            return table.take(index)
+        ratio = table.take(index, mode="clip")
+        if index.item(index.argmax()) >= len(table):
+            beyond = np.flatnonzero(index >= len(table))
+            ratio[beyond] = _gamma_half_step(z[beyond])
+        return ratio
     large = np.maximum(z, _SERIES_FROM)
     inverse = 1 / large
     square = inverse * inverse

@@ -40,9 +40,9 @@ class Runs(NamedTuple):
     def at_most(self, last: int) -> float:
         """P(the length is at most `last`)."""
         if self.spreads is None:
-            return float(self.probabilities.dot(self.lengths <= last))
+            return float(np.add.reduce(self.probabilities[self.lengths <= last]))
         shares = (last + 1 - (self.lengths - self.spreads)) / (2 * self.spreads + 1)
-        return float(self.probabilities.dot(np.clip(shares, 0.0, 1.0)))
+        return float(np.add.reduce(self.probabilities * np.clip(shares, 0.0, 1.0)))
 
 
 class Slots(NamedTuple):

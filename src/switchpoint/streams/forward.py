@@ -241,6 +241,8 @@ class Hypotheses(HostEngine):
 
     def runs(self) -> Runs:
         starts, spreads, joint = self._given_all()
+        # Of the slots in use alone: the order of a sum depends on their number.
+        starts, joint = starts[: self.used], joint[: self.used]
         spread = _by_slot(spreads, len(starts)) if spreads else None
         return Runs(self.position - starts, joint / np.add.reduce(joint), spread)
 

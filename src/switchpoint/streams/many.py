@@ -88,7 +88,7 @@ class Streams:
 
     The predictor must have a bounded number H of hypotheses: under `PTW` H = depth + 1, under other
     priors that of `max_hypotheses` or the longest segment. With statistics of s numbers, a key
-    takes 8 (H (s + 4) + 12) bytes, and an update O(H) time.
+    takes 8 (H (s + 4) + 15) bytes, and an update O(H) time.
 
     - `alarm`: a rule for each key, with the settings of this one;
     - `outliers`: as in `Stream`;
@@ -456,7 +456,7 @@ class Streams:
 
     def _restore(self, stream: Stream, numbers: Any) -> None:
         """Put a stream into the state of a row."""
-        row: Row = jax.tree.map(lambda at: numbers[at], self._at)
+        row: Any = jax.tree.map(lambda at: numbers[at], self._at)
         engine, position = stream._engine, _position(row)
         starts = position - (position - row.state.starts) % _WRAP - row.spreads % 1
         last_starts, last_spreads = starts.copy(), row.spreads.copy()

@@ -193,7 +193,8 @@ class Stream:
         """The length of the current segment, up to and including the last observation."""
         lengths, probabilities, spreads = self._engine.runs()
         each = probabilities if spreads is None else probabilities / (2 * spreads + 1)
-        return RunLength(float(lengths.dot(probabilities)), int(lengths[each.argmax()]))
+        mean = np.add.reduce(lengths * probabilities)  # in one order, on every machine
+        return RunLength(float(mean), int(lengths[each.argmax()]))
 
     @_alone
     def change_probability(self, last: int) -> float:
