@@ -186,6 +186,8 @@ class Study:
     """Claims of the paper, each with what judges it and gives the evidence."""
     needs_logs: bool = False
     """Whether it reads the training logs, which pretrained networks do not have."""
+    on_request: bool = False
+    """Whether scale zoo shows the record alone, unless the study is named."""
     recorded: bool = True
     """Whether its result is small enough to be shipped with the package."""
     seconds: Mapping[str, float]

@@ -82,6 +82,7 @@ class StudyRunner:
     ) -> None:
         self.scale, self.out = scale, out.absolute()  # workers may have another directory
         self.studies = select_studies(only)
+        self._named = only is not None
         self.progress = progress or Progress()
         self.networks: TrainedNetworks | PretrainedNetworks = (
             TrainedNetworks(self.out / "runs")
@@ -111,7 +112,8 @@ class StudyRunner:
             self.results[study.name] = Result(local, recorded)
 
     def _can_compute(self, study: Study) -> bool:
-        if study.needs_logs and self.scale.zoo is not None:
+        recorded_only = study.needs_logs or (study.on_request and not self._named)
+        if recorded_only and self.scale.zoo is not None:
             return False
         return all(map(self.networks.can_have, study.runs(self.scale).values()))
 
