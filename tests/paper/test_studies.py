@@ -48,6 +48,8 @@ TINY = Scale(
     max_depth=3,
     max_switches=8,
     heatmap_sequences=10,
+    probe_sequences=8,
+    worst_length=6,
     orders=(0,),
     memoryless_settings=SMALL,
     bound_order=3,
@@ -146,7 +148,7 @@ def test_every_study_has_a_whole_result(whole):
         assert provenance["seed"] == 0
         assert provenance["wall_seconds"] > 0
         for key, variable in result.data_vars.items():
-            if variable.dtype.kind == "f" and not key.endswith("deviation"):
+            if variable.dtype.kind == "f" and not key.endswith(("deviation", "bound")):
                 assert np.isfinite(variable.values).all(), (name, key)
         for finding in study.judge(result):  # the others compare the LSTM with other networks
             assert (finding.holds is None) == (finding.claim in DIFFERENCES)
@@ -354,6 +356,8 @@ def test_changed_settings_do_not_reuse_other_results(command, whole, capsys):
         "other-lengths",
         "priors",
         "length-512",
+        "beliefs",
+        "worst-case",
         "training-curves",
     }
     command("reproduce", "--scale", "tiny", "--out", whole, "--set", "first_seed=7", "--list")

@@ -6,6 +6,7 @@ from switchpoint.paper.base import Run, Study
 from switchpoint.paper.scale import Scale
 from switchpoint.paper.studies import (
     ablations,
+    beliefs,
     lengths,
     memory,
     off_distribution,
@@ -15,6 +16,7 @@ from switchpoint.paper.studies import (
     training_curves,
     trajectories,
     twice_the_length,
+    worst_case,
 )
 
 STUDIES: Mapping[str, Study] = {
@@ -31,6 +33,8 @@ STUDIES: Mapping[str, Study] = {
         regret_by_position.REGRET_BY_INDEX,
         twice_the_length.STUDY,
         memory.STUDY,
+        beliefs.STUDY,
+        worst_case.STUDY,
         training_curves.STUDY,
     )
 }

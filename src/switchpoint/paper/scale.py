@@ -123,6 +123,10 @@ class Scale(Settings):
     max_switches: NaturalNumber
     """The largest number of switching points whose probability under PTW is shown."""
     heatmap_sequences: PositiveInt
+    worst_length: PositiveInt
+    """Symbols of the sequences that are searched for the worst case."""
+    probe_sequences: Annotated[int, Field(ge=8)]
+    """Sequences to fit linear probes of states to, and as many to test them on."""
     orders: Annotated[OneOrMore[NaturalNumber], _including(0)]
     """How many of the last symbols the networks of the memory study see."""
     memoryless_settings: TrainingSettings
@@ -202,7 +206,8 @@ SETTINGS = tuple(name for name in Scale.model_fields if name not in ("zoo", "rec
 """The fields of a scale that may be changed."""
 _FREE = (
     "sequences", "off_sequences", "longer_lengths", "longer_sequences", "prior_sequences",
-    "max_depth", "max_switches", "heatmap_sequences", "seed",
+    "max_depth", "max_switches", "heatmap_sequences", "probe_sequences", "worst_length",
+    "seed",
 )  # fmt: skip
 """Those that need no other networks than the zoo's."""
 
@@ -290,6 +295,8 @@ FULL = Scale(
     max_depth=9,
     max_switches=100,
     heatmap_sequences=500,
+    probe_sequences=150,
+    worst_length=64,
     orders=(0, 1, 2, 4, 8, 16, 32),
     memoryless_settings={
         **_PAPER,
@@ -351,6 +358,8 @@ QUICK = Scale(
     max_depth=9,
     max_switches=64,
     heatmap_sequences=250,
+    probe_sequences=100,
+    worst_length=16,
     orders=(0, 1, 2, 4, 8),
     memoryless_settings={**_SMALL, "batch": 16, **_steps(500), "learning_rate": 1e-2},
     bound_order=10,
