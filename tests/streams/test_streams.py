@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -575,7 +576,10 @@ def test_a_copy_goes_on_by_itself(tmp_path):
     other.save(tmp_path / "state")
     assert sp.Stream.load(tmp_path / "state").notes == {"name": ["first", "second"]}
     assert (stream.position, stream.notes) == (3, {"name": ["first"]})
-    assert stream.update(1) == sp.Stream(stream.predictor).extend([0, 1, 1, 1])[-1]
+    again = sp.Stream.loads(stream.dumps()), pickle.loads(pickle.dumps(stream))
+    expected = sp.Stream(stream.predictor).extend([0, 1, 1, 1])[-1]
+    assert [each.update(1) for each in (stream, *again)] == [expected] * 3
+    assert all(each.notes == stream.notes for each in again)
 
 
 class TestLongStreams:
