@@ -94,7 +94,7 @@ _FIELDS = {
 }
 
 
-def _codes(predictor: Predictor[Any]) -> Codes:
+def _codes(predictor: Any) -> Codes:
     def code_lengths(symbols: np.ndarray) -> np.ndarray:
         logs = np.asarray(predictor.log_density(symbols), float)
         return np.asarray(-logs.sum(-1) / np.log(2))
