@@ -63,7 +63,7 @@ def test_autocorrelated_noise_is_no_change_where_the_model_has_it():
         misses += not np.any(np.abs(found.changepoints - 125) <= 5)
     assert (changes, misses) == (0, 0)
     values = autoregression(0.8, 250, np.random.default_rng(0))
-    plain = sp.detect(values)
+    plain = sp.detect(values, segment="trend")
     assert len(plain.changepoints) > 3
     (sentence,) = plain.warnings
     assert "autocorrelated" in sentence
@@ -75,7 +75,7 @@ def test_autocorrelated_noise_is_no_change_where_the_model_has_it():
 def test_a_season_is_no_change_where_the_model_has_it():
     times = np.arange(240)
     values = 3 * np.sin(2 * np.pi * times / 24) + np.random.default_rng(1).normal(size=240) / 3
-    plain, seasonal = sp.detect(values), sp.detect(values, season=24)
+    plain, seasonal = sp.detect(values, segment="trend"), sp.detect(values, season=24)
     assert len(plain.changepoints) > 5
     assert "season 24" in plain.warnings[0]
     assert len(seasonal.changepoints) == 0

@@ -150,7 +150,7 @@ def test_columns_have_common_switches():
     assert found.no_switch_probability < min(
         sp.detect(column).no_switch_probability for column in both.T
     )
-    assert {"level_0", "slope_1", "noise_1"} <= set(found.segments.columns)
+    assert {"level_0", "level_1", "noise_1"} <= set(found.segments.columns)
     alike = sp.detect(pd.DataFrame(both, columns=["x", "x"]))
     assert alike.segments.equals(found.segments)  # where names would not tell them apart
 
