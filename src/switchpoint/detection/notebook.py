@@ -23,7 +23,7 @@ def result_html(
         table = make_table(rows[:_ROWS]).to_html(
             index=False, border=0, na_rep="", float_format=_shown, max_cols=None
         )
-        parts.append(f'<div style="overflow-x: auto">{table}</div>')
+        parts.append(f'<div style="overflow-x: auto; white-space: nowrap">{table}</div>')
     if len(rows) > _ROWS:
         parts.append(f"<p>and {len(rows) - _ROWS} more rows</p>")
     if figure is not None:
