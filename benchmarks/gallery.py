@@ -10,6 +10,7 @@ variance. Missing values are left out first, since none of them takes any.
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ CYCLES = sp.Regression(slope=False, lags=2, level=6.0, level_scale=3.0)
 LOGARITHMS = {"lynx"}
 
 # The column of the values and the options of `detect` in docs/gallery.md.
-SERIES = {
+SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "nile": ("flow", {}),
     "coal": ("disasters", {"segment": "counts"}),
     "drivers": ("drivers", {"season": 12}),
@@ -41,17 +42,17 @@ SERIES = {
 }
 
 
-def pelt(values):
+def pelt(values: np.ndarray) -> list[int]:
     signal = (values - values.mean()) / values.std()
     return ruptures.Pelt(model="rbf").fit(signal).predict(pen=10)[:-1]
 
 
-def kernel(values):
+def kernel(values: np.ndarray) -> list[int]:
     signal = values / (np.diff(values).std() / np.sqrt(2))
     return ruptures.KernelCPD(kernel="linear").fit(signal).predict(pen=2 * np.log(len(signal)))[:-1]
 
 
-def markov(values):
+def markov(values: np.ndarray) -> list[int]:
     signal = (values - values.mean()) / values.std()
     model = MarkovRegression(signal, k_regimes=2, switching_variance=True)
     with warnings.catch_warnings():
@@ -60,7 +61,7 @@ def markov(values):
     return (np.flatnonzero(np.diff(states.astype(int))) + 1).tolist()
 
 
-def main():
+def main() -> None:
     np.random.seed(0)  # statsmodels draws its starting points from the global generator
     for name, (column, options) in SERIES.items():
         frame = pd.read_csv(EXAMPLES / f"{name}.csv")

@@ -6,8 +6,10 @@ count the same time: the line or the season of a segment depends on the time sin
 observation.
 """
 
+from typing import Any
+
 import numpy as np
-from jaxtyping import ArrayLike, Float
+from jaxtyping import Array, Float
 
 from switchpoint._namespace import Numbers, log_sigmoid, namespace
 from switchpoint._parameters import Parameter
@@ -26,7 +28,7 @@ class ElapsedGeometric(Prior):
     """
 
     hazard_log_odds: Parameter
-    steps: Float[ArrayLike, " steps"]
+    steps: Float[np.ndarray, " steps"] | Float[Array, " steps"]
 
     def hazard_after(self, start: Positions, run: Positions) -> Numbers:
         return -namespace(start, run).expm1(self._log_survival(start, run))
@@ -45,13 +47,14 @@ class ElapsedGeometric(Prior):
 
 def in_elapsed_time(source: Source, steps: Float[np.ndarray, " steps"]) -> Source:
     """A source with geometric lengths, in time rather than in observations."""
+    prior: Any = source.prior
     # Programs are compiled for a number of steps: longer series share them.
     padded = np.pad(steps, (0, 2 ** len(steps).bit_length() - len(steps)), constant_values=1.0)
-    return Source(ElapsedGeometric(source.prior.hazard_log_odds, padded), source.segment)
+    return Source(ElapsedGeometric(prior.hazard_log_odds, padded), source.segment)
 
 
-def steps_between(source: Source) -> Float[ArrayLike, " steps"] | None:
-    """The times from each observation to the next, where a source is in elapsed time."""
+def steps_between(source: Source) -> Any:
+    """The times from each observation to the next, where a source is in elapsed time, or None."""
     return source.prior.steps if isinstance(source.prior, ElapsedGeometric) else None
 
 
