@@ -550,9 +550,6 @@ BAD = {
     "per unit of time: it cannot be fitted": lambda: sp.detect(
         [1, 2], [1, 2], spacing="irregular", fit=True
     ),
-    "Source(prior, segment), got a SourceMixture": lambda: sp.detect(
-        [1, 2], source=sp.SourceMixture([sp.Source(sp.LIN(), sp.Gaussian())])
-    ),
     "fit takes at most 20000 observations of 1 column,": lambda: sp.detect(
         np.ones(20_001), fit=True
     ),
