@@ -15,7 +15,7 @@ for name in {names!r}:
 heavy = ("matplotlib", "rich", "xarray", "pandas", "scipy.sparse", "jax.experimental.pallas")
 print(*(name for name in heavy if name in sys.modules))
 """
-HEAVY = {"evaluation", "training", "zoo", "streams.archive"}  # xarray, rich, networks by name
+HEAVY = {"evaluation", "training"}  # xarray, rich
 LIGHT = [
     "neural",
     *(name for name, module in switchpoint._MODULE_OF.items() if module not in HEAVY),

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from switchpoint._progress import Progress
-from switchpoint.evaluation import regrets
 from switchpoint.exact import bayes_optimal
 from switchpoint.neural import Network
 from switchpoint.sources import Source
-from switchpoint.training import TrainConfig
 from switchpoint.zoo.manifest import Zoo
 
 TEST_SEED = 0
@@ -37,6 +35,8 @@ def score(
     sequences, and `excess_of_blocks` that of every 50 of them in turn, with which fewer
     sequences can be compared.
     """
+    from switchpoint.evaluation import regrets  # imports xarray
+
     blocks = whole_blocks(sequences)
     members = [network, bayes_optimal(source)]
     own, optimum = regrets(members, source, length, sequences, seed, progress=progress)
@@ -57,6 +57,8 @@ def whole_blocks(sequences: int) -> int:
 
 def trained_source(card: Mapping[str, Any]) -> Source:
     """The source that the one network of a card was trained on."""
+    from switchpoint.training import TrainConfig  # imports xarray
+
     return TrainConfig.from_dict(card["config"]).source(card["members"][0]["prior"])
 
 
