@@ -18,6 +18,7 @@ by the actors of a Ray cluster on this machine.
 import functools
 import importlib
 import importlib.util
+import logging
 import resource
 import sys
 import tempfile
@@ -256,7 +257,7 @@ def on_ray(count: int) -> None:
     predictor = sp.bayes_optimal(source, max_hypotheses=30)
     data = np.random.default_rng(0).normal(size=(24, count))
     keys = [f"host-{i}" for i in range(count)]
-    ray.init(num_cpus=4, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=4, log_to_driver=False, logging_level=logging.ERROR)
     for actors in (1, 2, 4):
         with tempfile.TemporaryDirectory() as directory:
             streams = RayStreams(predictor, directory, actors=actors, snapshot_every=1000)

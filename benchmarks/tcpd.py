@@ -85,9 +85,9 @@ def main() -> None:
         for setting, (module, name, others) in VARIATIONS.items():
             for value in others:
                 with patch.object(module, name, value):
-                    scores = [each[3] for each in score(sp.detect, arguments.directory)]
-                means = " / ".join(f"{mean:.3f}" for mean in np.mean(scores, axis=0))
-                console.print(f"{setting} {value:g}: covering / F1 {means}")
+                    varied = [each[3] for each in score(sp.detect, arguments.directory)]
+                covering, f1 = np.mean(varied, axis=0)
+                console.print(f"{setting} {value:g}: covering / F1 {covering:.3f} / {f1:.3f}")
         return
     table = Table(title="switchpoint.detect on the Turing Change Point Dataset")
     for heading in ("series", "length", "covering", "F1", "seconds", "change points"):
