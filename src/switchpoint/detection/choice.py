@@ -77,8 +77,12 @@ class Choice:
 
     def __str__(self) -> str:
         best, *others = self.candidates
-        gaps = [f"{each} {evidence_gap(each.log_evidence - best.log_evidence)}" for each in others]
-        return f"{best}, by evidence: {', '.join(gaps[:3])}"
+        gaps = []
+        for each in others[:3]:
+            gap = each.log_evidence - best.log_evidence
+            little = " (too little for a lag)" if gap > 0 and not self.alternative else ""
+            gaps.append(f"{each} {evidence_gap(gap)}{little}")
+        return f"{best}, by evidence: {', '.join(gaps)}"
 
 
 class Readings(ABC):
