@@ -20,9 +20,9 @@ from switchpoint.cli.executor_options import EXECUTOR, JOBS, RAY_ADDRESS, execut
 from switchpoint.cli.process import SIGNALS
 from switchpoint.executors import open_executor
 from switchpoint.neural.storage import MODEL_FILE
-from switchpoint.paper.base import Study, main_runs
+from switchpoint.paper.base import main_runs
 from switchpoint.paper.cost import training_cost
-from switchpoint.paper.pipeline import StudyRunner, draw, plan_for, select_studies
+from switchpoint.paper.pipeline import StudyRunner, draw, recordable_plans, select_studies
 from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.report import write_markdown, write_report
 from switchpoint.paper.results import copy_result, has_plan, load_result, result_path
@@ -184,24 +184,13 @@ def record(
     for study in studies:
         if results[study.name].exists():
             result = load_result(directory, study.name).local
-            if result is None or not any(has_plan(result, plan) for plan in _full_plans(study)):
+            if result is None or not any(
+                has_plan(result, plan) for plan in recordable_plans(study)
+            ):
                 raise ValueError(f"{results[study.name]} is not a result of scale full")
             target = into / results[study.name].name
             copy_result(results[study.name], target)
             _print(str(target))
-
-
-def _full_plans(study: Study) -> list[dict[str, Any]]:
-    """The plans of a study whose results are recorded.
-
-    A study that measures the best networks alone has them from the zoo as well.
-    """
-    full, zoo = SCALES["full"], SCALES["zoo"]
-    plans = [study.plan(full)]
-    if not study.grids(full):
-        sizes = {name: getattr(full, name) for name in study.scale_fields}
-        plans.append(plan_for(study, zoo.replace(**sizes)))
-    return plans
 
 
 @app.command()

@@ -29,7 +29,7 @@ from switchpoint.paper.results import (
     result_path,
     save_result,
 )
-from switchpoint.paper.scale import Scale
+from switchpoint.paper.scale import SCALES, Scale
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.paper.tasks import measurements_by_run, train_and_measure
 from switchpoint.training.run_directory import is_trained
@@ -242,6 +242,19 @@ def plan_for(study: Study, scale: Scale) -> dict[str, Any]:
     if scale.zoo is not None:
         plan["pretrained"] = Zoo(scale.zoo).digests()
     return plan
+
+
+def recordable_plans(study: Study) -> list[dict[str, Any]]:
+    """The plans of a study whose results are recorded.
+
+    A study that measures the best networks alone has them from the zoo as well.
+    """
+    full, zoo = SCALES["full"], SCALES["zoo"]
+    plans = [study.plan(full)]
+    if not study.grids(full):
+        sizes = {name: getattr(full, name) for name in study.scale_fields}
+        plans.append(plan_for(study, zoo.replace(**sizes)))
+    return plans
 
 
 def draw(study: Study, result: Result, out: Path, again: bool = False) -> list[Path]:
