@@ -198,7 +198,7 @@ def test_a_column_of_periods_is_the_time():
 def test_no_change_points_in_a_polars_frame():
     noise = np.random.default_rng(0).normal(size=100)
     found = sp.detect(pl.DataFrame({"x": noise}))
-    assert found.segments.shape == (1, 10)
+    assert len(found.segments) == 1
     assert found.segments["interval_begin"].dtype == pl.Int64
     assert found.segments["probability"].to_list() == [None]
 
