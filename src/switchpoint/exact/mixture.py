@@ -110,7 +110,7 @@ class MixturePredictor(Predictor[MixtureState]):
         states, parts = zip(*(each.extend(one, values) for each, one in pairs), strict=True)
         logs = jnp.stack(parts)
         before, after = self._weights(state.log_weights, self._densities(logs, values))
-        mixed = jax.nn.logsumexp(_like(before, logs) + logs, 0)
+        mixed = _mixed_logs(before, logs)
         return MixtureState(after[:, -1], tuple(states)), mixed
 
     @keeps_labels("log_probs")
@@ -118,14 +118,14 @@ class MixturePredictor(Predictor[MixtureState]):
         symbols = _unlabelled(symbols)
         logs = jnp.stack([each.log_probs(symbols) for each in self.predictors])
         before, _ = self._weights(self._log_prior, self._densities(logs, symbols))
-        return jax.nn.logsumexp(_like(before, logs) + logs, 0)
+        return _mixed_logs(before, logs)
 
     @keeps_labels("log_density")
     def log_density(self, values: Any) -> Float[Array, "*batch time"]:
         """ln p(x_t | x_<t) for every t, t = 0 included, as that of an `ExactPredictor`."""
         logs = self._log_densities(values)
         before, _ = self._weights(self._log_prior, logs)
-        return jax.nn.logsumexp(before + logs, 0)
+        return _mixed_logs(before, logs)
 
     def component_probs(self, values: Any) -> Float[np.ndarray, "*batch time components"]:
         """P(source | x_<=t) after each observation; values are those of `log_density`."""
@@ -258,6 +258,12 @@ class MixturePartitions(Partitions):
     def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
         parts = jnp.stack([part.without_switch(windows) for part in self.parts])
         return (self.final[..., None] * parts).sum(0)
+
+
+def _mixed_logs(log_weights: Array, logs: Float[Array, "components ..."]) -> Float[Array, "..."]:
+    """ln sum_i w_i p_i; exactly 0 where every p_i is 1, as for a missing observation."""
+    mixed = jax.nn.logsumexp(_like(log_weights, logs) + logs, 0)
+    return jnp.where((logs == 0).all(0), 0.0, mixed)
 
 
 def _like(array: Array, other: Array) -> Array:
