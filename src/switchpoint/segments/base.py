@@ -326,3 +326,12 @@ def weighted_mean(weights: tuple[Any, Any], means: tuple[Any, Any]) -> tuple[Any
     gap = other - mean
     merged = xp.where(first < second, other - first * inverse * gap, mean + share * gap)
     return total, merged, first * share * gap * gap
+
+
+def updated_mean(weight: Numbers, mean: Numbers, x: Numbers, step: Numbers) -> Numbers:
+    """The mean of a group with one more observation, where step = (x - mean) / (weight + 1).
+
+    In single precision it is computed from the larger weight, as in `weighted_mean`.
+    """
+    xp = namespace(weight)
+    return mean + step if xp is np else xp.where(weight < 1, x - weight * step, mean + step)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import log
-from switchpoint.segments.base import Level, Segment, scalar_level, weighted_mean
+from switchpoint.segments.base import Level, Segment, scalar_level, updated_mean, weighted_mean
 from switchpoint.segments.distributions import Normal
 
 
@@ -80,7 +80,7 @@ class Gaussian(Segment):
         log_noise = math.log(2 * math.pi) + 2 * log(self.scale)
         added = gap * step * weight
         logs = 0.5 * (log(weight / total) - log_noise - added / variance)
-        return logs, MeanRun(total, mean + step, squares + added)
+        return logs, MeanRun(total, updated_mean(weight, mean, x, step), squares + added)
 
     def run_log_density(self, before: MeanRun, run: MeanRun) -> tuple[Numbers, Numbers]:
         added = self.merge(before._replace(squares=0.0 * before.squares), run).squares

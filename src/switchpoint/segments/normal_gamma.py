@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import gamma_ratio, log, log1p, log_student_t
-from switchpoint.segments.base import Level, Segment, scalar_level, weighted_mean
+from switchpoint.segments.base import Level, Segment, scalar_level, updated_mean, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
 
 
@@ -86,7 +86,8 @@ class NormalGamma(Segment):
         step = gap / total
         added = 0.5 * weight * gap * step
         logs = log_student_t(shape, weight / (total * rate), added / rate, start=self.shape)
-        return logs, NormalGammaRun(total, mean + step, shape + 0.5, rate + added)
+        mean = updated_mean(weight, mean, x, step)
+        return logs, NormalGammaRun(total, mean, shape + 0.5, rate + added)
 
     def run_log_density(
         self, before: NormalGammaRun, run: NormalGammaRun

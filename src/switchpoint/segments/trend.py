@@ -9,7 +9,7 @@ from jaxtyping import Array, PRNGKeyArray
 from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import log_student_t
-from switchpoint.segments.base import Level, Segment, weighted_mean
+from switchpoint.segments.base import Level, Segment, updated_mean, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
 from switchpoint.segments.normal_gamma import noise_variance, noisy_run_log_density
 
@@ -138,7 +138,7 @@ class Trend(Segment):
         return logs, TrendRun(
             total,
             time + ahead / total,
-            level + (x - level) / total,
+            updated_mean(weight, level, x, (x - level) / total),
             spread,
             slope + share * ahead * gap / spread,
             shape + 0.5,
