@@ -20,10 +20,17 @@ RECORDS = (
     "Updates",
 )
 PACKAGES = (sp.priors, sp.segments, sp.sources, sp.exact, sp.streams)
+WITH_EXAMPLES = (*PACKAGES, sp.detection, sp.evaluation, sp.neural, sp.training, sp.zoo)
 MODULES = [
-    module.name
-    for package in PACKAGES
-    for module in pkgutil.iter_modules(package.__path__, package.__name__ + ".")
+    "switchpoint.predictor",
+    "switchpoint._namespace",
+    "switchpoint._parameters",
+    "switchpoint.neural.networks.recurrent",
+    *(
+        module.name
+        for package in WITH_EXAMPLES
+        for module in pkgutil.iter_modules(package.__path__, package.__name__ + ".")
+    ),
 ]
 
 

@@ -32,12 +32,17 @@ def check_state(name: str, found: tuple[int, ...], expected: tuple[int, ...]) ->
 class Predictor(eqx.Module, Generic[State]):
     """Predicts the distribution of the next symbol given the symbols so far.
 
-    One symbol at a time:
+    One symbol at a time, with `predict` for ln P(x_t = k | x_<t):
 
-        state = predictor.init()
-        predictor.predict(state)              # ln P(x_0 = k)
-        state = predictor.update(state, 1)    # x_0 was 1
-        predictor.predict(state)              # ln P(x_1 = k | x_0 = 1)
+        >>> import numpy as np
+        >>> import switchpoint as sp
+        >>> predictor = sp.KT()
+        >>> state = predictor.init()
+        >>> np.exp(predictor.predict(state)).round(2).tolist()
+        [0.5, 0.5]
+        >>> state = predictor.update(state, 1)  # x_0 was 1
+        >>> np.exp(predictor.predict(state)).round(2).tolist()
+        [0.25, 0.75]
 
     For whole sequences or batches, `predictor.log_probs(symbols)`. Both forms agree, and so does
     `state, log_probs = predictor.extend(state, symbols)`, which goes on from a state with a chunk.

@@ -22,6 +22,14 @@ class GroupedSegmentation(Mapping[Any, Segmentation]):
 
     A mapping: `result[group]` is the `Segmentation` of a group, and groups are in the order of
     their first rows. `segments` and `changepoints` are tables of all of them.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> noise = np.random.default_rng(0).normal(size=60)
+    >>> both = np.append(noise, noise + 5 * (np.arange(60) >= 20))
+    >>> found = sp.detect(both, group_by=60 * ["quiet"] + 60 * ["loud"])
+    >>> found, found["loud"].changepoints.tolist()
+    (GroupedSegmentation(2 groups by group, 1 change point in 1), [20])
     """
 
     by: str

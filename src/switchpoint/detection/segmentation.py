@@ -39,7 +39,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Segmentation:
-    """The change points of a series and the segments between them, with their uncertainty."""
+    """The change points of a series and the segments between them, with their uncertainty.
+
+    For n observations of d columns it holds arrays of O(n d) numbers; `detect` computes all of them
+    but those of `checks` and `warnings`, which follow on first use.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> noise = np.random.default_rng(0).normal(size=60)
+    >>> found = sp.detect(noise + 5 * (np.arange(60) >= 40))
+    >>> found.bounds, found.intervals.tolist(), bool(found.interval_probability[0] > 0.9)
+    ([(0, 40), (40, 60)], [[40, 40]], True)
+    """
 
     changepoints: Int[np.ndarray, " switch"]
     """The position of the first observation of each new segment, from 0."""

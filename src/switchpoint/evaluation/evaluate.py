@@ -60,11 +60,12 @@ def evaluate(
 
     `progress` is an object whose method `update(text, done)` receives the share that is done.
 
-    ```python
-    source = sp.Source(sp.PTW(8))
-    predictors = {"kt": sp.KT(), "optimum": sp.bayes_optimal(source), "oracle": sp.KTOracle}
-    sp.evaluate(predictors, source, length=256, sequences=1000)["regret"].mean("sequence")
-    ```
+    >>> import switchpoint as sp
+    >>> source = sp.Source(sp.Geometric(0.1))
+    >>> predictors = {"kt": sp.KT(), "optimum": sp.bayes_optimal(source), "oracle": sp.KTOracle}
+    >>> result = sp.evaluate(predictors, source, length=16, sequences=20)
+    >>> result["regret"].dims, result["regret"].shape
+    (('predictor', 'member', 'sequence'), (3, 1, 20))
     """
     _checks.one_of("keep", keep, ("totals", "all"))
     if not isinstance(predictors, Mapping):
@@ -164,6 +165,13 @@ def regrets(
     """The regret in bits of every member on every test sequence: those that `evaluate` draws.
 
     The row of a member that is None is NaN. Other arguments are those of `evaluate`.
+
+    >>> import switchpoint as sp
+    >>> source = sp.Source(sp.Geometric(0.1))
+    >>> members = [sp.KT(), sp.bayes_optimal(source)]
+    >>> kt, optimum = sp.evaluation.regrets(members, source, length=16, sequences=20).mean(1)
+    >>> bool(kt > optimum)
+    True
     """
     present = {index: member for index, member in enumerate(members) if member is not None}
     totals = np.full((len(members), _checks.positive_int("sequences", sequences)), np.nan)

@@ -24,6 +24,14 @@ def save(dataset: xr.Dataset, path: str | PathLike[str]) -> None:
     """Write an evaluation to `path`, whole or not at all.
 
     The attribute `switchpoint_sha256` is the SHA-256 of the file with 64 zeros in its place.
+
+    >>> import tempfile
+    >>> import switchpoint as sp
+    >>> result = sp.evaluate({"kt": sp.KT()}, [0, 1, 1, 1])
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     sp.evaluation.save(result, f"{directory}/kt.nc")
+    ...     sp.evaluation.load(f"{directory}/kt.nc").identical(result)
+    True
     """
     for name, variable in dataset.variables.items():
         if variable.nbytes > _LARGEST_VARIABLE:
@@ -44,6 +52,8 @@ def load(path: str | PathLike[str]) -> xr.Dataset:
     """The evaluation that `save` wrote to `path`, in this version or an earlier one.
 
     A `ValueError` names a file that is damaged: one that is not what was written, to the last bit.
+
+    See `save` for an example.
     """
     try:
         data = Path(path).read_bytes()

@@ -16,10 +16,13 @@ def summarise(dataset: xr.Dataset, reference: str | None = None) -> xr.Dataset:
     differences on each sequence: the variation that both share cancels. An evaluation of given
     sequences has no regret; its `excess` is one of code length.
 
-    ```python
-    summarise(sp.evaluate({"kt": sp.KT(), "optimum": sp.bayes_optimal(source)}, source, 64, 1000),
-              "optimum")["excess"]
-    ```
+    >>> import switchpoint as sp
+    >>> source = sp.Source(sp.Geometric(0.1))
+    >>> predictors = {"kt": sp.KT(), "optimum": sp.bayes_optimal(source)}
+    >>> result = sp.evaluate(predictors, source, length=16, sequences=20)
+    >>> excess = sp.summarise(result, "optimum")["excess"].squeeze("member")
+    >>> bool(excess.sel(predictor="kt") > 0), float(excess.sel(predictor="optimum"))
+    (True, 0.0)
     """
     columns = {}
     for name in ("regret", "code_length"):

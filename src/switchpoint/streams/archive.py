@@ -167,6 +167,10 @@ def decompress(archive: bytes, *, model: str | None = None) -> Any:
 
     An archive that is damaged, or that this machine decodes to other symbols, is refused. `model`
     is the file of the network of the archive, if it was moved.
+
+    >>> import switchpoint as sp
+    >>> sp.decompress(sp.compress(b"aaaaaabbbbbb"))
+    b'aaaaaabbbbbb'
     """
     header = unpack(bytes(archive), "the archive")
     symbols, content = read_archive(header, "the archive", model)
