@@ -34,6 +34,8 @@ class Change:
     level_before, level_after
         E[x | x is of a segment that started before, or since, the last alarm] of the next
         observation: a number, an array of columns, or the probabilities of symbols.
+
+    See `Alarm` for an example.
     """
 
     position: int

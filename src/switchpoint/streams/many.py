@@ -61,7 +61,15 @@ class Row(NamedTuple):
 
 
 class Updates(NamedTuple):
-    """The result of `Streams.update`."""
+    """The result of `Streams.update`.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.01)), max_hypotheses=30)
+    >>> updates = sp.Streams(bayes).update(["a", "b", "a"], [0, 1, 0])
+    >>> np.exp(updates.log_density).round(2).tolist(), updates.changes
+    ([0.5, 0.5, 0.75], [])
+    """
 
     log_density: Float[np.ndarray, " observations"]
     """ln p(x | all of its key before), in nats."""

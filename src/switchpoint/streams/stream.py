@@ -54,7 +54,10 @@ def _in_use() -> RuntimeError:
 
 @dataclass(frozen=True)
 class RunLength:
-    """The length of the current segment up to now, given all observations so far."""
+    """The length of the current segment up to now, given all observations so far.
+
+    See `Stream` for an example.
+    """
 
     mean: float
     """Its posterior mean; 0 before the first observation."""

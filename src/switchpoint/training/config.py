@@ -45,7 +45,12 @@ SEGMENT = ("alpha", "beta", "concentration")
 
 @dataclass(frozen=True)
 class Member:
-    """A network of the ensemble."""
+    """A network of the ensemble.
+
+    >>> from switchpoint.training import TrainConfig
+    >>> [each.label for each in TrainConfig(prior=["ptw", "lin"], learning_rate=0.01).members()]
+    ['ptw-seed0-lr0.01', 'lin-seed0-lr0.01']
+    """
 
     index: int
     """Its place in the ensemble, from 0."""
@@ -111,11 +116,10 @@ class TrainConfig(_NetworkSettings):
     `prior` and `learning_rate` take one value or a list. The description of each field is in
     `TrainConfig.model_fields`; an invalid setting is a `SettingError`, which has its name.
 
-    ```python
-    config = TrainConfig(model="lstm", hidden=64, prior=["ptw", "lin"], length=64, seeds=3)
-    config.members()  # six, in one program
-    config.learning_rate  # (0.0025,), by the recipe
-    ```
+    >>> import switchpoint as sp
+    >>> config = sp.TrainConfig(model="lstm", hidden=64, prior=["ptw", "lin"], length=64, seeds=3)
+    >>> len(config.members()), config.learning_rate  # of one program; by the recipe of the model
+    (6, (0.0025,))
     """
 
     if TYPE_CHECKING:  # a type checker does not know the options of networks

@@ -19,6 +19,8 @@ class EvalRecord:
     """The evaluation of all members after `step` steps.
 
     It has no times, so that a resumed run has the same records bit for bit.
+
+    See `read_reports` for an example.
     """
 
     step: int
@@ -112,7 +114,19 @@ class MetricsLog:
 
 
 def read_reports(path: Path) -> list[EvalRecord]:
-    """All records of a run, also of one that is still running; a damaged line is refused."""
+    """All records of a run, also of one that is still running; a damaged line is refused.
+
+    `path` is the file `metrics.jsonl` in the directory of the run, with a record in each line.
+
+    >>> import pathlib, tempfile
+    >>> from switchpoint.training import EvalRecord, read_reports
+    >>> record = EvalRecord(500, loss=(0.9,), excess=(1.5,), excess_error=(0.1,), diverged=())
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     file = pathlib.Path(directory, "metrics.jsonl")
+    ...     _ = file.write_text(record.to_json_line() + "\\n")
+    ...     read_reports(file) == [record]
+    True
+    """
     lines = MetricsLines.parse(path.read_bytes(), path)
     if lines.damage is not None:
         raise ValueError(lines.damage)

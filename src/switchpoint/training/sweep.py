@@ -77,9 +77,10 @@ class Sweep(Settings):
     `settings` are fields of `TrainConfig`; `axes` has the values of each setting that varies, or
     for draws a range. With `draws`, that many combinations are drawn with the seed `seed`.
 
-    ```python
-    Sweep(settings={"model": "lstm", "length": 64}, axes={"learning_rate": [1e-3, 3e-3]})
-    ```
+    >>> from switchpoint.training import Sweep
+    >>> sizes = Sweep(settings={"model": "lstm", "length": 64}, axes={"hidden": [8, 16]})
+    >>> [config.hidden for config in sizes.configs]
+    [8, 16]
     """
 
     settings: dict[str, Any]
@@ -133,6 +134,14 @@ def read_sweep(path: str | PathLike[str], draws: int | None = None, **overrides:
     The table has a list of values, or a range `{low = 1e-4, high = 1e-2, log = true}`, for each
     setting that varies; `draws` and `seed` make it random. `draws` and `overrides` win over the
     file. A `ValueError` names the file, and the line of what is wrong.
+
+    >>> import pathlib, tempfile
+    >>> from switchpoint.training import read_sweep
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     file = pathlib.Path(directory, "rates.toml")
+    ...     _ = file.write_text("[sweep]\\nlearning_rate = [1e-3, 3e-3]\\n")
+    ...     [config.learning_rate for config in read_sweep(file, model="rnn").configs]
+    [(0.001,), (0.003,)]
     """
     file = TomlFile.read(Path(path))
     settings = dict(file.values)
@@ -169,6 +178,14 @@ def sweep(
     `out`, with checkpoints; the same call resumes, and repeats nothing. The dataset, which is
     also written to `sweep.nc`, is sorted by excess. It has the last excess, its standard error and
     the training loss of every member, and all of them by step.
+
+    >>> import tempfile
+    >>> from switchpoint.training import Sweep, sweep
+    >>> settings = {"model": "memoryless", "length": 8, "steps": 20, "batch": 4, "validation": 10}
+    >>> rates = Sweep(settings=settings, axes={"learning_rate": [1e-3, 1e-2]})
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     print(sorted(sweep(rates, out)["learning_rate"].values.tolist()))
+    [0.001, 0.01]
     """
     plan = config if isinstance(config, Sweep) else read_sweep(config)
     check_backend(kernels)

@@ -36,7 +36,10 @@ from switchpoint.training.validation import Validation
 
 @dataclass(frozen=True)
 class TrainedEnsemble:
-    """The networks of a run, and how they were trained."""
+    """The networks of a run, and how they were trained.
+
+    See `train` for an example.
+    """
 
     config: TrainConfig
     members: tuple[Member, ...]
@@ -97,11 +100,13 @@ def train(
     `device_seconds` before the host shows progress and reacts to signals; results depend on
     neither.
 
-    ```python
-    run = train(TrainConfig(model="lstm", hidden=32, length=32, steps=500), out="runs/small")
-    run.reports[-1].excess  # bits per sequence above the exact optimum
-    network = run.best()
-    ```
+    >>> import switchpoint as sp
+    >>> config = sp.TrainConfig(model="memoryless", length=8, steps=20, batch=4, validation=10)
+    >>> run = sp.train(config, progress=False)
+    >>> run.reports[-1].step, len(run.reports[-1].excess)  # bits per sequence above the optimum
+    (20, 1)
+    >>> run.best().log_probs([0, 1, 1]).shape
+    (3, 2)
     """
     deadline = time.monotonic() + 60 * (
         math.inf if minutes is None else _checks.positive_float("minutes", minutes)

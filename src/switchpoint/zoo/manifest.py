@@ -25,7 +25,15 @@ PACKAGED = Path(__file__).parent / "files"
 
 
 class Zoo:
-    """The networks in one directory; each file carries a checksum of its content."""
+    """The networks in one directory; each file carries a checksum of its content.
+
+    >>> from switchpoint.zoo import Zoo
+    >>> zoo = Zoo()
+    >>> zoo.names()[:2], zoo.card("rnn-ptw")["test"]["length"]
+    (['rnn-ptw', 'rnn-lin'], 256)
+    >>> zoo.network("rnn-ptw").log_probs([0, 1, 1]).shape
+    (3, 2)
+    """
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = PACKAGED if directory is None else directory
@@ -77,6 +85,10 @@ def path_of(network: str | PathLike[str], zoo: Zoo | None = None) -> Path:
     """The file or directory of a network, given as a name of the zoo or as a path.
 
     A name of the zoo wins over a path that is spelled the same: write ./lstm-ptw for that.
+
+    >>> from switchpoint.zoo import path_of
+    >>> path_of("rnn-ptw").name, path_of("./rnn-ptw").name
+    ('rnn-ptw.safetensors', 'rnn-ptw')
     """
     path, text = Path(network), os.fspath(network)
     zoo = Zoo() if zoo is None else zoo
@@ -107,6 +119,11 @@ def load(
     best of those that were trained on `prior` (see `switchpoint.neural.best_member`). A network
     of your own class needs `like`: the function of a key that makes one, or any network of the
     same class and shapes.
+
+    >>> import switchpoint as sp
+    >>> network = sp.load("rnn-ptw")
+    >>> bool(sp.Stream(network).extend([1] * 50)[-1] > -0.1)  # ln P(1 | 49 times 1)
+    True
     """
     return neural.load(path_of(network), member, prior, like)
 
@@ -115,6 +132,10 @@ def load_members(network: str | PathLike[str], *, like: Like = None) -> list[Net
     """All networks of a file or of the directory of a run; of the zoo, the one of that name.
 
     Those of your own class need `like`, as in `load`.
+
+    >>> import switchpoint as sp
+    >>> len(sp.load_members("rnn-ptw"))
+    1
     """
     return neural.load_members(path_of(network), like)
 

@@ -64,7 +64,12 @@ def trained_source(card: Mapping[str, Any]) -> Source:
 
 @dataclass(frozen=True)
 class Check:
-    """The claim on one card, and what was measured."""
+    """The claim on one card, and what was measured.
+
+    >>> from switchpoint.zoo import Check
+    >>> Check("rnn-ptw", claimed=1.5, measured=1.52, allowed=0.05).passed
+    True
+    """
 
     name: str
     claimed: float
@@ -81,7 +86,11 @@ class Check:
 
 
 def verify(zoo: Zoo, name: str, sequences: int, progress: Progress | None = None) -> Check:
-    """Measure a network again on the first of its test sequences, and compare with its card."""
+    """Measure a network again on the first of its test sequences, and compare with its card.
+
+    The first `sequences` of them, a multiple of 50; each takes one pass of the network and of the
+    exact optimum. See `Check` for the result.
+    """
     card = zoo.card(name)
     test = card["test"]
     if sequences > test["sequences"]:
