@@ -23,7 +23,14 @@ _HOST_TYPES = {np.ndarray, np.float64, np.int64, np.bool_, float, int, bool}
 
 
 def namespace(*arrays: Any) -> Any:
-    """`numpy` if every array is NumPy's or a plain number, and `jax.numpy` otherwise."""
+    """`numpy` if every array is NumPy's or a plain number, and `jax.numpy` otherwise.
+
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from switchpoint.segments import namespace
+    >>> namespace(np.ones(2), 3.0).__name__, namespace(np.ones(2), jnp.ones(2)).__name__
+    ('numpy', 'jax.numpy')
+    """
     for array in arrays:
         if type(array) not in _HOST_TYPES and not isinstance(array, np.ndarray | np.generic):
             return jnp

@@ -17,22 +17,46 @@ Parameter: TypeAlias = float | Float[Array, "..."]
 
 
 def positive(default: float | None = None) -> Any:
-    """A field for a hyperparameter above 0."""
+    """A field for a hyperparameter above 0.
+
+    It is checked when the family is made, unless it is traced, and `fit` searches over its
+    logarithm. See `Segment` for how a family declares its fields.
+
+    >>> import switchpoint as sp
+    >>> sp.Poisson(shape=-1.0)
+    Traceback (most recent call last):
+        ...
+    ValueError: shape must be a finite number above 0, got -1.0
+    """
     return checked_field(_checks.positive_float, default)
 
 
 def real(default: float | None = None) -> Any:
-    """A field for a hyperparameter that may be any real number."""
+    """A field for a hyperparameter that may be any real number.
+
+    See `positive` for an example of a field.
+    """
     return checked_field(_checks.finite_float, default, real=True)
 
 
 def location(default: float | None = None) -> Any:
-    """A field for a hyperparameter that is itself a value, and moves with the origin of values."""
+    """A field for a hyperparameter that is itself a value, and moves with the origin of values.
+
+    If x is of the family with the location m, then x - c is of the one with m - c, so that values
+    can be centred. See `positive` for an example of a field.
+    """
     return checked_field(_checks.finite_float, default, real=True, location=True)
 
 
 def simplex() -> Any:
-    """A field for an array of probabilities, which sum to 1 along its last axis."""
+    """A field for an array of probabilities, which sum to 1 along its last axis.
+
+    >>> import switchpoint as sp
+    >>> sp.HMM([0.5, 0.6], [[0.9, 0.1], [0.1, 0.9]], [[0.9, 0.1], [0.1, 0.9]])
+    Traceback (most recent call last):
+        ...
+    ValueError: initial_probs must sum to one, got a sum of 1.1
+    """
     return eqx.field(metadata={"simplex": True})
 
 

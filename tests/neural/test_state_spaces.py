@@ -1,22 +1,14 @@
 """Networks of linear recurrences against loops over time, as their definitions state them."""
 
-import doctest
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from switchpoint.neural import network_from_name
-from switchpoint.neural.networks import gru, lru, mamba
 from switchpoint.neural.scans import linear_recurrence
 
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-@pytest.mark.parametrize("module", [gru, lru, mamba], ids=lambda module: module.__name__)
-def test_the_examples_print_what_they_say(module):
-    assert doctest.testmod(module) == (0, 4)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])

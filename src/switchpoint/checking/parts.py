@@ -44,6 +44,11 @@ def check(thing: Any, values: Any = None, *, length: int = 60, seed: int = 0) ->
     `values`, (time,) or (sequences, time), are observations to check with; by default they are
     drawn, `length` of them. An exception in the code that is checked is a failed finding. Takes
     some seconds, most of which is compilation.
+
+    >>> import switchpoint as sp
+    >>> report = sp.check(sp.neural.Memoryless(2, length=10), length=10)
+    >>> report.ok, report.failed
+    (True, ())
     """
     length, seed = _checks.positive_int("length", length), _checks.seed(seed)
     if length < _FEWEST:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class Segmentation:
     """The change points of a series and the segments between them, with their uncertainty.
 
-    For n observations of d columns it holds arrays of O(n d) numbers; `detect` computes all of them
-    but those of `checks` and `warnings`, which follow on first use.
+    For n observations of d columns it holds O(n d) numbers; tables, `checks` and `warnings` are
+    computed on first use.
 
     >>> import numpy as np
     >>> import switchpoint as sp

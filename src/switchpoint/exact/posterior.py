@@ -47,6 +47,8 @@ class SwitchInterval:
         The interval begin..end, both included.
     interval_probability
         P(at least one switch in the interval | x).
+
+    See `Posterior.switch_intervals`, which finds them.
     """
 
     position: int

@@ -20,7 +20,10 @@ _LOG_SCALES = (-7.0, 7.0)
 
 
 class ValueSpec(NamedTuple):
-    """The values that a network is for, and the number of Gaussians it mixes."""
+    """The values that a network is for, and the number of Gaussians it mixes.
+
+    See `DensityNetwork` for an example.
+    """
 
     location: tuple[float, ...]
     """A typical value of each column."""
@@ -56,6 +59,19 @@ class DensityNetwork(Network[Any]):
     """A network whose tokens are features of values, and whose logits parametrise a mixture.
 
     A NaN is a missing observation: a feature marks it, and its log density is 0.
+
+    With d columns and k components, the density of standardised values z is
+    sum_i w_i prod_j N(z_j; m_ij, s_ij^2). The body outputs k (1 + 2 d) numbers: log weights, means
+    and log scales. `network_from_name` makes one.
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> spec = sp.neural.ValueSpec(location=(0.0,), scale=(1.0,), components=2)
+    >>> key = jax.random.key(0)
+    >>> network = sp.neural.network_from_name("lstm", None, 16, key, spec, hidden=4)
+    >>> log_density = network.log_density([0.3, float("nan"), -0.2])
+    >>> log_density.shape, float(log_density[1])
+    ((3,), 0.0)
     """
 
     alphabet_size: None = eqx.field(static=True)

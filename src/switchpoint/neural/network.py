@@ -43,6 +43,21 @@ class Network(Predictor[StreamState[Memory]], Generic[Memory]):
     each token it outputs the logits of the next symbol, so the first prediction is learned too.
     A subclass implements `memory` and `read`; everything else follows. See `DensityNetwork` for
     real values, whose tokens are vectors.
+
+    >>> import equinox as eqx
+    >>> import jax.numpy as jnp
+    >>> import switchpoint as sp
+    >>> class Bigram(sp.neural.Network):
+    ...     alphabet_size: int = eqx.field(static=True)
+    ...     table: jnp.ndarray  # (alphabet + 1, alphabet): the logits after each token
+    ...
+    ...     def memory(self, batch, capacity):
+    ...         return ()
+    ...
+    ...     def read(self, memory, tokens):
+    ...         return memory, self.table[tokens]
+    >>> Bigram(2, jnp.zeros((3, 2))).log_probs([0, 1, 1]).shape
+    (3, 2)
     """
 
     alphabet_size: eqx.AbstractVar[int | None]

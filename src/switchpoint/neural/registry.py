@@ -51,6 +51,11 @@ def network_from_name(
 
     Options have the defaults of `MODEL_OPTIONS`. With `values` it is for real values, and the
     alphabet is None.
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> sp.neural.network_from_name("lstm", 2, 64, jax.random.key(0), hidden=8, readout=1).hidden
+    8
     """
     options = check_options(name, length, options)
     if name == CUSTOM:

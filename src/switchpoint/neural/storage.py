@@ -39,6 +39,17 @@ def save_networks(
     architecture, and `members`: one mapping for each network. In place of options, the model
     `custom` has `network`, the name of its class. Networks on real values have the alphabet None,
     and `values`, the fields of their `ValueSpec`.
+
+    >>> import pathlib, tempfile
+    >>> import switchpoint as sp
+    >>> from switchpoint.neural import count_parameters, load_with_card, save_networks
+    >>> card = {"model": "memoryless", "alphabet": 2, "length": 4, "options": {}, "members": [{}]}
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     file = pathlib.Path(directory, "network.safetensors")
+    ...     save_networks(file, [sp.neural.Memoryless(2, length=4)], card)
+    ...     card, networks = load_with_card(file)
+    ...     networks[0].table.shape, count_parameters(file)
+    ((4, 2), 8)
     """
     leaves = [named_leaves(network) for network in networks]
     arrays = {name: np.stack([np.asarray(each[name]) for each in leaves]) for name in leaves[0]}
@@ -56,6 +67,8 @@ def load(
     If there are several members: the one with index `member`, or the best of those trained on
     `prior`, or the best of all (see `best_member`). A custom network needs `like`: a function of
     a key that makes one, or any network of its class and shapes.
+
+    See `switchpoint.load` for an example; that one also takes the names of the zoo.
     """
     card, networks = load_with_card(path, like)
     if member is None:
@@ -68,14 +81,20 @@ def load(
 
 
 def load_members(path: str | PathLike[str], like: Like = None) -> list[Network]:
-    """All networks of a file or a run directory; see `load` for `like`."""
+    """All networks of a file or a run directory; see `load` for `like`.
+
+    See `switchpoint.load_members` for an example.
+    """
     return load_with_card(path, like)[1]
 
 
 def load_with_card(
     path: str | PathLike[str], like: Like = None
 ) -> tuple[dict[str, Any], list[Network]]:
-    """The card and all networks of a file or a run directory, verified by the checksum."""
+    """The card and all networks of a file or a run directory, verified by the checksum.
+
+    See `save_networks` for an example.
+    """
     file = _file(path)
     card, arrays = _verified(file)
     if like is None and card["model"] == CUSTOM:
@@ -94,12 +113,20 @@ def read_card(path: str | PathLike[str], verify: bool = False) -> dict[str, Any]
 
     Only the header is read, however large the networks are. The checksum covers card and weights
     together, so it is not verified unless `verify` is given.
+
+    >>> from switchpoint.neural import count_parameters, read_card
+    >>> from switchpoint.zoo import path_of
+    >>> read_card(path_of("rnn-ptw"))["model"], count_parameters(path_of("rnn-ptw")) > 10_000
+    ('rnn', True)
     """
     return _verified(_file(path))[0] if verify else _header(path)[0]
 
 
 def count_parameters(path: str | PathLike[str]) -> int:
-    """The number of weights of each network in a file, from the header alone."""
+    """The number of weights of each network in a file, from the header alone.
+
+    See `read_card` for an example.
+    """
     return sum(math.prod(shape[1:]) for shape in _header(path)[1].values())
 
 
@@ -108,6 +135,11 @@ def best_member(card: Mapping[str, Any], prior: str | None = None) -> int:
 
     Of those trained on `prior`, or of all, in which case an easy prior has an advantage. Members
     that diverged or were not evaluated come last.
+
+    >>> from switchpoint.neural import best_member
+    >>> members = [{"prior": "ptw", "excess": 2.1}, {"prior": "ptw", "excess": 1.9}]
+    >>> best_member({"members": members}, prior="ptw")
+    1
     """
     members = card["members"]
     wanted = [i for i, each in enumerate(members) if prior in (None, each.get("prior"))]

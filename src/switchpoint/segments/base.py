@@ -24,6 +24,17 @@ class Level(NamedTuple):
 
     One of two statistics matters for each part: `features` are those of the observation after the
     statistics, `mean` and `covariance` those of the coefficients given the statistics.
+
+    The variance of output j is f^T C_j f, with the features f and the covariance C_j. A `Gaussian`
+    with the prior N(0, 1) and noise N(0, 1), after an observation of 3:
+
+    >>> import jax.numpy as jnp
+    >>> import switchpoint as sp
+    >>> segment = sp.Gaussian()
+    >>> after = segment.merge(segment.initial(), segment.statistic(jnp.array(3.0)))
+    >>> level = segment.level_posterior(after)
+    >>> level.mean.tolist(), level.covariance.tolist()
+    ([[1.5]], [[[0.5]]])
     """
 
     mean: Float[Array, "features outputs"]

@@ -211,6 +211,10 @@ def make_segment(
     """`Bernoulli(alpha, beta)` for an alphabet of 2, `Categorical(alphabet, concentration)` above.
 
     Parameters that are None default to 0.5; those of the other model are refused.
+
+    >>> from switchpoint.segments import make_segment
+    >>> make_segment(2), make_segment(3, concentration=1.0)
+    (Bernoulli(alpha=0.5, beta=0.5), Categorical(size=3, concentration=1.0))
     """
     if alphabet < 2:
         raise ValueError(f"alphabet must be at least 2, got {alphabet}")

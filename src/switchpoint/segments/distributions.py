@@ -27,7 +27,13 @@ _WIDEST = 60.0  # quantiles are sought within sinh(60) = 6e25 scales of the cent
 
 
 class Support(NamedTuple):
-    """The numbers from `least` to `most` that a distribution can give, or the whole ones."""
+    """The numbers from `least` to `most` that a distribution can give, or the whole ones.
+
+    >>> import switchpoint as sp
+    >>> support = sp.Poisson().support
+    >>> str(support), bool(support.contains(3.0)), bool(support.contains(2.5))
+    ('whole numbers from 0', True, False)
+    """
 
     least: float = -math.inf
     most: float = math.inf

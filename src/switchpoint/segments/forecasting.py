@@ -16,7 +16,10 @@ _DRAWS = 4000  # of the future, where it is sampled
 
 
 class Forecast(NamedTuple):
-    """The next observations of a segment that goes on."""
+    """The next observations of a segment that goes on.
+
+    See `forecast` for an example.
+    """
 
     mean: Float[np.ndarray, "horizon ..."]
     """E[x_{n+h} | x_1..x_n] of each column; for symbols, P(x_{n+h} = k | x_1..x_n)."""

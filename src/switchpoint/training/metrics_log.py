@@ -114,7 +114,7 @@ class MetricsLog:
 
 
 def read_reports(path: Path) -> list[EvalRecord]:
-    """All records of a run, also of one that is still running; a damaged line is refused.
+    r"""All records of a run, also of one that is still running; a damaged line is refused.
 
     `path` is the file `metrics.jsonl` in the directory of the run, with a record in each line.
 
@@ -123,7 +123,7 @@ def read_reports(path: Path) -> list[EvalRecord]:
     >>> record = EvalRecord(500, loss=(0.9,), excess=(1.5,), excess_error=(0.1,), diverged=())
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     file = pathlib.Path(directory, "metrics.jsonl")
-    ...     _ = file.write_text(record.to_json_line() + "\\n")
+    ...     _ = file.write_text(record.to_json_line() + "\n")
     ...     read_reports(file) == [record]
     True
     """

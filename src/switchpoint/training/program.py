@@ -56,6 +56,8 @@ def use_all_cores() -> None:
 
     This must come before anything is computed; afterwards, or if the number of devices has
     been chosen already, it changes nothing.
+
+    See `train` for what is divided among them.
     """
     chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if chosen or jax.config.values["jax_num_cpu_devices"] > 0:

@@ -129,7 +129,7 @@ class Sweep(Settings):
 
 
 def read_sweep(path: str | PathLike[str], draws: int | None = None, **overrides: Any) -> Sweep:
-    """The sweep in a TOML file: settings of a training run, and a table `[sweep]`.
+    r"""The sweep in a TOML file: settings of a training run, and a table `[sweep]`.
 
     The table has a list of values, or a range `{low = 1e-4, high = 1e-2, log = true}`, for each
     setting that varies; `draws` and `seed` make it random. `draws` and `overrides` win over the
@@ -139,7 +139,7 @@ def read_sweep(path: str | PathLike[str], draws: int | None = None, **overrides:
     >>> from switchpoint.training import read_sweep
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     file = pathlib.Path(directory, "rates.toml")
-    ...     _ = file.write_text("[sweep]\\nlearning_rate = [1e-3, 3e-3]\\n")
+    ...     _ = file.write_text("[sweep]\nlearning_rate = [1e-3, 3e-3]\n")
     ...     [config.learning_rate for config in read_sweep(file, model="rnn").configs]
     [(0.001,), (0.003,)]
     """

@@ -81,6 +81,8 @@ def build(
     test sequences, and its card says both, and what `provenance` returns for the path of its run.
     What is in the zoo already is not measured again, so that a build that was stopped can be
     repeated.
+
+    See `Zoo` for an example of what it writes.
     """
     by_name = candidates(runs)
     if not by_name:

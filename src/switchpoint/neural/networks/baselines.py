@@ -18,6 +18,12 @@ class Memoryless(Network[Int[Array, ""]]):
     """One distribution for each position, independent of the past: the paper's Definition 4.1.
 
     Its memory is the number of tokens read. Beyond its length it repeats the last position.
+
+    >>> import numpy as np
+    >>> import switchpoint as sp
+    >>> network = sp.neural.Memoryless(2, length=4)  # of logits 0, before it is trained
+    >>> np.exp(network.log_probs([0, 1, 1])).round(2).tolist()
+    [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]
     """
 
     models: ClassVar[Mapping[str, Model]] = {
@@ -51,7 +57,16 @@ class Memoryless(Network[Int[Array, ""]]):
 
 
 class Markov(Network[Int[Array, "batch order"]]):
-    """A perceptron applied to the last `order` symbols, which are its memory."""
+    """A perceptron applied to the last `order` symbols, which are its memory.
+
+    With hidden layers of width w, a symbol costs O(w (order x alphabet + w)).
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> network = sp.neural.Markov(2, order=3, key=jax.random.key(0))
+    >>> network.memory(batch=1, capacity=0).tolist()  # three start tokens
+    [[2, 2, 2]]
+    """
 
     models: ClassVar[Mapping[str, Model]] = {
         "markov": Model(

@@ -93,7 +93,19 @@ class CellNetwork(Network[Any]):
 
 
 class Recurrent(CellNetwork):
-    """One layer of recurrent units, with or without a stack, and a readout of dense layers."""
+    """One layer of recurrent units, with or without a stack, and a readout of dense layers.
+
+    The memory is the `hidden` numbers of the layer, and as many in the cell of an LSTM; a step
+    costs O(hidden^2), with a stack O(hidden^2 + hidden x stack_width + stack_depth x stack_width).
+    The stack (Joulin and Mikolov, 2015) has `stack_depth` entries of `stack_width` numbers, and
+    each step mixes pushing, popping and keeping it.
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> network = sp.neural.Recurrent(2, "lstm", hidden=8, key=jax.random.key(0))
+    >>> network.log_probs([0, 1, 1]).shape
+    (3, 2)
+    """
 
     models: ClassVar[Mapping[str, Model]] = {
         "rnn": _plain("rnn", Recipe(1e-3, 24_000)),

@@ -44,6 +44,17 @@ class Transformer(Network[TransformerMemory]):
     `relative` (as in Transformer-XL) and `rotary` (queries and keys turn with their position).
     With a `context`, a token attends to itself and to the `context` - 1 tokens before it, in every
     layer. `heads` must divide `width`.
+
+    Its memory is the past keys and values: in every layer, a token after t others costs
+    O(width (width + t)), and a sequence of n symbols O(n width (width + n)). After Vaswani et al.
+    (2017).
+
+    >>> import jax
+    >>> import switchpoint as sp
+    >>> sizes = {"layers": 1, "width": 8, "heads": 2}
+    >>> network = sp.neural.Transformer(2, key=jax.random.key(0), **sizes)
+    >>> network.log_probs([0, 1, 1]).shape
+    (3, 2)
     """
 
     models: ClassVar[Mapping[str, Model]] = {
