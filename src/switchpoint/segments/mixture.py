@@ -59,9 +59,10 @@ class Mixture(Segment):
     >>> mixture.kind_probs([0.1, -0.1, 0.2]).round(3)
     array([1., 0.])
     >>> x = np.concatenate([np.cos(np.arange(40)) / 10, 10 * np.cos(np.arange(20))])
-    >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.02), mixture))
-    >>> np.flatnonzero(bayes.posterior(x).map_switches)
-    array([40])
+    >>> stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.Geometric(0.02), mixture)))
+    >>> _ = stream.extend(x)
+    >>> stream.run_length.mode  # of 60 observations
+    20
     """
 
     kinds: tuple[Segment, ...]

@@ -70,9 +70,11 @@ class MultivariateNormal(Segment):
     >>> rng = np.random.default_rng(0)
     >>> x = rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], size=200)
     >>> x[100:, 1] *= -1  # only the correlation changes
-    >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), sp.MultivariateNormal(2)))
-    >>> np.flatnonzero(bayes.posterior(x).map_switches)
-    array([100])
+    >>> source = sp.Source(sp.Geometric(0.01), sp.MultivariateNormal(2))
+    >>> stream = sp.Stream(sp.bayes_optimal(source))
+    >>> _ = stream.extend(x)
+    >>> stream.run_length.mode  # of 200 observations
+    100
     """
 
     dimension: int = eqx.field(static=True)

@@ -95,10 +95,9 @@ class Regression(Segment):
     >>> import numpy as np
     >>> import switchpoint as sp
     >>> weekly = sp.Regression(season=7, season_scale=10.0)
-    >>> bayes = sp.bayes_optimal(sp.Source(sp.Geometric(0.01), weekly))
     >>> x = np.sin(2 * np.pi * np.arange(70) / 7)
-    >>> state, _ = bayes.extend(bayes.init(), x[:-1])
-    >>> print(f"{bayes.predict(state).mean:.1f}, then {x[-1]:.1f}")
+    >>> next_one = sp.segments.forecast(weekly, x[:-1], horizon=1)
+    >>> print(f"{next_one.mean[0]:.1f}, then {x[-1]:.1f}")
     -0.8, then -0.8
     """
 
