@@ -299,7 +299,12 @@ def failing(monkeypatch, error):
     ("line", "function", "most"),
     [
         ("prior lin --length 4", "switchpoint.cli.prior.length_law", 3),
-        ("detect bits.csv", "switchpoint.streams.forward.FamilyHypotheses.step", 12),
+        ("detect bits.csv", "switchpoint.streams.forward.FamilyHypotheses.step", 11),
+        (
+            "detect --segment level bits.csv",
+            "switchpoint.streams.forward.FamilyHypotheses.step",
+            9,
+        ),
     ],
 )
 def test_few_frames_are_before_the_computation(monkeypatch, line, function, most):
