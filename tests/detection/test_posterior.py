@@ -6,9 +6,10 @@ import pytest
 
 import switchpoint as sp
 from switchpoint._progress import Progress
-from switchpoint.detection.changes import change_points, with_intervals
+from switchpoint.detection.changes import change_points
 from switchpoint.detection.forward import MergingForward
 from switchpoint.detection.posterior import SwitchPosterior
+from switchpoint.exact.posterior import switch_intervals
 
 
 def gapped(seed=0, length=60):
@@ -122,7 +123,8 @@ def test_an_interval_is_the_shortest_that_is_sure_enough():
     source = sp.Source(sp.Geometric(0.01), sp.NormalGamma())
     posterior = SwitchPosterior(source, values)
     (position,) = change_points(posterior.switch_probability, ~np.isnan(values))
-    (change,), none = with_intervals(posterior, [position], 0.8)
+    within = posterior.no_switch_within
+    (change,), none = switch_intervals(posterior.switch_probability, [position], 0.8, within)
     assert none == pytest.approx(posterior.no_switch_within(np.array([[1, 119]]))[0])
     width = change.end - change.begin
     others = np.array(
@@ -132,6 +134,6 @@ def test_an_interval_is_the_shortest_that_is_sure_enough():
     assert (1 - posterior.no_switch_within(others)).max() < 0.81
     # Where not even all positions together reach the coverage, it is a share of what they reach.
     flat = SwitchPosterior(source, values[:70])
-    (wide,), none = with_intervals(flat, [35], 0.8)
+    (wide,), none = switch_intervals(flat.switch_probability, [35], 0.8, flat.no_switch_within)
     assert wide.interval_probability == pytest.approx(0.8 * (1 - none), rel=0.1)
     assert wide.end - wide.begin < 68

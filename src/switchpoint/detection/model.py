@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from switchpoint import _checks
 from switchpoint._progress import Progress
-from switchpoint.detection.changes import change_points, with_intervals
+from switchpoint.detection.changes import change_points
 from switchpoint.detection.choice import (
     Candidate,
     Choice,
@@ -50,6 +50,7 @@ from switchpoint.detection.posterior import SwitchPosterior
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
 from switchpoint.exact import ExactPredictor, bayes_optimal
+from switchpoint.exact.posterior import switch_intervals
 from switchpoint.priors import Geometric
 from switchpoint.segments import Independent, NormalGamma, Poisson, Segment
 from switchpoint.segments.values import centred
@@ -186,7 +187,9 @@ class SeriesModel:
             if not more.any():
                 break
             hidden |= more
-        changes, no_switch = with_intervals(posterior, positions, coverage)
+        changes, no_switch = switch_intervals(
+            posterior.switch_probability, positions, coverage, posterior.no_switch_within
+        )
         units = np.log(self.scales[columns]) @ observed[:, columns].sum(0)
         log_evidence = posterior.log_evidence - float(units)
         log_evidence += self._log_volume * observed[:, columns[0]].sum()

@@ -2,14 +2,14 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from switchpoint import _checks
 from switchpoint._labels import Labels
@@ -169,34 +169,23 @@ class Posterior(eqx.Module):
     def switch_intervals(self, level: float = 0.9) -> list[SwitchInterval]:
         """The switches of the most probable partition of one sequence, with their uncertainty.
 
-        Each interval grows from its switch towards the likelier neighbour, but not beyond the
-        adjacent switches, until it contains a switch with probability `level`. If that cannot be
-        reached, `interval_probability` is below `level`.
+        An interval is the shortest around its switch, between the adjacent ones, that contains a
+        switch with probability `level`. If all the positions between them reach less, it is the
+        shortest with that share of the probability that they reach. It takes two evaluations of
+        the probability of no switch, in 10 windows for each switch.
         """
         if self._batch:
             raise ValueError(f"intervals are for one sequence, got a batch of {self._batch}")
         level = _checks.probability("level", level)
         marginals = np.asarray(self.switch_smoothed, np.float64)
-        positions = np.flatnonzero(self.map_switches).tolist()
-        if not positions:
-            return []
-        bounds = zip([0, *positions], [*positions[1:], len(marginals)], strict=False)
-        candidates = [
-            [_grow_interval(marginals, at, low + 1, high - 1, level * share) for share in _SHARES]
-            for at, (low, high) in zip(positions, bounds, strict=True)
-        ]
         times = np.arange(len(marginals))
-        windows = [(times >= a) & (times <= b) for each in candidates for a, b in each]
-        missed = np.asarray(self._without_switch(np.stack(windows))[0], np.float64)
-        intervals = []
-        for at, each, chances in zip(
-            positions, candidates, 1 - missed.reshape(len(positions), -1), strict=True
-        ):
-            reached = np.append(np.flatnonzero(chances >= level), len(each) - 1)[0]
-            begin, end = each[reached]
-            probability = float(marginals[at])
-            intervals.append(SwitchInterval(at, probability, begin, end, float(chances[reached])))
-        return intervals
+
+        def no_switch_within(windows: Int[np.ndarray, "windows 2"]) -> Float[np.ndarray, " w"]:
+            inside = (times >= windows[:, :1]) & (times <= windows[:, 1:])
+            return np.asarray(self._without_switch(inside)[0], np.float64)
+
+        positions = np.flatnonzero(self.map_switches).tolist()
+        return switch_intervals(marginals, positions, level, no_switch_within)[0]
 
     def to_frame(self) -> Any:
         """A row for each position of one sequence, and a column for each field.
@@ -241,8 +230,8 @@ _FRAME_FIELDS = (
     "probs_smoothed", "level_mean", "level_std",
 )  # fmt: skip
 
-# Expected numbers of switches relative to `level`; an interval may contain more than one.
-_SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0])
+# Expected numbers of switches relative to the level; an interval may contain more than one.
+_SHARES = np.array([1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0])
 
 
 def _round_up(windows: int) -> int:
@@ -253,21 +242,51 @@ def _round_up(windows: int) -> int:
     return capacity
 
 
-def _grow_interval(
-    marginals: Float[np.ndarray, " time"], at: int, low: int, high: int, share: float
+def switch_intervals(
+    probability: Float[np.ndarray, " time"],
+    positions: list[int],
+    level: float,
+    no_switch_within: Callable[[Int[np.ndarray, "windows 2"]], Float[np.ndarray, " windows"]],
+) -> tuple[list[SwitchInterval], float]:
+    """The switches at these positions with their intervals, and P(no switch at all | x).
+
+    `probability` is P(a switch at t | x), and `no_switch_within` P(no switch at begin..end | x) of
+    windows after the position 0. `Posterior.switch_intervals` says which intervals these are.
+    """
+    length = len(probability)
+    if length < 2:
+        return [], 1.0
+    expected = np.append(0.0, np.cumsum(probability))
+    edges = [0, *positions, length]
+    lows, highs = [each + 1 for each in edges[:-2]], [each - 1 for each in edges[2:]]
+    whole = [(1, length - 1), *zip(lows, highs, strict=True)]
+    none, *missed = no_switch_within(np.array(whole, int)).tolist()
+    goals = [level if 1 - each >= level else level * (1 - each) for each in missed]
+    candidates = [
+        [_shortest(expected, at, low, high, goal * share) for share in _SHARES] + [(low, high)]
+        for at, low, high, goal in zip(positions, lows, highs, goals, strict=True)
+    ]
+    flat = np.array([each for row in candidates for each in row], int).reshape(-1, 2)
+    reached = 1 - no_switch_within(flat).reshape(len(positions), len(_SHARES) + 1)
+    intervals = []
+    for at, row, chances, goal in zip(positions, candidates, reached, goals, strict=True):
+        best = int(np.argmax(chances >= goal * (1 - 1e-9)))
+        chance = float(probability[at])
+        intervals.append(SwitchInterval(at, chance, *row[best], float(chances[best])))
+    return intervals, none
+
+
+def _shortest(
+    expected: Float[np.ndarray, " ends"], at: int, low: int, high: int, share: float
 ) -> tuple[int, int]:
-    """The interval around `at`, within low..high, with this expected number of switches."""
-    begin = end = at
-    total = marginals[at]
-    while total < share and (begin > low or end < high):
-        before = marginals[begin - 1] if begin > low else -1.0
-        after = marginals[end + 1] if end < high else -1.0
-        if before > after:
-            begin -= 1
-        else:
-            end += 1
-        total += max(before, after)
-    return begin, end
+    """The shortest interval in low..high around `at` with this expected number of switches."""
+    begins = np.arange(low, at + 1)
+    ends = np.searchsorted(expected[: high + 2], expected[begins] + share * (1 - 1e-9)) - 1
+    ends = np.maximum(ends, at)
+    if (ends > high).all():
+        return low, high
+    best = int(np.argmin(np.where(ends <= high, ends - begins, high + 1)))
+    return int(begins[best]), int(ends[best])
 
 
 def make_posterior(
