@@ -22,7 +22,7 @@ from switchpoint.paper.scale import RECORDED, TestSet
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.training import Sweep, TrainConfig, sweep, train
 from switchpoint.training.checkpoints import Checkpoints
-from switchpoint.training.metrics_log import EvalRecord, MetricsLog, read_reports
+from switchpoint.training.metrics_log import EvalRecord, read_reports
 
 DATASET = xr.Dataset(
     {
@@ -106,10 +106,9 @@ def stopwatch(directory):
 
 def metrics(directory):
     path = directory / "metrics.jsonl"
-    file = MetricsLog(path)
-    for step in (100, 200, 300):
-        numbers = (math.pi, math.e / 7, math.nan)
-        file.append(EvalRecord(step, numbers, numbers, numbers, (2,)))
+    numbers = (math.pi, math.e / 7, math.nan)
+    records = [EvalRecord(step, numbers, numbers, numbers, (2,)) for step in (100, 200, 300)]
+    path.write_text("".join(record.to_json_line() + "\n" for record in records))
     every = list(map(repr, read_reports(path)))
 
     def read():

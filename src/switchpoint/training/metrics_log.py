@@ -7,8 +7,8 @@ import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from switchpoint._files import atomic_write
 from switchpoint._formats import FORMAT, NEWEST, check_format
+from switchpoint._text import locating
 
 _PER_MEMBER = ("loss", "excess", "excess_error")
 _CHECKSUM = re.compile(r', "crc32": "([0-9a-f]{8})"\}$')  # the last field of a line
@@ -62,57 +62,6 @@ class EvalRecord:
             raise ValueError(f"not a report of a training run: {line[:60]!r}") from error
 
 
-@dataclass(frozen=True)
-class MetricsLines:
-    """The whole lines of a metrics file, up to the first damaged one."""
-
-    content: bytes
-    records: tuple[EvalRecord, ...]
-    damage: str | None
-    """The file, the line and what is wrong with it, where there is a damaged one."""
-
-    @staticmethod
-    def parse(content: bytes, path: Path) -> "MetricsLines":
-        """The lines in `content`, which was read from `path`."""
-        *lines, _ = content.split(b"\n")  # what comes after the last line's end is unfinished
-        records: list[EvalRecord] = []
-        damage = None
-        for number, line in enumerate(lines, start=1):
-            try:
-                records.append(EvalRecord.from_json(line.decode(errors="replace")))
-            except ValueError as error:
-                damage = f"{path}, line {number}: {error}"
-                break
-        whole = b"".join(line + b"\n" for line in lines[: len(records)])
-        return MetricsLines(whole, tuple(records), damage)
-
-
-class MetricsLog:
-    """The file of a run's records; `content` is complete even if the file has lost a part."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.content = b""
-
-    def append(self, record: EvalRecord) -> None:
-        """Add one record; when this returns, it is on disk."""
-        self.replace(self.content + record.to_json_line().encode() + b"\n")
-
-    def lines(self) -> MetricsLines:
-        """The lines of the file; none if there is no file."""
-        return MetricsLines.parse(self._read(), self.path)
-
-    def replace(self, content: bytes) -> None:
-        """Replace the content of the file."""
-        self.content = content
-        if self._read() != content:
-            with atomic_write(self.path, "metrics") as file:
-                file.write(content)
-
-    def _read(self) -> bytes:
-        return self.path.read_bytes() if self.path.exists() else b""
-
-
 def read_reports(path: Path) -> list[EvalRecord]:
     r"""All records of a run, also of one that is still running; a damaged line is refused.
 
@@ -127,7 +76,13 @@ def read_reports(path: Path) -> list[EvalRecord]:
     ...     read_reports(file) == [record]
     True
     """
-    lines = MetricsLines.parse(path.read_bytes(), path)
-    if lines.damage is not None:
-        raise ValueError(lines.damage)
-    return list(lines.records)
+    return parse_reports(path.read_bytes(), path)
+
+
+def parse_reports(content: bytes, path: Path) -> list[EvalRecord]:
+    """The records in `content`, of the file `path`; an unfinished last line is left out."""
+    records = []
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+        with locating(f"{path}, line {number}"):
+            records.append(EvalRecord.from_json(line.decode(errors="replace")))
+    return records

@@ -1,6 +1,5 @@
 """The directory of a run: its configuration, metrics, checkpoints, and networks with their card."""
 
-import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from switchpoint.neural.registry import CUSTOM
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.training.checkpoints import Checkpoints, remove_temporaries
 from switchpoint.training.config import TrainConfig
-from switchpoint.training.metrics_log import EvalRecord, MetricsLines, MetricsLog, read_reports
+from switchpoint.training.metrics_log import EvalRecord, parse_reports, read_reports
 from switchpoint.training.program import TrainState
 from switchpoint.training.progress import RunProgress
 
@@ -37,36 +36,39 @@ class RunDirectory:
         remove_temporaries(path)
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoints", config.to_dict())
-        self.metrics = MetricsLog(path / METRICS_FILE)
         self._config = config
-        self._config_path = path / _CONFIG_FILE
+        self._metrics = b""  # complete even if the file has lost a part
 
     def restore(self, progress: RunProgress) -> tuple[list[np.ndarray] | None, list[EvalRecord]]:
         """The leaves of the state to resume from, None at the beginning, and the records."""
-        lines = self.metrics.lines()
         checkpoint, notes = self.checkpoints.restore()
-        for warning in (*([lines.damage] if lines.damage else []), *notes):
+        for warning in notes:
             progress.warning(warning)
+        if checkpoint is not None:
+            progress.note(f"resuming from step {checkpoint.step} ({checkpoint.path.name})")
+            self._metrics = checkpoint.arrays.pop(_METRICS).tobytes()
+        elif notes:
+            progress.warning("no checkpoint can be used: starting again from step 0")
+        settings = json.dumps(self._config.to_dict(), indent=2) + "\n"
+        for name, content in ((METRICS_FILE, self._metrics), (_CONFIG_FILE, settings.encode())):
+            found = self._replace(name, content)
+            if checkpoint is not None and not found.startswith(content):
+                progress.warning(f"{self.path / name} was damaged: repaired from {checkpoint.path}")
         if checkpoint is None:
-            if notes:
-                progress.warning("no checkpoint can be used: starting again from step 0")
-            self.metrics.replace(b"")
-            self._write_config()
             return None, []
-        progress.note(f"resuming from step {checkpoint.step} ({checkpoint.path.name})")
-        saved = MetricsLines.parse(checkpoint.arrays.pop(_METRICS).tobytes(), checkpoint.path)
-        if not lines.content.startswith(saved.content):
-            progress.warning(f"{self.metrics.path} lacked reports: repaired from {checkpoint.path}")
-        self.metrics.replace(saved.content)
-        if self._write_config():
-            progress.warning(f"{self._config_path} was damaged: repaired from {checkpoint.path}")
-        return [checkpoint.arrays[name] for name in sorted(checkpoint.arrays)], list(saved.records)
+        records = parse_reports(self._metrics, checkpoint.path)
+        return [checkpoint.arrays[name] for name in sorted(checkpoint.arrays)], records
+
+    def append(self, record: EvalRecord) -> None:
+        """Add a record; when this returns, it is on disk."""
+        self._metrics += record.to_json_line().encode() + b"\n"
+        self._replace(METRICS_FILE, self._metrics)
 
     def save(self, step: int, state: TrainState) -> None:
         """Begin to write a checkpoint of a state, which may be donated meanwhile."""
         leaves = jax.tree.leaves(jax.tree.map(jnp.copy, state))
         arrays = {f"{i:04d}": leaf for i, leaf in enumerate(leaves)}
-        metrics = np.frombuffer(self.metrics.content, np.uint8)
+        metrics = np.frombuffer(self._metrics, np.uint8)
         self.checkpoints.save(step, {**arrays, _METRICS: metrics})
 
     def save_networks(self, networks: Sequence[Network], record: EvalRecord) -> Path:
@@ -75,15 +77,14 @@ class RunDirectory:
         save_networks(path, networks, make_card(self._config, record))
         return path
 
-    def _write_config(self) -> bool:
-        """Write the settings unless the file has them; whether it did not."""
-        settings = self._config.to_dict()
-        with contextlib.suppress(OSError, ValueError):
-            if json.loads(self._config_path.read_bytes()) == settings:
-                return False
-        with atomic_write(self._config_path, "out") as file:
-            file.write((json.dumps(settings, indent=2) + "\n").encode())
-        return True
+    def _replace(self, name: str, content: bytes) -> bytes:
+        """Write a file unless it has this content; what it had."""
+        path = self.path / name
+        found = path.read_bytes() if path.exists() else b""
+        if found != content:
+            with atomic_write(path) as file:
+                file.write(content)
+        return found
 
 
 def is_trained(path: Path, config: TrainConfig) -> bool:

@@ -163,7 +163,7 @@ def train(
                 record = evaluate()
                 state = eqx.tree_at(lambda s: s.loss, state, jnp.zeros_like(state.loss))
                 if directory is not None:
-                    directory.metrics.append(record)
+                    directory.append(record)
                 if events is not None:
                     events.report(record)
                 pace.restart()
