@@ -27,7 +27,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     as_completed,
 )
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -48,12 +48,11 @@ EXECUTORS = ("local", "processes", "ray")
 """The names of the executors."""
 
 ATTEMPTS = 3
-"""Attempts at a task whose worker dies or which raises one of `RETRIED`."""
+"""Attempts at a task whose worker dies or which raises one of `RETRIED`, except by `local`."""
 
 RETRIED = (OSError, RuntimeError)
 """Errors of machines, file systems and devices; a `ValueError` would only be raised again."""
 
-_BUSY_SECONDS = 1.0  # between two attempts to run tasks that another process is running
 _CONNECT_SECONDS = 5.0  # for an answer from the address of a cluster
 _END_SECONDS = 20.0  # for the last checkpoint of a worker that is asked to stop
 
@@ -72,7 +71,7 @@ class LocalExecutor:
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
         future: Future[T] = Future()
         try:
-            future.set_result(_retry(function, *arguments))
+            future.set_result(function(*arguments))
         except Exception as error:  # not an interrupt, which is raised here
             future.set_exception(error)
         return future
@@ -99,7 +98,7 @@ class ProcessExecutor:
         self._driver, self._open = multiprocessing.Pipe(duplex=False)
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
-        return self._threads.submit(_retry, self._call, function, *arguments)
+        return self._threads.submit(self._call, function, *arguments)
 
     def close(self) -> None:
         """Stop the processes, each after it has written its checkpoint."""
@@ -110,10 +109,18 @@ class ProcessExecutor:
         settings = self._settings.get()
         spawn = multiprocessing.get_context("spawn")
         try:
-            if self._open.closed:
-                raise CancelledError("the executor is closed")
-            with ProcessPoolExecutor(1, spawn, start_worker, (settings, self._driver)) as pool:
-                return pool.submit(function, *arguments).result()
+            for attempt in itertools.count(1):
+                if self._open.closed:
+                    break
+                try:
+                    with ProcessPoolExecutor(
+                        1, spawn, start_worker, (settings, self._driver)
+                    ) as pool:
+                        return pool.submit(function, *arguments).result()
+                except RETRIED:
+                    if attempt == ATTEMPTS:
+                        raise
+            raise CancelledError("the executor is closed")
         finally:
             self._settings.put(settings)
 
@@ -242,21 +249,19 @@ def open_executor(
         yield LocalExecutor()
     else:
         opened = ProcessExecutor(jobs) if executor == "processes" else RayExecutor(ray_address)
-        try:
+        with closing(opened):
             yield opened
-        finally:
-            opened.close()
 
 
 def check_executor(
     executor: str | Executor, *, jobs: int | None = None, ray_address: str | None = None
 ) -> None:
     """Raise a `ValueError` for arguments of `open_executor` that no machine could accept."""
-    named = not callable(getattr(executor, "submit", None))
-    if named:
-        _checks.one_of("executor", executor, EXECUTORS)
+    if callable(getattr(executor, "submit", None)):
+        return
+    _checks.one_of("executor", executor, EXECUTORS)
     for option, value, owner in (("jobs", jobs, "processes"), ("ray-address", ray_address, "ray")):
-        if named and value is not None and executor != owner:
+        if value is not None and executor != owner:
             message = f"{option} is for the executor {owner!r}, got {value} for {executor!r}"
             raise ValueError(message)
     _host_and_port(ray_address)
@@ -342,7 +347,7 @@ def run_tasks(
 
     A `ValueError`, which any attempt would raise again, is raised at once. Each task runs under a
     file lock in the directory `locks`, which all workers must share. One that another process is
-    running is tried again later, so that several drivers can share the tasks.
+    running comes last, and waits for it, so that several drivers can share the tasks.
     """
     results, whole = TaskResults(), progress or Progress()
     local = isinstance(executor, LocalExecutor)
@@ -350,7 +355,7 @@ def run_tasks(
     if tasks:
         make_directory(locks, "directory")
         check_writable(locks / "any.lock", "directory")
-    waiting, busy = list(tasks), list[Task]()
+    waiting = list(tasks)
     futures: dict[Future[list[str] | None], Task] = {}
 
     def settle(future: Future[list[str] | None]) -> None:
@@ -360,7 +365,7 @@ def run_tasks(
         if error is None:
             notes = future.result()
             if notes is None:
-                busy.append(task)
+                waiting.append(task)
                 return
             results.done.append(task.name)
             for text in notes:
@@ -373,10 +378,12 @@ def run_tasks(
         spent += task.cost
 
     try:
-        while waiting:
-            for task in waiting:
+        for patience in (0.0, -1.0):  # seconds to wait for a lock; below 0, until it is free
+            todo, waiting = waiting, []
+            for task in todo:
                 part = Part(whole, spent / total, task.cost / total) if local else None
-                future = executor.submit(run_task, task, locks / f"{task.name}.lock", part)
+                lock = locks / f"{task.name}.lock"
+                future = executor.submit(run_task, task, lock, part, patience)
                 futures[future] = task
                 if local:
                     settle(future)
@@ -384,49 +391,31 @@ def run_tasks(
                 settle(future)
                 ended = len(results.done) + len(results.failed)
                 whole.update(f"{ended} of {len(tasks)} tasks ended", spent / total)
-            waiting, busy = busy, []
             if waiting:
                 whole.update(f"waiting for another process: {waiting[0].name}", spent / total)
-                time.sleep(_BUSY_SECONDS)
     finally:
         for future in futures:
             future.cancel()
     return results
 
 
-class _Notes(Progress):
-    """Collects notes in a process that has no user."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.texts.append(text)
-
-
-def run_task(task: Task, lock: Path, progress: Progress | None) -> list[str] | None:
-    """Run a task in this process, unless another one is running it: None then.
+def run_task(
+    task: Task, lock: Path, progress: Progress | None, patience: float
+) -> list[str] | None:
+    """Run a task in this process; None if another one runs it for longer than `patience`.
 
     Returns the messages that there was no `progress` to show at once.
     """
-    notes = _Notes()
+    silent, notes = Progress(), list[str]()
+    silent.note = notes.append  # type: ignore[method-assign]
     try:
-        held = FileLock(lock).acquire(blocking=False)
+        with FileLock(lock, timeout=patience):
+            task.function(*task.arguments, progress or silent)
     except Timeout:
         return None
-    with held:
-        task.function(*task.arguments, progress or notes)
-    return [] if progress else [*notes.texts, f"done on {platform.node()} ({os.getpid()})"]
+    return [] if progress else [*notes, f"done on {platform.node()} ({os.getpid()})"]
 
 
 def _one_line(error: BaseException) -> str:
     text = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _retry(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function, again if it raises an error that may not occur again."""
-    for _ in range(ATTEMPTS - 1):
-        with suppress(*RETRIED):
-            return function(*arguments)
-    return function(*arguments)

@@ -72,17 +72,15 @@ def count_devices(progress):
     progress.note(f"{jax.local_device_count()} devices")
 
 
-def test_a_local_task_is_tried_three_times_and_the_rest_continues(tmp_path):
+def test_a_local_task_that_fails_is_named_and_the_rest_continues(tmp_path):
     log = Log()
     tasks = [
-        Task("twice", fail, (tmp_path / "twice", 2, OSError)),
-        Task("always", fail, (tmp_path / "always", 99, RuntimeError), cost=2.0),
-        Task("never", append, (tmp_path / "never", "y")),
+        Task("fails", fail, (tmp_path / "fails", 99, RuntimeError), cost=3.0),
+        Task("works", append, (tmp_path / "works", "y")),
     ]
     results = run_tasks(LocalExecutor(), tasks, tmp_path / "locks", log)
-    assert results.done == ["twice", "never"]
-    assert (tmp_path / "always").read_text() == "x" * ATTEMPTS
-    with pytest.raises(FailedTasksError, match=r"1 of 3 tasks failed: always .*failure 3 of 99"):
+    assert results.done == ["works"]
+    with pytest.raises(FailedTasksError, match=r"1 of 2 tasks failed: fails .*failure 1 of 99"):
         results.check()
     assert ("appending", 0.875) in log.updates  # half of the last quarter
     assert [done for _, done in log.updates] == sorted(done for _, done in log.updates)
@@ -126,7 +124,7 @@ def test_two_drivers_share_tasks_and_repeat_none(tmp_path):
 
 
 def test_a_task_of_another_process_is_run_after_the_others(tmp_path):
-    lock, order = FileLock(tmp_path / "first.lock"), []
+    lock, order = FileLock(tmp_path / "first.lock", thread_local=False), []
 
     def note(name, progress):
         del progress
