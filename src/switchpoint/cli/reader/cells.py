@@ -3,18 +3,16 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
 
 from switchpoint._text import printable
 from switchpoint.detection.times import is_date
 
 MISSING = {"", "na", "n/a", "nan", "nat", "null", "none", "<na>"}
 """Words for a missing observation, in lower case."""
-_MARKS = {"-", "--", "?", ".", "..", "...", "#n/a", "#na", "#value!", "#div/0!", "#ref!"}
+MARKS = {"-", "--", "?", ".", "..", "...", "#n/a", "#na", "#value!", "#div/0!", "#ref!"}
+"""Marks, in lower case, that are a missing observation among numbers."""
 
 _CURRENCY = "[$€£¥₹]"
 _SPACE = " '’\u00a0\u202f"  # between groups of three digits, beside a comma or a point
@@ -43,7 +41,7 @@ def parse_number(token: str) -> float | None:
 
 def is_missing(cell: str) -> bool:
     """Whether a cell of a column of numbers is a missing observation."""
-    return cell.lower() in MISSING or cell.lower() in _MARKS
+    return cell.lower() in MISSING or cell.lower() in MARKS
 
 
 def to_number(cell: str, decimal: str) -> tuple[float, str] | None:
@@ -68,54 +66,31 @@ def is_value(cell: str) -> bool:
     return is_number(cell) or is_date(cell)
 
 
-@dataclass(frozen=True)
 class NumberColumn:
     """The cells of a column, read as numbers with this decimal sign."""
 
-    cells: Sequence[str]
-    decimal: str = "."
-
-    @cached_property
-    def parsed(self) -> list[tuple[float, str] | None]:
-        """The number in each cell and its unit, or None."""
-        return [to_number(cell, self.decimal) for cell in self.cells]
-
-    @property
-    def values(self) -> Float[np.ndarray, " rows"]:
+    def __init__(self, cells: Sequence[str], decimal: str = ".") -> None:
+        parsed = [to_number(cell, decimal) for cell in cells]
+        pairs = list(zip(cells, parsed, strict=True))
+        self.cells = cells
+        self.values = np.array([math.nan if each is None else each[0] for each in parsed])
         """The numbers; NaN where an observation is missing."""
-        return np.array([math.nan if each is None else each[0] for each in self.parsed])
-
-    @property
-    def unit(self) -> str:
+        self.unit = next((each[1] for each in parsed if each is not None), "")
         """The percent or currency sign of the first number."""
-        return next((each[1] for each in self.parsed if each is not None), "")
-
-    @cached_property
-    def invalid(self) -> list[int]:
-        """The rows of the cells that are neither missing nor numbers of this unit."""
-        unit, pairs = self.unit, enumerate(zip(self.cells, self.parsed, strict=True))
-        return [
+        self.invalid = [
             row
-            for row, (cell, each) in pairs
-            if (not is_missing(cell) if each is None else each[1] != unit)
+            for row, (cell, each) in enumerate(pairs)
+            if (not is_missing(cell) if each is None else each[1] != self.unit)
         ]
+        """The rows of the cells that are neither missing nor numbers of this unit."""
+        self.comma = next((cell for cell, each in pairs if each is not None and "," in cell), "")
+        """The first number with a comma that is not the decimal sign; empty if there is none."""
 
     @property
     def holds_numbers(self) -> bool:
         """Whether there are numbers, and nothing else with either decimal sign."""
-        filled = bool(self.invalid) or any(each is not None for each in self.parsed)
+        filled = bool(self.invalid) or not np.isnan(self.values).all()
         return filled and all(is_number(self.cells[row]) for row in self.invalid)
-
-    @property
-    def marks(self) -> set[str]:
-        """The marks, such as ?, of missing observations."""
-        return {cell for cell in self.cells if cell.lower() in _MARKS}
-
-    @property
-    def comma(self) -> str:
-        """The first number with a comma that is not the decimal sign; empty if there is none."""
-        pairs = zip(self.cells, self.parsed, strict=True)
-        return next((cell for cell, each in pairs if each is not None and "," in cell), "")
 
 
 def guess_header(

@@ -4,13 +4,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from switchpoint._checks import shown
 from switchpoint._text import locating, name_of
 from switchpoint.cli.reader.cells import (
+    MARKS,
     NumberColumn,
     first_names,
     is_missing,
@@ -35,14 +36,14 @@ _ONE_SERIES = {
 class FileSeries:
     """The series in a file."""
 
-    frame: Any
-    """A DataFrame of floats, NaN where an observation is missing."""
+    frame: pd.DataFrame
+    """Floats, NaN where an observation is missing."""
     time_name: str | None
     times: Times | None
     notes: tuple[str, ...]
     """How the file was read, for people."""
-    groups: Any = None
-    """A Series of pandas with the group of each row, if there are groups."""
+    groups: pd.Series | None = None
+    """The group of each row, if there are groups."""
 
     @property
     def time(self) -> str:
@@ -73,21 +74,16 @@ def read_series(
     dates, else one that is called date, time, year or similar. `group_by` is the column that says
     of which series a row is.
     """
-    import pandas as pd
-
     content = read_content(path)
     with locating(name_of(path)):
-        table = read_table(content, replace(layout, names=(*columns, time, group_by)))
+        table = read_table(content, layout, (*columns, time, group_by))
         if table.frame.empty:
             raise ValueError("the file holds no observations")
         groups = None
         if group_by is not None:
             name = table.find(group_by)
-            groups = table.frame[name]
-            empty = next((row for row, cell in enumerate(groups) if is_missing(cell)), None)
-            if empty is not None:
-                raise ValueError(f"there is no group in column {name}, {table.place(empty)}")
-            table = replace(table, frame=table.frame.drop(columns=name))
+            table.filled_cells(name, "group", is_missing)
+            groups, table = table.frame[name], replace(table, frame=table.frame.drop(columns=name))
         chosen = [table.find(each) for each in columns]
         repeated = next((each for i, each in enumerate(chosen) if each in chosen[:i]), None)
         if repeated is not None:
@@ -99,9 +95,15 @@ def read_series(
         if decimal == ",":
             numbers = {name: NumberColumn(each.cells, ",") for name, each in numbers.items()}
         for name, column in numbers.items():
-            _check_numbers(table, name, column)
+            for row in column.invalid:
+                raise ValueError(
+                    f"{shown(column.cells[row])} in column {name}, {table.place(row)}, is not a "
+                    f"finite number{column.unit and f' in {column.unit}'}; leave a missing "
+                    "observation empty, or write NA"
+                )
             notes += (f"{name} in {column.unit}",) if column.unit else ()
-        marks = sorted(set().union(*(column.marks for column in numbers.values())))
+        cells = {cell for column in numbers.values() for cell in column.cells}
+        marks = sorted(cell for cell in cells if cell.lower() in MARKS)
         notes += (f"missing: {first_names(marks)}",) if marks else ()
         times = None if label is None else _read_times(table, label, decimal, day_first)
         if times is not None and groups is None:
@@ -180,21 +182,8 @@ def _settle_decimal(
     return ",", ("decimal commas",)
 
 
-def _check_numbers(table: Table, name: str, column: NumberColumn) -> None:
-    """Raise a `ValueError` at the first cell that is not a number of the column's unit."""
-    for row in column.invalid:
-        raise ValueError(
-            f"{shown(column.cells[row])} in column {name}, {table.place(row)}, is not a "
-            f"finite number{f' in {column.unit}' if column.unit else ''}; leave a missing "
-            "observation empty, or write NA"
-        )
-
-
 def _read_times(table: Table, name: str, decimal: str, day_first: bool | None) -> Times:
-    cells = table.cells(name)
-    missing = next((row for row, cell in enumerate(cells) if is_missing(cell)), None)
-    if missing is not None:
-        raise ValueError(f"there is no time in column {name}, {table.place(missing)}")
+    cells = table.filled_cells(name, "time", is_missing)
     if decimal == ",":  # 1959,083
         numbers = NumberColumn(cells, ",")
         cells = cells if numbers.invalid else [f"{number:.15g}" for number in numbers.values]
@@ -203,8 +192,6 @@ def _read_times(table: Table, name: str, decimal: str, day_first: bool | None) -
 
 def _check_one_series(table: Table, name: str, times: Times) -> None:
     """Raise a `ValueError` where times repeat or go back, as those of stacked series do."""
-    import pandas as pd
-
     when = pd.Series(times.coordinates)
     repeated, back = when.duplicated(), when < when.shift()
     if not (repeated | back).any():

@@ -1,6 +1,7 @@
 """Sequences of symbols in files: texts, tables and arrays, of numbers or of labels."""
 
 import csv
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from switchpoint._text import locating, name_of, printable
+from switchpoint._text import locating, name_of
 from switchpoint.cli.output import shortened
 from switchpoint.cli.reader.cells import first_names, is_boolean, parse_number
 from switchpoint.cli.reader.content import read_content
@@ -72,7 +73,7 @@ def read_symbols(
                 sequence = _from_tokens(_array_tokens(array), alphabet, listed)
             return replace(sequence, notes=(*content.notes, "NumPy"))
         if column is not None or layout != GUESSED or content.kind != "text":
-            table = read_table(content, replace(layout, names=(column,), labels=listed or ()))
+            table = read_table(content, layout, (column,), listed or ())
             tokens = _table_tokens(table, column, row)
             return replace(_from_tokens(tokens, alphabet, listed), notes=table.notes)
         _pick_row(1, row)
@@ -233,10 +234,7 @@ def _table_tokens(table: Table, column: str | None, row: int | None) -> list[str
     chosen = keys[_pick_row(len(keys), row)]
     if several:
         table = table.only(f"sequence={chosen}")
-    cells = table.cells(name)
-    if "" in cells:
-        raise ValueError(f"{table.place(cells.index(''))} has no value in column {printable(name)}")
-    return cells
+    return table.filled_cells(name, "value", operator.not_)
 
 
 def _array_tokens(array: np.ndarray) -> list[str]:

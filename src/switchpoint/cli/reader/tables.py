@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from switchpoint import _text
 from switchpoint._checks import is_missing as is_missing_value
+from switchpoint._text import printable
 from switchpoint.cli.reader.cells import first_names, guess_header, is_missing, is_number, is_value
 from switchpoint.cli.reader.content import WORKBOOK, Content
 
@@ -38,10 +40,6 @@ class Layout:
     sheet: str | None = None
     where: tuple[str, ...] = ()
     """COLUMN=VALUE: only the rows with these values."""
-    names: tuple[str | None, ...] = ()
-    """Columns that were asked for, which a header may have."""
-    labels: tuple[str, ...] = ()
-    """Labels of symbols, which no header has."""
 
     def __post_init__(self) -> None:
         named = {"tab": "\t", "\\t": "\t", "space": " "}
@@ -64,8 +62,8 @@ GUESSED = Layout()
 class Table:
     """The cells of a table, as texts; empty where nothing is there."""
 
-    frame: Any
-    """A DataFrame of texts, indexed by the line or the row of the file."""
+    frame: pd.DataFrame
+    """Texts, indexed by the line or the row of the file."""
     unit: str = "row"
     notes: tuple[str, ...] = ()
     """How the file was read, for people."""
@@ -91,6 +89,16 @@ class Table:
         """The cells of a column."""
         return list(self.frame[column])
 
+    def filled_cells(self, column: str, kind: str, is_missing: Callable[[str], bool]) -> list[str]:
+        """The cells of a column, none of which may be missing; `kind` is what they are."""
+        cells = self.cells(column)
+        for row, cell in enumerate(cells):
+            if is_missing(cell):
+                raise ValueError(
+                    f"there is no {kind} in column {printable(column)}, {self.place(row)}"
+                )
+        return cells
+
     def place(self, row: int) -> str:
         """Where a row is in the file."""
         return f"{self.unit} {self.frame.index[row]}"
@@ -107,57 +115,82 @@ class Table:
         return replace(self, frame=self.frame[cells == value], notes=(*self.notes, where))
 
 
-def read_table(content: Content, layout: Layout) -> Table:
-    """The table in a file."""
+def read_table(
+    content: Content,
+    layout: Layout = GUESSED,
+    names: Sequence[str | None] = (),
+    labels: Sequence[str] = (),
+) -> Table:
+    """The table in a file.
+
+    `names` are columns that were asked for, which a header may have, and `labels` those of symbols,
+    which no header has.
+    """
     kind, notes = content.kind, content.notes
+
+    def with_names(
+        rows: Sequence[Sequence[str]], numbers: Sequence[int], unit: str, note: str
+    ) -> Table:
+        """A table of these rows, of which the first may be names."""
+        _check_widths(rows, numbers, unit)
+        header = layout.header
+        if header is None:
+            header = guess_header(rows, names, labels) if rows else False
+        if header is None:
+            raise ValueError(
+                f"{unit} {numbers[0]} ({first_names(rows[0])}) may be names of columns or values: "
+                "give --header or --no-header"
+            )
+        columns = column_names(rows[0]) if header else range(len(rows[0]) if rows else 0)
+        frame = make_frame(columns, rows[header:], numbers[header:])
+        about = f"names in {unit} {numbers[0]}" if header else "no header"
+        return Table(frame, unit, (note, about), header)
+
     if kind == "parquet":
         table = _typed_table(_read_parquet(content.data), "Parquet")
     elif kind == "array":
-        table = _typed_table(_pandas().DataFrame(content.array()), "NumPy")
+        table = _typed_table(pd.DataFrame(content.array()), "NumPy")
     elif kind == "excel":
         sheet, frame = _read_excel(content.data, layout.sheet)
-        table = _with_names(frame.to_numpy().tolist(), list(frame.index + 1), "row", layout)
-        notes += (f"Excel, sheet {sheet}",)
+        rows = frame.to_numpy().tolist()
+        table = with_names(rows, list(frame.index + 1), "row", f"Excel, sheet {sheet}")
     else:
         text, encoding = content.text()
         notes += encoding
         if kind == "json":
             table = _typed_table(_read_json(text), "JSON")
         else:
-            table = _read_text(text, content.suffix, layout)
+            separator = layout.separator or ("\t" if content.suffix == ".tsv" else None)
+            table = _read_text(text, separator, layout.decimal, with_names)
     for each in layout.where:
         table = table.only(each)
     return replace(table, notes=notes + table.notes)
 
 
-def make_frame(names: Iterable[Any], rows: Any, index: Any = None) -> Any:
+def make_frame(names: Iterable[Any], rows: Any, index: Any = None) -> pd.DataFrame:
     """A DataFrame of texts with these columns, whose names must differ."""
     names = [str(name) for name in names]
     repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if repeated is not None:
         raise ValueError(f"the table has two columns called {repeated!r}")
-    return _pandas().DataFrame(rows, index=index, columns=names, dtype=object)
+    return pd.DataFrame(rows, index=index, columns=names, dtype=object)
 
 
-def _typed_table(frame: Any, note: str) -> Table:
+def _typed_table(frame: pd.DataFrame, note: str) -> Table:
     return Table(make_frame(frame.columns, _texts(frame).to_numpy()), notes=(note,))
 
 
-def _texts(frame: Any) -> Any:
+def _texts(frame: pd.DataFrame) -> pd.DataFrame:
     """Typed cells as texts."""
     return frame.astype(object).map(lambda x: "" if is_missing_value(x) else str(x).strip())
-
-
-def _pandas() -> Any:
-    import pandas  # takes long to import, and a stream of lines may not need it
-
-    return pandas
 
 
 # --- text -------------------------------------------------------------------------------------
 
 
-def _read_text(text: str, suffix: str, layout: Layout) -> Table:
+def _read_text(
+    text: str, separator: str | None, decimal: str | None, with_names: Callable[..., Table]
+) -> Table:
     pairs = [(i, x) for i, x in enumerate(re.split(r"\r\n|\r|\n", text), 1) if x.strip()]
     # A comment begins with #, but not with a missing value such as #N/A.
     kept = [
@@ -169,18 +202,17 @@ def _read_text(text: str, suffix: str, layout: Layout) -> Table:
         return Table(make_frame([], None))
     notes = (f"comment lines skipped: {len(pairs) - len(kept)}",) if len(kept) < len(pairs) else ()
     numbers, lines = zip(*kept, strict=True)
-    separator = layout.separator or ("\t" if suffix == ".tsv" else None)
     if separator is None:
-        separator = guess_separator(lines[:_SAMPLE], layout.decimal)
+        separator = guess_separator(lines[:_SAMPLE], decimal)
     rows, ends = split_rows(lines, separator)
     if len(rows) == 1 or separator == "":
         tokens = [token for row in rows for cell in row for token in cell.split() or [""]]
         if len(tokens) > len(rows) and all(is_number(x) or is_missing(x) for x in tokens):
             return Table(make_frame(["0"], tokens), "number", (*notes, "a list of numbers"))
-    table = _with_names(rows, [numbers[end - 1] for end in ends], "line", layout)
     name = SEPARATORS.get(separator, repr(separator))
     kind = f"separated by {name}" if separator else "one column"
-    return replace(table, notes=(kind, *table.notes, *notes), separator=separator)
+    table = with_names(rows, [numbers[end - 1] for end in ends], "line", kind)
+    return replace(table, notes=table.notes + notes, separator=separator)
 
 
 def split_rows(lines: Sequence[str], separator: str) -> tuple[list[list[str]], list[int]]:
@@ -224,32 +256,14 @@ def guess_separator(
     return next((mark for mark in "\t;|," if mark in marks), "")
 
 
-def _with_names(
-    rows: Sequence[Sequence[str]], numbers: Sequence[int], unit: str, layout: Layout
-) -> Table:
-    """A table of these rows, of which the first may be names."""
-    if not rows:
-        return Table(make_frame([], None))
-    first, rest = rows[0], rows[1:]
+def _check_widths(rows: Sequence[Sequence[str]], numbers: Sequence[int], unit: str) -> None:
+    """Raise a `ValueError` unless all rows have as many cells as the first."""
     for number, row in zip(numbers, rows, strict=True):
-        if len(row) != len(first):
+        if len(row) != len(rows[0]):
             raise ValueError(
                 f"{unit} {number} has {len(row)} cell{'s' * (len(row) != 1)}, the first has "
-                f"{len(first)}; give --separator if they are separated otherwise"
+                f"{len(rows[0])}; give --separator if they are separated otherwise"
             )
-    header = layout.header
-    if header is None:
-        header = guess_header(rows, layout.names, layout.labels)
-    if header is None:
-        raise ValueError(
-            f"{unit} {numbers[0]} ({first_names(first)}) may be names of columns or values: "
-            "give --header or --no-header"
-        )
-    if not header:
-        frame = make_frame(range(len(first)), rows, numbers)
-        return Table(frame, unit, ("no header",), header=False)
-    frame = make_frame(column_names(first), rest, numbers[1:])
-    return Table(frame, unit, (f"names in {unit} {numbers[0]}",))
 
 
 def column_names(header: Sequence[str]) -> list[str]:
@@ -260,7 +274,7 @@ def column_names(header: Sequence[str]) -> list[str]:
 # --- other formats ----------------------------------------------------------------------------
 
 
-def _read_json(text: str) -> Any:
+def _read_json(text: str) -> pd.DataFrame:
     """A list of numbers, a list of records, columns by name, or one of the former in lines."""
     try:
         content = json.loads(text)
@@ -269,7 +283,7 @@ def _read_json(text: str) -> Any:
     if isinstance(content, list) and not (content and all(isinstance(x, dict) for x in content)):
         content = {"0": content}
     try:
-        frame = _pandas().DataFrame(content, dtype=object)
+        frame = pd.DataFrame(content, dtype=object)
         nested = frame.map(lambda cell: isinstance(cell, list | dict)).any()
         if nested.all():
             raise ValueError("all of its columns are nested")
@@ -293,13 +307,12 @@ def _json_lines(text: str, problem: ValueError) -> list[Any]:
     return rows
 
 
-def _read_parquet(data: bytes) -> Any:
-    pandas = _pandas()
-    frame = _with_package(lambda: pandas.read_parquet(io.BytesIO(data)), "Parquet", "pyarrow")
-    return frame if isinstance(frame.index, pandas.RangeIndex) else frame.reset_index()
+def _read_parquet(data: bytes) -> pd.DataFrame:
+    frame = _with_package(lambda: pd.read_parquet(io.BytesIO(data)), "Parquet", "pyarrow")
+    return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
 
 
-def _read_excel(data: bytes, sheet: str | None) -> tuple[str, Any]:
+def _read_excel(data: bytes, sheet: str | None) -> tuple[str, pd.DataFrame]:
     """The name of a sheet, the first if not given, and its cells between empty ones."""
     if WORKBOOK not in data:
         raise ValueError("the file is not an Excel workbook (.xlsx): save it as .xlsx or .csv")
@@ -309,8 +322,7 @@ def _read_excel(data: bytes, sheet: str | None) -> tuple[str, Any]:
     if size > _text.LARGEST:
         raise ValueError(f"the workbook holds more than {_text.LARGEST // 2**20} MiB unpacked")
     options: Any = {"sheet_name": None, "header": None, "dtype": object, "engine": "openpyxl"}
-    read = _pandas().read_excel
-    sheets = _with_package(lambda: read(io.BytesIO(data), **options), "Excel", "openpyxl")
+    sheets = _with_package(lambda: pd.read_excel(io.BytesIO(data), **options), "Excel", "openpyxl")
     sheet = next(iter(sheets)) if sheet is None else sheet
     if sheet not in sheets:
         raise ValueError(f"there is no sheet {sheet!r}; the sheets are: {first_names(sheets)}")
