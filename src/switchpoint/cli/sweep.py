@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import typer
 import xarray as xr
@@ -95,30 +94,23 @@ def _plan_lines(plan: Sweep, members: int, out: Path) -> Iterator[tuple[str, str
 
 def _table(result: xr.Dataset) -> Table:
     """The best members, with the settings that differ."""
-    count = result.sizes["member"]
-    columns = {
-        str(name): result[name].values.tolist()
-        for name in result.coords
-        if result[name].dims == ("member",) and name != "program"
-    }
+    frame = result.drop_dims("step").to_dataframe().drop(columns="program")
     shown = [
-        name
-        for name, values in columns.items()
-        if len(set(values)) > 1 or name in result.attrs["swept"]
+        str(name)
+        for name in frame.columns.difference(list(result.data_vars), sort=False)
+        if frame[name].nunique() > 1 or name in result.attrs["swept"]
     ]
-    caption = f"the best {_SHOWN} of {count}" if count > _SHOWN else None
     table = output.table(
         "Excess over the Bayes optimum in bits per sequence, at the end of training",
         *(*shown, "excess, bits", "error", "loss, bits/symbol"),
         texts=0,
-        caption=caption,
+        caption=f"the best {_SHOWN} of {len(frame)}" if len(frame) > _SHOWN else None,
         caption_justify="left",
     )
-    for index in range(min(count, _SHOWN)):
-        one: Any = {name: float(result[name][index]) for name in ("excess", "excess_error", "loss")}
-        cells = [f"{one['excess']:.3f}", f"{one['excess_error']:.3f}", f"{one['loss']:.4f}"]
-        cells = cells if one["excess"] == one["excess"] else ["diverged", "-", "-"]
-        settings = (columns[name][index] for name in shown)
+    for row in frame.head(_SHOWN).to_dict("records"):
+        cells = [f"{row['excess']:.3f}", f"{row['excess_error']:.3f}", f"{row['loss']:.4f}"]
+        cells = cells if row["excess"] == row["excess"] else ["diverged", "-", "-"]
+        settings = (row[name] for name in shown)
         table.add_row(
             *(f"{each:g}" if isinstance(each, float) else str(each) for each in settings), *cells
         )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 from pydantic import Field, PlainValidator, model_validator
 
@@ -239,40 +238,28 @@ def _name(plan: Sweep, program: PackedConfig) -> str:
 
 def _results(plan: Sweep, programs: Sequence[tuple[PackedConfig, Path]]) -> xr.Dataset:
     """The members of all programs, sorted by excess; those that diverged come last."""
-    rows: list[dict[str, Any]] = []
-    curves: list[pd.DataFrame] = []
+    rows = []
     for program, path in programs:
         records = final_reports(path / METRICS_FILE, program)
-        steps = [record.step for record in records]
         for member in program.members():
             settings = {name: getattr(program, name) for name in plan.axes} | dict(member.settings)
-            identity = {"learning_rate": member.learning_rate, "prior": member.prior}
-            rows.append({**settings, **identity, "seed": member.seed, "program": path.name})
-            values = {
-                name: [getattr(record, name)[member.index] for record in records] for name in _UNITS
-            }
-            curves.append(pd.DataFrame(values, index=steps))
-    last = np.array([curve.to_numpy()[-1] for curve in curves])
-    order = np.argsort(last[:, 0], kind="stable")  # NaN is last
-    steps = sorted({step for curve in curves for step in curve.index})
-    all_steps = np.array([curve.reindex(steps).to_numpy() for curve in curves])
-    variables: dict[str, Any] = {}
-    for index, (name, unit) in enumerate(_UNITS.items()):
-        units = {"units": unit}
-        variables[name] = "member", last[order, index], units
-        variables[f"{name}_by_step"] = ("member", "step"), all_steps[order, :, index], units
-    coordinates: dict[str, Any] = {"step": np.array(steps, np.int32)}
-    for name in rows[0]:
-        if name not in ("seeds", "first_seed"):
-            coordinates[name] = "member", [_cell(rows[index][name]) for index in order]
-    attributes = {
-        "kind": "sweep",
-        "format": _FORMAT,
-        "settings": [program.to_dict() for program, _ in programs],
-        "swept": list(plan.axes),
-        "provenance": environment_info(),
-    }
-    return xr.Dataset(variables, coordinates, attributes)
+            settings |= {"learning_rate": member.learning_rate, "prior": member.prior}
+            row = xr.Dataset(coords={"step": np.array([each.step for each in records], np.int32)})
+            for name, unit in _UNITS.items():
+                values = [getattr(each, name)[member.index] for each in records]
+                row[name] = (), values[-1], {"units": unit}
+                row[f"{name}_by_step"] = "step", values, {"units": unit}
+            settings |= {"seed": member.seed, "program": path.name}
+            cells = {n: _cell(v) for n, v in settings.items() if n not in ("seeds", "first_seed")}
+            rows.append(row.assign_coords(cells))
+    result = xr.concat(rows, "member", data_vars="all", coords="all", join="outer")
+    return result.sortby("excess").assign_attrs(
+        kind="sweep",
+        format=_FORMAT,
+        settings=[program.to_dict() for program, _ in programs],
+        swept=list(plan.axes),
+        provenance=environment_info(),
+    )
 
 
 def _cell(value: Any) -> Any:
