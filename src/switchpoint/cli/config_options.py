@@ -54,7 +54,7 @@ MEMBER: Any = typer.Option(
     metavar="NUMBER",
     help="The index of the network in --model, from 0; by default, the best one.",
 )
-_READING: Any = {"rich_help_panel": "File format (anything not given is inferred)"}
+_READING: Any = {"rich_help_panel": "File format (by default, inferred from the content)"}
 SEPARATOR: Any = typer.Option(
     None, metavar="CHARACTER", help="The separator of columns, such as ; or tab.", **_READING
 )

@@ -39,12 +39,12 @@ def detect(
     column: list[str] = typer.Option(
         [],
         help="The column of the series, by name or number from 0; repeat it for several series "
-        "with common switches. If not given, the only column of numbers.",
+        "with common switches. By default, the only column of numbers.",
     ),
     time: str | None = typer.Option(
         None,
-        help="The time column: dates or numbers that label the observations, or none. If not "
-        "given, the only column of dates, or one that is called date, time, year or similar.",
+        help="The time column: dates or numbers that label the observations, or none. By "
+        "default, the only column of dates, or one that is called date, time, year or similar.",
     ),
     group_by: str | None = typer.Option(
         None,
@@ -54,8 +54,8 @@ def detect(
     ),
     segment: list[str] = typer.Option(
         [],
-        help=f"The kind of segments: {_KINDS}; chosen by their evidence if not given. "
-        "One for all columns, or repeated for each.",
+        help=f"The kind of segments: {_KINDS}; one for all columns, or repeated for each. By "
+        "default, the kind of highest evidence.",
     ),
     season: float | None = typer.Option(
         None, help="The period of a season, in observations, for trends and levels."
@@ -66,8 +66,8 @@ def detect(
     spacing: str | None = typer.Option(
         None,
         metavar="regular|irregular",
-        help="Whether the model counts observations or time. If not given, time where its steps "
-        "differ.",
+        help="Whether the model counts observations or time. By default, time where its "
+        "steps differ.",
     ),
     fit: bool = typer.Option(
         False,
@@ -79,7 +79,7 @@ def detect(
     form: str | None = typer.Option(
         None,
         "--format",
-        help="Print csv or json rather than a table; if not given, by the suffix of --out.",
+        help="Print csv or json rather than a table; by default, by the suffix of --out.",
     ),
     out: Path | None = typer.Option(
         None, metavar="FILE", help="Write the segments to this file (.csv or .json)."
@@ -96,8 +96,8 @@ def detect(
 
     Prints the segments between the change points: where each begins, the probability of a switch
     at exactly that observation, an interval that contains a switch with probability 90%, and the
-    level, slope and noise of its values. By default, segments are straight lines with
-    noise of unknown size. A higher --sensitivity reports more switches. No setting is required.
+    level, slope and noise of its values. The kind of segments is chosen by its evidence. A higher
+    --sensitivity reports more switches. No setting is required.
 
     For example:
 

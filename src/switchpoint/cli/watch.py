@@ -31,14 +31,14 @@ _BATCH = 1000  # lines, after which their records are written, and signals are h
 _SAVE_SECONDS = 10.0
 _PATIENCE = 1.0  # seconds for which a reader may take nothing when the command is interrupted
 _SERVICE: Any = {"rich_help_panel": "As a service"}
-_MODEL: Any = {"rich_help_panel": "The model (chosen by the first observations if not given)"}
+_MODEL: Any = {"rich_help_panel": "The model (by default, chosen by the first observations)"}
 
 
 @options.with_options(
     *options.PRIOR,
     *options.SEGMENT,
     alphabet="The number of symbols.",
-    depth="ptw: the depth of its tree; 40 if not given.",
+    depth="ptw: the depth of its tree; by default, 40.",
     longest="uniform: the longest segment.",
 )
 def watch(
@@ -74,7 +74,7 @@ def watch(
         None,
         "--time",
         metavar="FIELD",
-        help="The field or column of the time, or none. If not given, the only column of dates, or "
+        help="The field or column of the time, or none. By default, the only column of dates, or "
         "one that is called date, time, year or similar.",
     ),
     key: str | None = typer.Option(
@@ -118,7 +118,7 @@ def watch(
         [], help=f"The kind of segments: {_KINDS}; one for all columns, or for each.", **_MODEL
     ),
     lags: int | None = typer.Option(
-        None, help="How many previous values a value depends on.", **_MODEL
+        None, help="The number of previous values that a value depends on.", **_MODEL
     ),
     log: bool | None = typer.Option(
         None, "--log/--no-log", help="Whether to watch logarithms of the values.", **_MODEL
@@ -131,12 +131,12 @@ def watch(
         **_MODEL,
     ),
     warm_up: int = typer.Option(
-        100, help="How many first observations choose the model.", **_MODEL
+        100, help="The number of first observations that choose the model.", **_MODEL
     ),
     labels: str | None = options.LABELS,
     hypotheses: int = options.HYPOTHESES,
     prior: str | None = typer.Option(
-        None, help=f"{options.PRIOR_HELP}; if not given, geometric with hazard 0.005."
+        None, help=f"{options.PRIOR_HELP}; by default, geometric with hazard 0.005."
     ),
     **given: Any,
 ) -> None:

@@ -216,7 +216,7 @@ class TrainConfig(_NetworkSettings):
     )
     min_length: PositiveInt | None = _setting(
         "Optimizer",
-        "Draw the length of each step between this and the full length; by default, it is full.",
+        "The least length of a step, drawn up to the full one; by default, all have the full length.",
     )
 
     report_every: PositiveInt = _setting("Run", "The number of steps between reports.", 500)
