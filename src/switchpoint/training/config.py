@@ -216,7 +216,7 @@ class TrainConfig(_NetworkSettings):
     )
     min_length: PositiveInt | None = _setting(
         "Optimizer",
-        "The least length of a step, drawn up to the full one; by default, all have the full length.",
+        "Draw the length of each step from this to the full one; by default, it is always full.",
     )
 
     report_every: PositiveInt = _setting("Run", "The number of steps between reports.", 500)
