@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,26 +16,10 @@ from switchpoint.neural.storage import named_leaves
 
 SOURCES = Path(__file__).parent
 
-MODULES = (
-    "priors.js",
-    "segments.js",
-    "recursion.js",
-    "networks.js",
-    "sequence.js",
-    "sampling.js",
-    "link.js",
-    "model.js",
-    "plot.js",
-    "views.js",
-    "legend.js",
-    "page.js",
-)
-"""The modules of the page, each after those that it imports."""
-
 NETWORKS = {"rnn": "rnn-ptw", "lstm": "lstm-ptw"}
 """The networks of the zoo by their names on the page."""
 
-_IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
+_IMPORT = re.compile(r'^import [^;]* from "\./(.*)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 
@@ -50,7 +35,7 @@ def build_page() -> str:
         >>> page[:15], len(page) < 2_500_000
         ('<!doctype html>', True)
     """
-    script = bundle(MODULES)
+    script = bundle()
     style = _read("style.css")
     parts = {
         "policy": "; ".join(
@@ -72,9 +57,12 @@ def build_page() -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], _read("page.html"))
 
 
-def bundle(modules: tuple[str, ...]) -> str:
-    """These modules as one, without their imports; their names must differ."""
-    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", _read(name))) for name in modules)
+def bundle() -> str:
+    """All modules as one, each after those that it imports; their names must differ."""
+    texts = {path.name: _read(path.name) for path in sorted(SOURCES.glob("*.js"))}
+    imports = {name: _IMPORT.findall(text) for name, text in texts.items()}
+    ordered = TopologicalSorter(imports).static_order()
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", texts[name])) for name in ordered)
 
 
 def describe(network: Recurrent) -> dict[str, Any]:
