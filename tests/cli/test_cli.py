@@ -48,38 +48,27 @@ def read_csv(text):
 # --- sample ---------------------------------------------------------------------------------
 
 
-def expected_draw(segment, seed, batch, rows):
-    """The sequences that are drawn `rows` at a time, each time with its own key."""
-    source, key = sp.Source(sp.PTW(5), segment), jax.random.key(seed)
-    keys = (
-        [key] if rows == batch else [jax.random.fold_in(key, i) for i in range(-(-batch // rows))]
-    )
-    draws = [source.sample(each, rows, LENGTH) for each in keys]
-    arrays = [np.concatenate(each)[:batch] for each in zip(*map(as_arrays, draws), strict=True)]
-    return dict(zip(("symbols", "probs", "switches"), arrays, strict=True))
-
-
-def as_arrays(draw):
-    return draw.symbols, draw.probs, draw.switches
+def expected_draw(segment, seed, batch):
+    """The arrays of the sequences that are drawn."""
+    draw = sp.Source(sp.PTW(5), segment).sample(jax.random.key(seed), batch, LENGTH)
+    return {name: np.asarray(getattr(draw, name)) for name in ("symbols", "probs", "switches")}
 
 
 @pytest.mark.parametrize(
-    ("suffix", "segment", "rows"),
+    ("suffix", "segment"),
     [
-        ("npz", sp.Bernoulli(), 5),
-        ("npz", sp.Bernoulli(), 2),
-        ("csv", sp.Categorical(3), 2),
-        ("", sp.Bernoulli(), 2),
-        ("", sp.Categorical(12), 5),
+        ("npz", sp.Bernoulli()),
+        ("csv", sp.Categorical(3)),
+        ("", sp.Bernoulli()),
+        ("", sp.Categorical(12)),
     ],
 )
-def test_sample(folder, run, monkeypatch, suffix, segment, rows):
-    monkeypatch.setattr(check_cost, "PIECE", rows * LENGTH * segment.alphabet)
+def test_sample(folder, run, monkeypatch, suffix, segment):
     command = ["sample", "--length", LENGTH, "--batch", 5, "--seed", 7]
     command += ["--alphabet", segment.alphabet, *(["--out", f"draws.{suffix}"] if suffix else [])]
     status, out, err = run(*command)
     assert (status, err) == (0, "")
-    draw = expected_draw(segment, 7, 5, rows)
+    draw = expected_draw(segment, 7, 5)
     if suffix == "npz":
         with np.load(folder / "draws.npz", allow_pickle=False) as saved:
             for name, array in draw.items():
@@ -194,7 +183,7 @@ def test_the_files_of_sample_are_read(run, suffix, column):
     out = Path(f"draws.{suffix}")
     assert run("sample", "--length", LENGTH, "--batch", 5, "--seed", 7, "--out", out)[0] == 0
     symbols = read_symbols(out, column=column, row=1).symbols
-    np.testing.assert_array_equal(symbols, expected_draw(sp.Bernoulli(), 7, 5, 5)["symbols"][1])
+    np.testing.assert_array_equal(symbols, expected_draw(sp.Bernoulli(), 7, 5)["symbols"][1])
     with pytest.raises(ValueError, match=rf"{out}: .*5 sequences, choose one with --row"):
         read_symbols(out, column=column)
 
@@ -230,9 +219,10 @@ def test_prior_reads_a_pmf(folder, run):
 
 def test_length_law_of_a_start():
     law = length_law(sp.PTW(5), 8, LENGTH)
-    np.testing.assert_allclose(law.pmf[[0, 1, 3, 7]], [1 / 8, 1 / 8, 1 / 4, 1 / 2], rtol=1e-6)
-    np.testing.assert_allclose(law.pmf.sum(), 1, rtol=1e-6)
-    assert law.at_least[0] == 1
+    pmf = law["P(L = r)"]
+    np.testing.assert_allclose(pmf[[1, 2, 4, 8]], [1 / 8, 1 / 8, 1 / 4, 1 / 2], rtol=1e-6)
+    np.testing.assert_allclose(pmf.sum(), 1, rtol=1e-6)
+    assert law["P(L >= r)"][1] == 1
     assert shown_lengths(law) == list(range(1, 9))
     assert shown_lengths(length_law(sp.PTW(5), 0, LENGTH)) == [1, 2, 4, 8, 16, 32]
     assert shown_lengths(length_law(sp.RegularPeriodic(20), 0, LENGTH)) == [1, 2, 4, 8, 16, 20]

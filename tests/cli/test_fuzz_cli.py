@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch):
     def enough(*_, **__):
         raise ValueError("the work would begin now")
 
-    for name in ("detect.detect_changes", "watch._first_lines", "sample._draw", "predict.analyse",
+    for name in ("detect.detect_changes", "watch._first_lines", "sample.Source", "predict.analyse",
                  "compress.make_archive", "evaluate.evaluation.evaluate", "zoo.check",
                  "train.training.train", "sweep.training.sweep"):  # fmt: skip
         monkeypatch.setattr(f"switchpoint.cli.{name}", enough)

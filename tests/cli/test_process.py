@@ -72,7 +72,7 @@ def shell(line):
 def test_interrupts_at_random_times():
     """One line and status 130, while modules are imported, programs compiled, numbers computed."""
     commands = [
-        ["sample", "--alphabet", "60", "--length", "64", "--batch", "20000", "--out", "x.csv"],
+        ["sample", "--alphabet", "60", "--length", "64", "--batch", "17000", "--out", "x.csv"],
         ["evaluate", "lin", "--sequences", "100000"],
         ["predict", "bits.txt", "--model", "transformer-ptw", "--out", "rows.csv"],
         [*TRAIN, "--steps", "1000000"],

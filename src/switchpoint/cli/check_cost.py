@@ -16,10 +16,8 @@ from switchpoint.priors import PTW, Prior
 
 MAX_BITS = 20_000
 """The longest binary sequence for priors whose posterior takes O(n^2) work: all but PTW."""
-MAX_DRAWN = 10**10
-"""The maximum number of probabilities that a command draws, in about an hour."""
-PIECE = 2**26
-"""The number of probabilities that are drawn at a time."""
+MAX_DRAWN = 2**26
+"""The maximum number of probabilities that a command draws."""
 NETWORK_BLOCK = 512
 """The number of symbols of a long sequence that a network predicts at a time."""
 MAX_ALPHABET = 2**16
@@ -36,20 +34,15 @@ def max_quadratic(alphabet: int) -> int:
     return int(MAX_BITS / math.sqrt((_SYMBOLS_PER_BIT + alphabet) / (_SYMBOLS_PER_BIT + 2)))
 
 
-def piece_size(batch: int, length: int, alphabet: int) -> int:
-    """The number of sequences drawn at a time: all of them, if they fit in one piece."""
-    return min(batch, max(1, PIECE // (length * alphabet)))
-
-
-def check_sample(batch: int, length: int, alphabet: int, *, in_memory: bool) -> None:
-    """Raise a `ValueError` where drawing costs too much; `in_memory` if all are kept there."""
+def check_sample(batch: int, length: int, alphabet: int) -> None:
+    """Raise a `ValueError` where a draw takes too much memory."""
     what = f"{batch} x {length} symbols of an alphabet of {alphabet}"
     if batch * length * alphabet > MAX_DRAWN:
-        most = MAX_DRAWN // alphabet
-        raise ValueError(f"{what} are too many to draw: at most {most} symbols of that alphabet")
-    piece = piece_size(batch, length, alphabet) * length * alphabet
-    kept = 2 * batch * length * (4 * alphabet + 5) if in_memory else 0
-    _check_memory(f"{what}{' in one .npz' if in_memory else ''}", piece * _PER_DRAWN + kept)
+        raise ValueError(
+            f"{what} are too many to draw at once: at most {MAX_DRAWN // alphabet}; draw them in "
+            "parts, each with another --seed"
+        )
+    _check_memory(what, batch * length * alphabet * _PER_DRAWN)
 
 
 def check_exact(prior: Prior, length: int, alphabet: int) -> None:

@@ -1,14 +1,13 @@
 """`switchpoint prior`: the law of a prior's segment lengths and of its number of switches."""
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import typer
-from jaxtyping import Float
 from rich.table import Table
 
 from switchpoint.cli import config_options as options
@@ -50,58 +49,50 @@ def prior(
         output.write_picture(plot, _figure(law, length, start, longest, counts))
     output.console().print(output.shortened(repr(law)), style="bold")
     lengths = length_law(law, start, longest)
-    rows = [(r, *(column[r - 1] for column in lengths)) for r in shown_lengths(lengths)]
-    headings = ("r", "P(L = r)", "P(L >= r)", "hazard")
     title = f"length r of a segment from start {start}"
-    output.console().print(_bar_table(title, headings, rows, lengths.pmf.max()))
+    output.console().print(_bar_table(title, lengths.loc[shown_lengths(lengths)]))
     # The ten numbers around the most probable one.
     first = max(0, int(counts.argmax()) - 4)
-    rows = [(k, counts[k]) for k in range(first, min(len(counts), first + 10)) if counts[k] > 0]
-    rows.append(("others", max(0.0, 1 - sum(each for _, each in rows))))
-    title = f"switches k in {length} symbols, {np.arange(len(counts)) @ counts:.4g} expected"
-    output.console().print(_bar_table(title, ("k", "P(k)"), rows, counts.max()))
+    switches = pd.DataFrame({"P(k)": counts}).rename_axis("k").iloc[first : first + 10]
+    switches = switches[switches["P(k)"] > 0]
+    table = _bar_table(
+        f"switches k in {length} symbols, {np.arange(len(counts)) @ counts:.4g} expected", switches
+    )
+    table.add_row("others", f"{max(0.0, 1 - switches['P(k)'].sum()):.4g}")
+    output.console().print(table)
 
 
-class LengthLaw(NamedTuple):
-    """P(L = r | start), P(L >= r | start) and P(L = r | start, L >= r) at r = 1, 2, ..."""
-
-    pmf: Float[np.ndarray, " lengths"]
-    at_least: Float[np.ndarray, " lengths"]
-    hazard: Float[np.ndarray, " lengths"]
-
-
-def length_law(prior: Prior, start: int, longest: int) -> LengthLaw:
-    """The law of the length of a segment that starts at `start`, up to `longest`, in float64."""
+def length_law(prior: Prior, start: int, longest: int) -> pd.DataFrame:
+    """The law of the length r of a segment that starts at `start`, up to `longest`, in float64."""
     with jax.enable_x64(True):
         lengths = jnp.arange(1, min(longest, prior.max_length or longest) + 1, dtype=jnp.int32)
         starts = jnp.full_like(lengths, start)
-        return LengthLaw(
-            pmf=np.exp(np.asarray(prior.log_pmf(starts, lengths))),
-            at_least=np.exp(np.asarray(prior.log_survival(starts, lengths - 1))),
-            hazard=np.broadcast_to(prior.hazard_after(starts, lengths), lengths.shape),
-        )
+        columns = {
+            "P(L = r)": np.exp(np.asarray(prior.log_pmf(starts, lengths))),
+            "P(L >= r)": np.exp(np.asarray(prior.log_survival(starts, lengths - 1))),
+            "hazard": np.broadcast_to(prior.hazard_after(starts, lengths), lengths.shape),
+        }
+        return pd.DataFrame(columns, index=pd.Index(np.asarray(lengths), name="r"))
 
 
-def shown_lengths(law: LengthLaw) -> list[int]:
+def shown_lengths(law: pd.DataFrame) -> list[int]:
     """All possible lengths if they are few; otherwise powers of two, the support and the last."""
-    count = int(np.count_nonzero(law.at_least))
+    count = int(np.count_nonzero(law["P(L >= r)"]))
     if count <= _FEW:
         return list(range(1, count + 1))
-    support = np.flatnonzero(law.pmf) + 1
-    few = support.tolist() if len(support) <= _FEW else []
+    support = law.index[law["P(L = r)"] != 0].tolist()
+    few = support if len(support) <= _FEW else []
     return sorted({2**k for k in range(count.bit_length())} | {count, *few})
 
 
-def _bar_table(
-    title: str, headings: Sequence[str], rows: Iterable[tuple[Any, ...]], highest: float
-) -> Table:
-    """Rows of a label and numbers; the first number of a row is also drawn as a bar."""
-    table = output.table(title, *headings, "", texts=0)
+def _bar_table(title: str, frame: pd.DataFrame) -> Table:
+    """A row for each row of the frame; its first number is also drawn as a bar."""
+    table = output.table(title, str(frame.index.name), *frame.columns, "", texts=0)
     table.columns[-1].justify = "left"
-    for label, *numbers in rows:
-        share = numbers[0] / highest if isinstance(label, int) and highest else 0.0
-        bar = ("#" if output.console().options.ascii_only else "█") * round(_BAR_WIDTH * share)
-        table.add_row(str(label), *(f"{number:.4g}" for number in numbers), bar)
+    mark = "#" if output.console().options.ascii_only else "█"
+    bars = (_BAR_WIDTH * frame.iloc[:, 0] / (frame.iloc[:, 0].max() or 1)).round().astype(int)
+    for (label, *numbers), bar in zip(frame.itertuples(), bars, strict=True):
+        table.add_row(str(label), *(f"{number:.4g}" for number in numbers), mark * bar)
     return table
 
 
@@ -113,7 +104,9 @@ def _figure(prior: Prior, length: int, start: int, longest: int, counts: np.ndar
         midpoints = [2 ** (prior.depth - k) for k in range(1, min(prior.depth, 3) + 1)]
         starts = list(dict.fromkeys([start, 0, *(s for s in midpoints if s < length)]))
     return prior_figure(
-        length_laws={f"start {s}": length_law(prior, s, longest).pmf for s in starts},
+        length_laws={
+            f"start {s}": length_law(prior, s, longest)["P(L = r)"].to_numpy() for s in starts
+        },
         switch_probability=prior.switch_probability(length),
         count_law=counts,
         title=output.shortened(repr(prior)),

@@ -1,7 +1,6 @@
 """`switchpoint sample`: sequences from a source."""
 
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,18 +14,14 @@ from switchpoint._text import printable
 from switchpoint.cli import check_cost, output
 from switchpoint.cli import config_options as options
 from switchpoint.cli.reader import SAMPLE_COLUMNS
-from switchpoint.sources import Source
+from switchpoint.sources import Draw, Source
 
 
 @options.with_options(*options.PRIOR, *options.SEGMENT)
 def sample(
     prior: str = typer.Option("ptw", help=f"{options.PRIOR_HELP}."),
     length: int = options.LENGTH,
-    batch: int = typer.Option(
-        1,
-        help="The number of sequences. If batch x length x alphabet is above "
-        f"{check_cost.PIECE:,}, they are drawn in batches, each with its own key.",
-    ),
+    batch: int = typer.Option(1, help="The number of sequences."),
     seed: int = options.SEED,
     out: Path | None = typer.Option(
         None,
@@ -47,57 +42,37 @@ def sample(
     _checks.positive_int("length", length)
     _checks.seed(seed)
     segment = options.segment_model(given)
-    npz = out is not None and out.suffix.lower() == ".npz"
-    check_cost.check_sample(batch, length, segment.alphabet, in_memory=npz)
+    check_cost.check_sample(batch, length, segment.alphabet)
     source = Source(options.make_prior(prior, length, given), segment)
-    pieces = _draw(source, seed, batch, length)
+    draw = source.sample(jax.random.key(seed), batch, length)
     if out is None:
         separator = "" if segment.alphabet <= 10 else " "
-        for piece in pieces:
-            for row in piece["symbols"].tolist():
-                print(separator.join(map(str, row)))
+        for row in np.asarray(draw.symbols).tolist():
+            print(separator.join(map(str, row)))
         return
     about = {"prior": repr(source.prior), "segment": repr(segment), "seed": seed}
     with atomic_write(out) as file:
-        if npz:
-            drawn = list(pieces)
-            arrays: Any = {
-                name: np.concatenate([each[name] for each in drawn]) for name in drawn[0]
-            }
-            arrays["description"] = np.asarray(json.dumps({**about, "version": __version__}))
-            np.savez_compressed(file, **arrays)
+        if out.suffix.lower() == ".npz":
+            arrays = {name: getattr(draw, name) for name in ("symbols", "probs", "switches")}
+            about["version"] = __version__
+            np.savez_compressed(file, **arrays, description=json.dumps(about))
         else:
-            _write_csv(file, pieces)
+            _write_csv(file, draw)
     what = f"{batch} x {length} symbols from {source.prior!r}, {segment!r}, seed {seed}"
     output.console().print(f"{printable(str(out))}: {what}", soft_wrap=True)
 
 
-def _draw(source: Source, seed: int, batch: int, length: int) -> Iterator[dict[str, np.ndarray]]:
-    """All sequences in one piece, or in pieces of equal size if they are too many for that.
-
-    Piece i is drawn whole with the key fold_in(key(seed), i); the last is cut after the draw.
-    """
-    key, rows = jax.random.key(seed), check_cost.piece_size(batch, length, source.segment.alphabet)
-    for index, start in enumerate(range(0, batch, rows)):
-        draw = source.sample(key if rows == batch else jax.random.fold_in(key, index), rows, length)
-        arrays = {"symbols": draw.symbols, "probs": draw.probs, "switches": draw.switches}
-        yield {name: np.asarray(each)[: batch - start] for name, each in arrays.items()}
-
-
-def _write_csv(file: BinaryIO, pieces: Iterable[dict[str, np.ndarray]]) -> None:
+def _write_csv(file: BinaryIO, draw: Draw) -> None:
     """Write a table with a line for each symbol."""
     import pandas as pd
 
-    first = 0
-    for piece in pieces:
-        rows, length, alphabet = piece["probs"].shape
-        columns = (
-            np.repeat(np.arange(first, first + rows, dtype=np.int32), length),
-            np.tile(np.arange(length, dtype=np.int32), rows),
-            piece["symbols"].ravel(),
-            piece["switches"].ravel().astype(np.int8),
-        )
-        probs = {f"p{k}": piece["probs"][..., k].ravel() for k in range(alphabet)}
-        table = pd.DataFrame(dict(zip(SAMPLE_COLUMNS, columns, strict=True)) | probs)
-        table.to_csv(file, mode="wb", index=False, header=first == 0, lineterminator="\n")
-        first += rows
+    batch, length, alphabet = draw.probs.shape
+    columns = (
+        np.repeat(np.arange(batch), length),
+        np.tile(np.arange(length), batch),
+        np.ravel(draw.symbols),
+        np.ravel(draw.switches).astype(np.int8),
+    )
+    probs = {f"p{k}": np.ravel(draw.probs[..., k]) for k in range(alphabet)}
+    table = pd.DataFrame(dict(zip(SAMPLE_COLUMNS, columns, strict=True)) | probs)
+    table.to_csv(file, mode="wb", index=False, lineterminator="\n")
