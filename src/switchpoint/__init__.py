@@ -5,124 +5,65 @@ The public API is `__all__` of this package and of its subpackages; everything e
 
 TYPE_CHECKING = False  # True for type checkers; importing `typing` would take long
 
-if TYPE_CHECKING:
-    from switchpoint.checking.parts import check
-    from switchpoint.detection import Segmentation, detect
-    from switchpoint.evaluation import (
-        code_length,
-        cumulative_regret,
-        excess_regret,
-        regret,
-        summarise,
-    )
-    from switchpoint.evaluation.evaluate import evaluate
-    from switchpoint.exact import (
-        KT,
-        ExactPredictor,
-        ForwardPredictor,
-        KTOracle,
-        Posterior,
-        PTWPredictor,
-        bayes_optimal,
-    )
-    from switchpoint.exact.fitting import compare, fit
-    from switchpoint.predictor import Predictor
-    from switchpoint.priors import (
-        LIN,
-        PTW,
-        Geometric,
-        Prior,
-        RandomUniform,
-        RegularPeriodic,
-        Renewal,
-        prior_from_name,
-        statistics,
-    )
-    from switchpoint.segments import (
-        HMM,
-        Bernoulli,
-        Categorical,
-        Exponential,
-        Gaussian,
-        Independent,
-        MarkovChain,
-        Mixture,
-        MultivariateNormal,
-        NegativeBinomial,
-        NormalGamma,
-        Poisson,
-        Regression,
-        Segment,
-        Trend,
-    )
-    from switchpoint.sources import AbstractSource, Draw, Source, SourceMixture
-    from switchpoint.streams import Alarm, Stream, Streams
-    from switchpoint.streams.archive import compress, decompress
-    from switchpoint.training import TrainConfig
-    from switchpoint.training.train import train
-    from switchpoint.zoo import load, load_members
+if TYPE_CHECKING:  # the names below, for type checkers
+    from switchpoint.checking.parts import check as check
+    from switchpoint.detection import Segmentation as Segmentation
+    from switchpoint.detection import detect as detect
+    from switchpoint.evaluation import code_length as code_length
+    from switchpoint.evaluation import cumulative_regret as cumulative_regret
+    from switchpoint.evaluation import excess_regret as excess_regret
+    from switchpoint.evaluation import regret as regret
+    from switchpoint.evaluation import summarise as summarise
+    from switchpoint.evaluation.evaluate import evaluate as evaluate
+    from switchpoint.exact import KT as KT
+    from switchpoint.exact import ExactPredictor as ExactPredictor
+    from switchpoint.exact import ForwardPredictor as ForwardPredictor
+    from switchpoint.exact import KTOracle as KTOracle
+    from switchpoint.exact import Posterior as Posterior
+    from switchpoint.exact import PTWPredictor as PTWPredictor
+    from switchpoint.exact import bayes_optimal as bayes_optimal
+    from switchpoint.exact.fitting import compare as compare
+    from switchpoint.exact.fitting import fit as fit
+    from switchpoint.predictor import Predictor as Predictor
+    from switchpoint.priors import LIN as LIN
+    from switchpoint.priors import PTW as PTW
+    from switchpoint.priors import Geometric as Geometric
+    from switchpoint.priors import Prior as Prior
+    from switchpoint.priors import RandomUniform as RandomUniform
+    from switchpoint.priors import RegularPeriodic as RegularPeriodic
+    from switchpoint.priors import Renewal as Renewal
+    from switchpoint.priors import prior_from_name as prior_from_name
+    from switchpoint.priors import statistics as statistics
+    from switchpoint.segments import HMM as HMM
+    from switchpoint.segments import Bernoulli as Bernoulli
+    from switchpoint.segments import Categorical as Categorical
+    from switchpoint.segments import Exponential as Exponential
+    from switchpoint.segments import Gaussian as Gaussian
+    from switchpoint.segments import Independent as Independent
+    from switchpoint.segments import MarkovChain as MarkovChain
+    from switchpoint.segments import Mixture as Mixture
+    from switchpoint.segments import MultivariateNormal as MultivariateNormal
+    from switchpoint.segments import NegativeBinomial as NegativeBinomial
+    from switchpoint.segments import NormalGamma as NormalGamma
+    from switchpoint.segments import Poisson as Poisson
+    from switchpoint.segments import Regression as Regression
+    from switchpoint.segments import Segment as Segment
+    from switchpoint.segments import Trend as Trend
+    from switchpoint.sources import AbstractSource as AbstractSource
+    from switchpoint.sources import Draw as Draw
+    from switchpoint.sources import Source as Source
+    from switchpoint.sources import SourceMixture as SourceMixture
+    from switchpoint.streams import Alarm as Alarm
+    from switchpoint.streams import Stream as Stream
+    from switchpoint.streams import Streams as Streams
+    from switchpoint.streams.archive import compress as compress
+    from switchpoint.streams.archive import decompress as decompress
+    from switchpoint.training import TrainConfig as TrainConfig
+    from switchpoint.training.train import train as train
+    from switchpoint.zoo import load as load
+    from switchpoint.zoo import load_members as load_members
 
     __version__: str
-
-__all__ = [
-    "HMM",
-    "KT",
-    "LIN",
-    "PTW",
-    "AbstractSource",
-    "Alarm",
-    "Bernoulli",
-    "Categorical",
-    "Draw",
-    "ExactPredictor",
-    "Exponential",
-    "ForwardPredictor",
-    "Gaussian",
-    "Geometric",
-    "Independent",
-    "KTOracle",
-    "MarkovChain",
-    "Mixture",
-    "MultivariateNormal",
-    "NegativeBinomial",
-    "NormalGamma",
-    "PTWPredictor",
-    "Poisson",
-    "Posterior",
-    "Predictor",
-    "Prior",
-    "RandomUniform",
-    "Regression",
-    "RegularPeriodic",
-    "Renewal",
-    "Segment",
-    "Segmentation",
-    "Source",
-    "SourceMixture",
-    "Stream",
-    "Streams",
-    "TrainConfig",
-    "Trend",
-    "__version__",
-    "bayes_optimal",
-    "check",
-    "code_length",
-    "compare",
-    "compress",
-    "cumulative_regret",
-    "decompress",
-    "detect",
-    "evaluate",
-    "excess_regret",
-    "fit",
-    "load",
-    "load_members",
-    "prior_from_name",
-    "regret",
-    "statistics",
-    "summarise",
-    "train",
-]
 
 # Names are imported on first use: JAX takes seconds to import, and the command line can print its
 # version without it.
@@ -145,6 +86,8 @@ _NAMES = {
     "zoo": "load load_members",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted([*_MODULE_OF, "__version__"])
 
 
 if not TYPE_CHECKING:  # or else any name would pass the type checker
