@@ -22,6 +22,10 @@ else:
 _HOST_TYPES = {np.ndarray, np.float64, np.int64, np.bool_, float, int, bool}
 
 
+ONE, HALF = np.array(1.0), np.array(0.5)
+"""For formulas on the host: NumPy adds an array faster than a number."""
+
+
 def namespace(*arrays: Any) -> Any:
     """`numpy` if every array is NumPy's or a plain number, and `jax.numpy` otherwise.
 
@@ -62,6 +66,17 @@ def log_sigmoid(x: Any) -> Any:
 def gammaln(x: Any) -> Any:
     """ln Gamma(x)."""
     return scipy.special.gammaln(x) if namespace(x) is np else jax.scipy.special.gammaln(x)
+
+
+def ndtr(x: Any) -> Any:
+    """P(X <= x) of a standard normal variable."""
+    return scipy.special.ndtr(x) if namespace(x) is np else jax.scipy.special.ndtr(x)
+
+
+def betainc(a: Any, b: Any, x: Any) -> Any:
+    """The regularised incomplete beta function I_x(a, b)."""
+    on_host = namespace(a, b, x) is np
+    return (scipy.special if on_host else jax.scipy.special).betainc(a, b, x)
 
 
 def floor_log2(x: Any) -> Any:

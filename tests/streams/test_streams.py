@@ -25,7 +25,6 @@ from test_predictors import EXACT, NETWORKS, OTHERS, predictor_of, random_symbol
 import switchpoint as sp
 from switchpoint import spec
 from switchpoint.neural import ValueSpec, network_from_name
-from switchpoint.segments import _special
 
 KINDS = [*EXACT, *OTHERS, *NETWORKS]
 
@@ -159,15 +158,14 @@ def test_large_tables_are_summed_alike(monkeypatch):
         predictor = sp.bayes_optimal(sp.Source(prior), max_hypotheses=20)
         expected = sp.Stream(predictor).extend(symbols)
         with monkeypatch.context() as patch:
-            patch.setattr("switchpoint.streams.forward._FEW", 0)
+            patch.setattr("switchpoint.streams.engine.FEW", 0)
             patch.setattr("switchpoint.streams.forward._FEW_SYMBOLS", 0)
             np.testing.assert_allclose(
                 sp.Stream(predictor).extend(symbols), expected, rtol=0, atol=1e-13
             )
 
 
-def test_streams_of_equal_segments_share_the_tables_of_their_family():
-    """What depends on the count alone is looked up, in one table however many streams there are."""
+def test_streams_of_equal_segments_share_their_formulas():
     one, other = (sp.NormalGamma(strength=strength) for strength in (0.25, 0.5))
     streams = [
         sp.Stream(sp.bayes_optimal(sp.Source(prior, segment), max_hypotheses=20))
@@ -180,16 +178,6 @@ def test_streams_of_equal_segments_share_the_tables_of_their_family():
     np.testing.assert_array_equal(alone.extend(values), first)
     assert not np.allclose(first, different)
     assert not np.allclose(first, second)
-
-
-def test_segments_longer_than_the_tables_of_a_family(monkeypatch):
-    """Where the table ends, what it would hold is computed."""
-    values = np.random.default_rng(0).normal(size=300)
-    predictor = sp.bayes_optimal(sp.Source(sp.LIN(), sp.NormalGamma(shape=1.7)), max_hypotheses=20)
-    expected = sp.Stream(predictor).extend(values)
-    whole = _special._half_step_table
-    monkeypatch.setattr(_special, "_half_step_table", lambda start: whole(start)[:40])
-    np.testing.assert_allclose(sp.Stream(predictor).extend(values), expected, rtol=0, atol=1e-12)
 
 
 def test_priors_and_families_of_your_own_run():

@@ -3,7 +3,6 @@
 A difference of log-gammas of 10^5 has an error of 10^-2 in float32; the series here have 10^-7.
 """
 
-import functools
 import math
 from typing import Any
 
@@ -18,24 +17,19 @@ from switchpoint._namespace import gammaln, namespace
 LOG_NEVER = -1e4
 """The logarithm of a probability of 0, whose exponential is 0 in every precision."""
 
-_SERIES_FROM = 32  # where four terms of a series have 15 digits
-_TABLE_LENGTH = 2**14
-_LONGEST_PRODUCT = 16
+_SERIES_FROM = 1024.0  # where three terms of a series have all digits
 
 
-def log_student_t(half: Any, precision: Any, excess: Any, start: Any = None) -> Any:
+def log_student_t(half: Any, precision: Any, excess: Any) -> Any:
     """ln of Student's t density with 2 `half` degrees of freedom.
 
     With s^2 = 1 / (half precision), its squared scale, and excess = (gap / s)^2 / (2 half):
 
         ln Gamma(half + 1/2) / Gamma(half) + (1/2) ln(precision / (2 pi))
             - (half + 1/2) ln(1 + excess)
-
-    `start`, if given, is a number that all of `half` exceed by whole multiples of 1/2: on the host
-    the ratio of Gamma functions is then looked up.
     """
     if namespace(half, precision, excess) is np:
-        ratio = _gamma_half_step(half, start)
+        ratio = _gamma_half_step(half)
         scale = 0.5 * np.log(precision * (0.5 / math.pi))
         return ratio + scale - (half + 0.5) * np.log1p(excess)
     half, precision, excess = (jnp.asarray(each, float) for each in (half, precision, excess))
@@ -63,42 +57,16 @@ def half_step(z: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array,
     return large * ratio * ratio, inverse * series
 
 
-def _gamma_half_step(z: Any, start: Any = None) -> Any:
+def _gamma_half_step(z: Any) -> Any:
     """ln Gamma(z + 1/2) - ln Gamma(z) in double precision, for z > 0."""
-    if start is not None and np.ndim(z) == 1:
-        index = (2 * (z - start) + 0.5).astype(np.intp)
-        table = _half_step_table(float(start))
-        ratio = table.take(index, mode="clip")
-        if index.item(index.argmax()) >= len(table):
-            beyond = np.flatnonzero(index >= len(table))
-            ratio[beyond] = _gamma_half_step(z[beyond])
+    z = np.asarray(z, float)
+    ratio = gammaln(z + 0.5) - gammaln(z)
+    if z.max(initial=0.0) < _SERIES_FROM:
         return ratio
-    large = np.maximum(z, _SERIES_FROM)
-    inverse = 1 / large
+    inverse = 1 / np.maximum(z, _SERIES_FROM)
     square = inverse * inverse
-    series = square * (1 / 192 - square * (1 / 640 - square * (17 / 14336))) - 1 / 8
-    ratio = np.asarray(0.5 * np.log(large) + inverse * series)
-    small = np.asarray(z < _SERIES_FROM)
-    if small.any():
-        few = np.asarray(z)[small]
-        ratio[small] = gammaln(few + 0.5) - gammaln(few)
-    return ratio
-
-
-@functools.lru_cache(maxsize=64)
-def _half_step_table(start: float) -> Float[np.ndarray, " lengths"]:
-    """`_gamma_half_step` of start, start + 1/2, ...: shared by all streams of a family."""
-    return _gamma_half_step(start + 0.5 * np.arange(_TABLE_LENGTH))
-
-
-def log_rising(z: Any, x: float) -> Any:
-    """ln Gamma(z + x) - ln Gamma(z) of NumPy arrays, for a whole number x >= 0."""
-    if x > _LONGEST_PRODUCT:
-        return gammaln(z + x) - gammaln(z)
-    product = np.ones_like(z)
-    for i in range(int(x)):
-        product = product * (z + i)
-    return np.log(product)
+    series = inverse * (square * (1 / 192 - square / 640) - 1 / 8)
+    return np.where(z < _SERIES_FROM, ratio, series - 0.5 * np.log(inverse))
 
 
 def gamma_ratio(z: Any, step: Any) -> tuple[Any, Any]:

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, TypeAlias, dataclass_transform
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 from jax import lax
 from jax.tree_util import GetAttrKey, register_pytree_with_keys
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from switchpoint._namespace import Numbers, as_float, namespace
+from switchpoint._namespace import Numbers, as_float, betainc, namespace, ndtr
 from switchpoint._random import uniform
-from switchpoint.segments._special import log_rising, log_student_t, stirling_error
+from switchpoint.segments._special import log_student_t, stirling_error
 
 Parameter: TypeAlias = Numbers
 """A parameter of many distributions: an array of NumPy or of JAX, or a number."""
@@ -98,22 +99,22 @@ class Distribution(ABC):
     def sample(self, key: PRNGKeyArray) -> Shaped[Array, "..."]:
         """One draw."""
 
-    def cdf(self, x: Any) -> Float[Array, "..."]:
+    def cdf(self, x: Any) -> Numbers:
         """P(X <= x)."""
         raise NotImplementedError(f"{type(self).__name__} has no cdf")
 
     @property
-    def mean(self) -> Float[Array, "..."]:
+    def mean(self) -> Numbers:
         """E[X]; infinite or NaN where it does not exist."""
         raise NotImplementedError(f"{type(self).__name__} has no mean")
 
     @property
-    def variance(self) -> Float[Array, "..."]:
+    def variance(self) -> Numbers:
         """Var[X]; infinite or NaN where it does not exist."""
         raise NotImplementedError(f"{type(self).__name__} has no variance")
 
     @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def location(self) -> tuple[Numbers, Numbers]:
         """A centre and a scale, both finite, around which quantiles are sought."""
         return self.mean, jnp.sqrt(self.variance)
 
@@ -162,16 +163,17 @@ class Normal(Distribution):
         log = namespace(self.squared_scale).log
         return -0.5 * (square + log(2 * math.pi * self.squared_scale))
 
-    def cdf(self, x: Any) -> Float[Array, "..."]:
-        return jax.scipy.special.ndtr((x - self.loc) / jnp.sqrt(self.squared_scale))
+    def cdf(self, x: Any) -> Numbers:
+        xp = namespace(self.loc, self.squared_scale, x)
+        return ndtr((x - self.loc) / xp.sqrt(self.squared_scale))
 
     @property
-    def mean(self) -> Float[Array, "..."]:
-        return jnp.asarray(self.loc)
+    def mean(self) -> Numbers:
+        return namespace(self.loc).asarray(self.loc)
 
     @property
-    def variance(self) -> Float[Array, "..."]:
-        return jnp.asarray(self.squared_scale)
+    def variance(self) -> Numbers:
+        return namespace(self.squared_scale).asarray(self.squared_scale)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
         shape = jnp.broadcast_shapes(jnp.shape(self.loc), jnp.shape(self.squared_scale))
@@ -212,14 +214,17 @@ class StudentT(Distribution):
         self.inverse_spread = inverse_spread
 
     @property
-    def squared_scale(self) -> Float[Array, "..."]:
-        return 1 / jnp.asarray(self.df * self.inverse_spread, float)
+    def squared_scale(self) -> Numbers:
+        return 1 / as_float(self.df * self.inverse_spread)
 
     def log_density(self, x: Any) -> Numbers:
         half, inverse = 0.5 * as_float(self.df), as_float(self.inverse_spread)
         return log_student_t(half, 2 * inverse, as_float(x - self.loc) ** 2 * inverse)
 
-    def cdf(self, x: Any) -> Float[Array, "..."]:
+    def cdf(self, x: Any) -> Numbers:
+        if namespace(self.df, self.loc, self.inverse_spread, x) is np:
+            z = (x - self.loc) * np.sqrt(self.df * self.inverse_spread)
+            return scipy.special.stdtr(self.df, z)
         square = (x - self.loc) ** 2 / self.squared_scale
         # The incomplete beta function of the smaller argument keeps the digits of both tails.
         half, total = 0.5 * jnp.asarray(self.df), self.df + square
@@ -231,18 +236,21 @@ class StudentT(Distribution):
         return jnp.where(x < self.loc, 0.5 * tails, 1 - 0.5 * tails)
 
     @property
-    def mean(self) -> Float[Array, "..."]:
-        return jnp.where(self.df > 1, self.loc, jnp.nan)
+    def mean(self) -> Numbers:
+        xp = namespace(self.df, self.loc)
+        return xp.where(xp.asarray(self.df) > 1, self.loc, xp.nan)
 
     @property
-    def variance(self) -> Float[Array, "..."]:
-        df = jnp.asarray(self.df)
-        finite = self.squared_scale * df / jnp.where(df > 2, df - 2, 1.0)
-        return jnp.where(df > 2, finite, jnp.where(df > 1, jnp.inf, jnp.nan))
+    def variance(self) -> Numbers:
+        xp = namespace(self.df, self.inverse_spread)
+        df = xp.asarray(self.df)
+        finite = self.squared_scale * df / xp.where(df > 2, df - 2, 1.0)
+        return xp.where(df > 2, finite, xp.where(df > 1, xp.inf, xp.nan))
 
     @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        return jnp.asarray(self.loc), jnp.sqrt(self.squared_scale)
+    def location(self) -> tuple[Numbers, Numbers]:
+        scale = namespace(self.inverse_spread).sqrt(self.squared_scale)
+        return namespace(self.loc).asarray(self.loc), scale
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "..."]:
         shape = jnp.broadcast_shapes(*map(jnp.shape, (self.df, self.loc, self.inverse_spread)))
@@ -270,21 +278,19 @@ class GammaPoisson(Distribution):
     def log_density(self, x: Any) -> Numbers:
         return gamma_poisson_log_density(self.shape, self.rate, x)
 
-    def cdf(self, x: Any) -> Float[Array, "..."]:
-        below = jnp.floor(jnp.asarray(x, float))
-        rate = jnp.asarray(self.rate, float)
-        reached = jax.scipy.special.betainc(
-            jnp.asarray(self.shape, float), jnp.maximum(below, 0) + 1, rate / (rate + 1)
-        )
-        return jnp.where(below >= 0, reached, 0.0)
+    def cdf(self, x: Any) -> Numbers:
+        xp = namespace(self.shape, self.rate, x)
+        below, rate = xp.floor(xp.asarray(x, float)), as_float(self.rate)
+        reached = betainc(as_float(self.shape), xp.maximum(below, 0) + 1, rate / (rate + 1))
+        return xp.where(below >= 0, reached, 0.0)
 
     @property
-    def mean(self) -> Float[Array, "..."]:
-        return jnp.asarray(self.shape / self.rate, float)
+    def mean(self) -> Numbers:
+        return as_float(self.shape / self.rate)
 
     @property
-    def variance(self) -> Float[Array, "..."]:
-        return self.mean * (1 + 1 / jnp.asarray(self.rate, float))
+    def variance(self) -> Numbers:
+        return self.mean * (1 + 1 / as_float(self.rate))
 
     @property
     def support(self) -> Support:
@@ -300,13 +306,9 @@ class GammaPoisson(Distribution):
 def gamma_poisson_log_density(shape: Any, rate: Any, x: Any) -> Any:
     """ln P(x) = ln Gamma(shape + x) / (Gamma(shape) x!) + shape ln rate - (shape + x) ln(rate + 1).
 
-    On the device as the difference of two deviances (Loader, 2000): no large log-gammas are
-    subtracted. On the host, in double precision, the ratio of Gammas is a product if x is small.
+    As the difference of two deviances (Loader, 2000): no large log-gammas are subtracted.
     """
     xp = namespace(shape, rate, x)
-    if xp is np and np.ndim(x) == 0 and x >= 0 and x % 1 == 0:
-        rising = log_rising(shape, float(x)) - math.lgamma(x + 1)
-        return rising - shape * np.log1p(1 / rate) - x * np.log1p(rate)
     shape, rate, x = (as_float(xp.asarray(each)) for each in (shape, rate, x))
     positive = xp.maximum(x, 1.0)
     surplus = (positive * rate - shape) / (rate + 1)
@@ -368,23 +370,24 @@ class Lomax(Distribution):
         log_density = xp.log(self.shape / self.rate) - (self.shape + 1) * xp.log1p(inside)
         return xp.where(xp.asarray(x) >= 0, log_density, -xp.inf)
 
-    def cdf(self, x: Any) -> Float[Array, "..."]:
-        return -jnp.expm1(-self.shape * jnp.log1p(jnp.maximum(x, 0.0) / self.rate))
+    def cdf(self, x: Any) -> Numbers:
+        xp = namespace(self.shape, self.rate, x)
+        return -xp.expm1(-self.shape * xp.log1p(xp.maximum(x, 0.0) / self.rate))
 
     @property
-    def mean(self) -> Float[Array, "..."]:
-        shape = jnp.asarray(self.shape, float)
-        return jnp.where(shape > 1, self.rate / jnp.where(shape > 1, shape - 1, 1.0), jnp.inf)
+    def mean(self) -> Numbers:
+        xp, shape = namespace(self.shape, self.rate), as_float(self.shape)
+        return xp.where(shape > 1, self.rate / xp.where(shape > 1, shape - 1, 1.0), xp.inf)
 
     @property
-    def variance(self) -> Float[Array, "..."]:
-        shape = jnp.asarray(self.shape, float)
-        finite = self.mean**2 * shape / jnp.where(shape > 2, shape - 2, 1.0)
-        return jnp.where(shape > 2, finite, jnp.inf)
+    def variance(self) -> Numbers:
+        xp, shape = namespace(self.shape, self.rate), as_float(self.shape)
+        finite = self.mean**2 * shape / xp.where(shape > 2, shape - 2, 1.0)
+        return xp.where(shape > 2, finite, xp.inf)
 
     @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        scale = jnp.asarray(self.rate / self.shape, float)
+    def location(self) -> tuple[Numbers, Numbers]:
+        scale = as_float(self.rate / self.shape)
         return scale, scale
 
     @property
@@ -429,20 +432,20 @@ class Discrete(Distribution):
         at = xp.broadcast_to(symbol, shape)[..., None]
         return xp.log(xp.take_along_axis(probs, at, -1)[..., 0])
 
-    def cdf(self, x: Any) -> Float[Array, "..."]:
+    def cdf(self, x: Any) -> Numbers:
         below = self._symbols() <= jnp.asarray(x)[..., None]
         return jnp.sum(jnp.where(below, self.probs, 0.0), axis=-1)
 
     @property
-    def mean(self) -> Float[Array, "..."]:
+    def mean(self) -> Numbers:
         return jnp.sum(self.probs * self._symbols(), axis=-1)
 
     @property
-    def variance(self) -> Float[Array, "..."]:
+    def variance(self) -> Numbers:
         return jnp.sum(self.probs * (self._symbols() - self.mean[..., None]) ** 2, axis=-1)
 
     @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def location(self) -> tuple[Numbers, Numbers]:
         return self.mean, jnp.ones_like(self.mean)
 
     @property
@@ -487,7 +490,7 @@ class Joint(Distribution):
         return _stack(column.variance for column in self.marginals)
 
     @property
-    def location(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    def location(self) -> tuple[Numbers, Numbers]:
         centres, scales = zip(*(column.location for column in self.marginals), strict=True)
         return _stack(centres), _stack(scales)
 
@@ -558,7 +561,7 @@ class MixtureSameFamily(Distribution):
         logs = jax.vmap(at_point)(x.reshape(-1, *self.offset.shape))
         return logs.reshape(x.shape[: x.ndim - self.offset.ndim])
 
-    def cdf(self, x: Any) -> Float[Array, "..."]:
+    def cdf(self, x: Any) -> Numbers:
         x = self._relative(x)
         points = x.reshape(-1, *self.offset.shape)
         reached = jax.vmap(lambda point: self._mean(lambda each: each.cdf(point)))(points)
@@ -599,14 +602,14 @@ class MixtureSameFamily(Distribution):
         component = jax.tree.map(lambda leaf: leaf[which], self.components)
         return self.offset + component.sample(key_value)
 
-    def _relative(self, x: Any) -> Float[Array, "..."]:
+    def _relative(self, x: Any) -> Numbers:
         """x minus the offset, subtracted in double precision unless traced."""
         if not any(isinstance(each, jax.core.Tracer) for each in (x, self.offset)):
             x = np.asarray(x, np.float64) - np.asarray(self.offset, np.float64)
             return jnp.asarray(x, float)
         return jnp.asarray(x - self.offset, float)
 
-    def _mean(self, function: Any) -> Float[Array, "..."]:
+    def _mean(self, function: Any) -> Numbers:
         """The mean of a function of the components; at those of weight 0 it may be infinite."""
         values = jax.vmap(function)(self.components)
         weights = jnp.exp(self.log_weights)

@@ -5,13 +5,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from switchpoint._namespace import Numbers, namespace
+from switchpoint._namespace import HALF, ONE, Numbers, gammaln, namespace
 from switchpoint._parameters import Parameter, location, positive
 from switchpoint.segments._special import gamma_ratio, log, log1p, log_student_t
 from switchpoint.segments.base import Level, Segment, scalar_level, updated_mean, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
+
+_LOG_BASE = np.array(-0.5 * math.log(2 * math.pi))
 
 
 class NormalGammaRun(NamedTuple):
@@ -85,9 +88,23 @@ class NormalGamma(Segment):
         total = weight + 1
         step = gap / total
         added = 0.5 * weight * gap * step
-        logs = log_student_t(shape, weight / (total * rate), added / rate, start=self.shape)
+        logs = log_student_t(shape, weight / (total * rate), added / rate)
         mean = updated_mean(weight, mean, x, step)
         return logs, NormalGammaRun(total, mean, shape + 0.5, rate + added)
+
+    def _including(self, statistics: NormalGammaRun, x: Numbers) -> NormalGammaRun:
+        weight, mean, shape, rate = statistics
+        total, gap = weight + ONE, x - mean
+        mean = mean + gap / total
+        return NormalGammaRun(total, mean, shape + HALF, rate + HALF * (gap * (x - mean)))
+
+    def _log_normalizer(self, statistics: NormalGammaRun) -> Numbers:
+        weight, _, shape, rate = statistics
+        return gammaln(shape) - shape * np.log(rate) - HALF * np.log(weight)
+
+    def _log_base(self, x: Numbers) -> Numbers:
+        del x
+        return _LOG_BASE
 
     def run_log_density(
         self, before: NormalGammaRun, run: NormalGammaRun

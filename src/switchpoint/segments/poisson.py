@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import jax
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from switchpoint._namespace import Numbers, namespace
+from switchpoint._namespace import ONE, Numbers, gammaln, namespace
 from switchpoint._parameters import Parameter, positive
 from switchpoint.segments.base import Level, Segment, scalar_level
 from switchpoint.segments.distributions import (
@@ -67,6 +68,16 @@ class Poisson(GammaRate):
     def observe(self, statistics: GammaRun, x: Numbers) -> tuple[Numbers, GammaRun]:
         shape, rate = statistics
         return gamma_poisson_log_density(shape, rate, x), GammaRun(shape + x, rate + 1)
+
+    def _including(self, statistics: GammaRun, x: Numbers) -> GammaRun:
+        return GammaRun(statistics.shape + x, statistics.rate + ONE)
+
+    def _log_normalizer(self, statistics: GammaRun) -> Numbers:
+        shape, rate = statistics
+        return gammaln(shape) - shape * np.log(rate)
+
+    def _log_base(self, x: Numbers) -> Numbers:
+        return -gammaln(x + ONE)
 
     def emission(self, parameters: Float[Array, ""], statistics: GammaRun) -> PoissonCounts:
         del statistics

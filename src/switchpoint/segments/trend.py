@@ -131,7 +131,7 @@ class Trend(Segment):
         square = ahead * ahead
         precision = 1 / (1 + 1 / weight + square / spread)
         added = 0.5 * gap * gap * precision
-        logs = log_student_t(shape, precision / rate, added / rate, start=self.shape)
+        logs = log_student_t(shape, precision / rate, added / rate)
         total = weight + 1
         share = weight / total
         spread = spread + share * square

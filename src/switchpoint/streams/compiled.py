@@ -55,7 +55,7 @@ class CompiledEngine(Engine):
             self.state, self.position, self.log_evidence = before
             raise
 
-    def runs(self) -> Runs:
+    def _runs(self) -> Runs:
         raise no_posterior(self.predictor)
 
     def levels(self, since: int) -> tuple[Any, Any]:

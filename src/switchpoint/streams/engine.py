@@ -26,6 +26,7 @@ _NUMPY_NUMBERS: set[Any] = {
     *(np.int64, np.int32, np.int16, np.uint8),
 }
 _FEW = 8  # numbers whose logarithms are faster one by one
+FEW = 2048  # numbers that are summed on one core
 _log = math.log
 
 
@@ -40,9 +41,22 @@ class Runs(NamedTuple):
     def at_most(self, last: int) -> float:
         """P(the length is at most `last`)."""
         if self.spreads is None:
-            return float(np.add.reduce(self.probabilities[self.lengths <= last]))
-        shares = (last + 1 - (self.lengths - self.spreads)) / (2 * self.spreads + 1)
-        return float(np.add.reduce(self.probabilities * np.clip(shares, 0.0, 1.0)))
+            shares = (self.lengths <= last).astype(np.float64)
+        else:
+            shares = (last + 1 - (self.lengths - self.spreads)) / (2 * self.spreads + 1)
+            shares = np.clip(shares, 0.0, 1.0)
+        return float(sum_of_products(self.probabilities, shares))
+
+    def mean(self) -> float:
+        """E[the length]."""
+        return float(sum_of_products(self.lengths, self.probabilities))
+
+    def mode(self) -> int:
+        """The most probable length."""
+        each = self.probabilities
+        if self.spreads is not None:
+            each = each / (2 * self.spreads + 1)
+        return int(self.lengths.item(each.argmax()))
 
 
 class Slots(NamedTuple):
@@ -94,12 +108,21 @@ class Engine(ABC):
     def check_length(self, length: int) -> None:  # noqa: B027
         """Raise a `ValueError` where a stream cannot be so long."""
 
-    @abstractmethod
+    _known: tuple[int, Runs] | None = None
+    """The position and the result of the last call of `runs`."""
+
     def runs(self) -> Runs:
         """The possible lengths of the current segment given all observations so far.
 
         Before the first observation, the length 0.
         """
+        if self._known is None or self._known[0] != self.position:
+            self._known = self.position, self._runs()
+        return self._known[1]
+
+    @abstractmethod
+    def _runs(self) -> Runs:
+        """The same, computed."""
 
     def probability_since(self, since: int) -> float:
         """P(the current segment started at `since`, which is at least 1, or later | all so far)."""
@@ -130,7 +153,10 @@ class HostEngine(Engine):
         self.columns = columns
         self.scalar = not segment.event_shape
         supports = [family.support for family in families_by_column(segment)]
-        self._supports = [None if each == Support() else each for each in supports]
+        self._supports = [
+            Support(max(each.least, -LARGEST), min(each.most, LARGEST), each.whole)
+            for each in supports
+        ]
 
     @abstractmethod
     def step(self, x: Any) -> float:
@@ -165,10 +191,8 @@ class HostEngine(Engine):
 
     def _is_possible(self, x: float, column: int = 0) -> bool:
         """Whether the family has this number, which is not missing."""
-        if not -LARGEST <= x <= LARGEST:
-            return False
-        support = self._supports[column]
-        return support is None or bool(support.contains(x))
+        least, most, whole = self._supports[column]
+        return least <= x <= most and not (whole and x % 1)
 
     def _checked(self, x: Any) -> Any:
         if not self.scalar:
@@ -269,6 +293,14 @@ def split_levels(
     with np.errstate(invalid="ignore"):
         before, after = (weights[side] @ probs[side] / weights[side].sum() for side in sides)
     return before, after
+
+
+def sum_of_products(left: np.ndarray, right: Floats) -> Any:
+    """The product of an array with a vector.
+
+    A large one would be divided among cores, and rounded differently on another number of them.
+    """
+    return left.dot(right) if left.size <= FEW else np.add.reduce(left * right, -1)
 
 
 def log_ratios(parts: Sequence[float], total: float) -> Float[np.ndarray, " parts"]:

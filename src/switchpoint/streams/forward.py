@@ -20,7 +20,7 @@ which this changes least; as do the statistics of `Trend`, which count missing o
 import math
 import weakref
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,6 +31,7 @@ from jaxtyping import Float
 from switchpoint._tensors import DamagedError
 from switchpoint.exact import ExactPredictor
 from switchpoint.segments.dirichlet import as_dirichlet
+from switchpoint.streams import engine
 from switchpoint.streams.engine import (
     Floats,
     HostEngine,
@@ -39,6 +40,7 @@ from switchpoint.streams.engine import (
     SymbolEngine,
     check_arrays,
     log_ratios,
+    sum_of_products,
 )
 from switchpoint.streams.host import Table, host_family, make_law
 from switchpoint.streams.predictive import Predictive
@@ -49,10 +51,9 @@ _FIRST_CAPACITY = 16
 _SMALL = 1e-60  # a sum of weights below which they are rescaled
 _LEAST = 1e-200  # a sum of exponentials that has lost digits
 _FEW_SYMBOLS = 4  # of which each has an array to add
-_FEW = 2048  # numbers that are summed on one core
 _LARGE = 100.0  # the logarithm of a sum of weights beyond which they are rescaled
 _ONE = np.array(1.0)  # an array, which NumPy adds faster than a number
-_add, _multiply, _divide = np.add, np.multiply, np.divide
+_add, _multiply, _divide, _add_up = np.add, np.multiply, np.divide, np.add.reduce
 _exp = np.exp  # found faster than in a module
 
 
@@ -239,12 +240,22 @@ class Hypotheses(HostEngine):
                 joint[slot] = weight
         return _Hypotheses(starts, {}, joint)
 
-    def runs(self) -> Runs:
-        starts, spreads, joint = self._given_all()
+    def _runs(self) -> Runs:
         # Of the slots in use alone: the order of a sum depends on their number.
-        starts, joint = starts[: self.used], joint[: self.used]
-        spread = _by_slot(spreads, len(starts)) if spreads else None
-        return Runs(self.position - starts, joint / np.add.reduce(joint), spread)
+        used, last = self.used, self._last
+        if last is not None:
+            lengths, joint = self.position - last.starts[:used], last.joint[:used]
+            spreads = _by_slot(last.spreads, len(lengths)) if last.spreads else None
+            return Runs(lengths, joint / _add_up(joint), spreads)
+        joint = self.joint[:used].copy()
+        lengths = self.position - self.starts[: len(joint)]
+        slot, start, weight = self.replaced
+        if slot < len(joint):
+            lengths[slot] = self.position - start
+            if self.joint is self.weights:
+                joint[slot] = weight
+        _divide(joint, _add_up(joint), joint)
+        return Runs(lengths, joint)
 
     def levels(self, since: int) -> tuple[Any, Any]:
         starts = self.starts[: self.used]
@@ -269,14 +280,22 @@ class Hypotheses(HostEngine):
             "gap": np.array(self.gap, np.float64),
             **{
                 f"statistics_{i}": array[:used].astype(np.float64)
-                for i, array in enumerate(self.table)
+                for i, array in enumerate(self._leaves())
             },
         }
 
+    def _leaves(self) -> Sequence[np.ndarray]:
+        """The statistics of all slots, in the form in which they are saved."""
+        return self.table
+
+    def _tabulate(self, leaves: Sequence[np.ndarray]) -> Table:
+        """The table of these leaves."""
+        return list(leaves)
+
     def adopt(self, slots: Slots, gap: Any) -> None:
         arrays = {name: array for name, array in slots._asdict().items() if name in _PER_SLOT}
-        weights, table = self._own_form(slots)
-        statistics = {f"statistics_{i}": np.asarray(each, float) for i, each in enumerate(table)}
+        weights, leaves = self._own_form(slots)
+        statistics = {f"statistics_{i}": np.asarray(each, float) for i, each in enumerate(leaves)}
         Hypotheses.restore(self, {**arrays, **statistics, "weights": weights, "gap": gap})
 
     def slots(self) -> Slots:
@@ -286,8 +305,8 @@ class Hypotheses(HostEngine):
         return Slots(**per_slot, log_weights=log_weights, statistics=statistics)
 
     @abstractmethod
-    def _own_form(self, slots: Slots) -> tuple[Floats, Table]:
-        """The weights and the table of slots."""
+    def _own_form(self, slots: Slots) -> tuple[Floats, Sequence[np.ndarray]]:
+        """The weights and the leaves of slots."""
 
     @abstractmethod
     def _common_form(self) -> tuple[Floats, list[np.ndarray]]:
@@ -295,8 +314,9 @@ class Hypotheses(HostEngine):
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         count, last_count = len(arrays["weights"]), len(arrays["joint"])
+        leaves = self._leaves()
         shapes: dict[str, tuple[int | None, ...]] = {
-            f"statistics_{i}": (count, *first.shape) for i, first in enumerate(self.first)
+            f"statistics_{i}": (count, *leaf.shape[1:]) for i, leaf in enumerate(leaves)
         }
         shapes.update(dict.fromkeys(("starts", "weights", "spreads"), (count,)))
         shapes.update(dict.fromkeys(("last_starts", "joint", "last_spreads"), (last_count,)))
@@ -305,11 +325,12 @@ class Hypotheses(HostEngine):
             raise DamagedError(f"its arrays are of {count} hypotheses, of at most {self.most}")
         while len(self.weights) < count:
             self._grow()
-        self.used = count
+        self.used, self._known = count, None
         self.weights[count:] = self.nothing
         self.starts[:count], self.weights[:count] = arrays["starts"], arrays["weights"]
-        for i, array in enumerate(self.table):
-            array[:count] = arrays[f"statistics_{i}"]
+        saved = [arrays[f"statistics_{i}"].astype(leaf.dtype) for i, leaf in enumerate(leaves)]
+        for array, rows in zip(self.table, self._tabulate(saved), strict=True):
+            array[:count] = rows
         self._hold(self.table)
         self.spreads = _merged(arrays["spreads"])
         begin, end = arrays["gap"].tolist()
@@ -345,7 +366,7 @@ class CountHypotheses(Hypotheses, SymbolEngine):
         shares, sums = np.empty_like(totals), np.empty(len(counts))
         super()._hold([rows.T])
         # What the methods below need, in one attribute: they are called for every symbol.
-        add_up = counts.dot if counts.size <= _FEW else partial(_add_up, counts)
+        add_up = counts.dot if counts.size <= engine.FEW else partial(_add_products, counts)
         self._to_mix = totals, shares, sums, add_up
         increments = None
         if len(counts) <= _FEW_SYMBOLS:
@@ -395,7 +416,7 @@ class CountHypotheses(Hypotheses, SymbolEngine):
             return log_prob
         ends, stays = self._hazards(self._run_lengths)
         self.weights = _multiply(joint, stays)
-        enter(float(_sum_of_products(joint, ends)))
+        enter(float(sum_of_products(joint, ends)))
         return log_prob
 
     def _absorb(self, symbol: int) -> Floats:
@@ -422,7 +443,7 @@ class CountHypotheses(Hypotheses, SymbolEngine):
     def _relative(self, weights: Floats) -> Floats:
         return weights
 
-    def _own_form(self, slots: Slots) -> tuple[Floats, Table]:
+    def _own_form(self, slots: Slots) -> tuple[Floats, Sequence[np.ndarray]]:
         counts = slots.statistics[0] + self.first[0][:-2]
         rows = [counts, counts.sum(1), self.position - slots.starts]
         return np.exp(slots.log_weights), [np.column_stack(rows)]
@@ -470,7 +491,7 @@ class FamilyHypotheses(Hypotheses):
     def predict(self) -> Any:
         if self.segment.finite:
             probs = self.family.probs(self.table).T
-            sums = _sum_of_products(probs, np.exp(self.weights - self.norm)).tolist()
+            sums = sum_of_products(probs, np.exp(self.weights - self.norm)).tolist()
             return log_ratios(sums, math.fsum(sums))
         predictive = None if self._predicted is None else self._predicted()
         if predictive is None:
@@ -486,20 +507,19 @@ class FamilyHypotheses(Hypotheses):
             if predictive is not None:
                 predictive.detach()  # it is still in use, and the arrays are about to change
             self._predicted = None
-        weights, top = self.weights, 0.0
-        missing = x != x if self.scalar else self.family.is_missing(x)
-        enter = self._enter
+        weights, top, enter = self.weights, 0.0, self._enter
+        logs = self._absorb(x)
+        missing = logs is None
         if missing:
             enter = self._enter_unobserved
-            self.family.skip(self.table)
         else:
-            _add(weights, self._absorb(x), weights)
+            _add(weights, logs, weights)
         joint = _exp(weights, self._room)
-        total = float(_sum_of_products(joint, self._ones))
+        total = float(sum_of_products(joint, self._ones))
         if not _LEAST < total < 1 / _LEAST:  # an improbable value, or weights far apart
             top = weights.item(weights.argmax())
             joint = np.exp(weights - top)
-            total = float(_sum_of_products(joint, self._ones))
+            total = float(sum_of_products(joint, self._ones))
         evidence = top + math.log(total)
         log_density = 0.0 if missing else evidence - self.norm
         self._last = None
@@ -515,7 +535,7 @@ class FamilyHypotheses(Hypotheses):
             ends, stays = self._hazards(self.position - self.starts)
             with np.errstate(divide="ignore"):
                 weights += np.log(stays)
-            dropped = enter(_log(float(_sum_of_products(joint, ends))) + top)
+            dropped = enter(_log(float(sum_of_products(joint, ends))) + top)
             norm = evidence
         if dropped > self.nothing:
             norm += math.log1p(-math.exp(dropped - norm))
@@ -533,13 +553,15 @@ class FamilyHypotheses(Hypotheses):
             for array, first in zip(self.table, self.first, strict=True):
                 array[slot] = first
 
-    def _absorb(self, x: Any) -> Floats:
+    def _absorb(self, x: Any) -> Any:
         """ln p(x) under each hypothesis; its statistics then include x, unless it is an outlier."""
         if self.outliers is None:
             return self.family.absorb(self.table, x)
         self.outlier_evidence = 0.0
         before, slot = list(self.table), self.replaced[0]
         logs = self.family.absorb(self.table, x)
+        if logs is None:
+            return None
         if slot < self.used and self.starts[slot] == self.position:
             fresh = logs.item(slot)
         else:
@@ -570,12 +592,19 @@ class FamilyHypotheses(Hypotheses):
     def _relative(self, weights: Floats) -> Floats:
         return np.exp(weights - weights.max())
 
-    def _own_form(self, slots: Slots) -> tuple[Floats, Table]:
-        return slots.log_weights, self.family.table(slots.statistics)
+    def _own_form(self, slots: Slots) -> tuple[Floats, Sequence[np.ndarray]]:
+        return slots.log_weights, slots.statistics
 
     def _common_form(self) -> tuple[Floats, list[np.ndarray]]:
-        leaves = jax.tree.leaves(self.family.statistics(self.table))
-        return self.weights[: self.used] - self.norm, [leaf[: self.used] for leaf in leaves]
+        log_weights = self.weights[: self.used] - self.norm
+        return log_weights, [leaf[: self.used] for leaf in self._leaves()]
+
+    def _leaves(self) -> Sequence[np.ndarray]:
+        leaves: list[np.ndarray] = jax.tree.leaves(self.family.statistics(self.table))
+        return leaves
+
+    def _tabulate(self, leaves: Sequence[np.ndarray]) -> Table:
+        return self.family.table(leaves)
 
     def adopt(self, slots: Slots, gap: Any) -> None:
         super().adopt(slots, gap)
@@ -609,14 +638,6 @@ def _log(probability: float) -> float:
     return math.log(probability) if probability > 0 else -math.inf
 
 
-def _add_up(left: np.ndarray, right: Floats, out: np.ndarray) -> None:
+def _add_products(left: np.ndarray, right: Floats, out: np.ndarray) -> None:
     """The product of a large matrix with a vector, on one core."""
     np.add.reduce(left * right, -1, out=out)
-
-
-def _sum_of_products(left: np.ndarray, right: Floats) -> Any:
-    """The product of an array with a vector.
-
-    A large one would be divided among cores, and rounded differently on another number of them.
-    """
-    return left.dot(right) if left.size <= _FEW else np.add.reduce(left * right, -1)

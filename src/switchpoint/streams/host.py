@@ -9,7 +9,7 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint.priors import Prior
-from switchpoint.segments import Segment
+from switchpoint.segments import Product, Segment
 from switchpoint.segments.base import elapse, prior_statistics
 
 Floats: TypeAlias = Float[np.ndarray, " hypotheses"]
@@ -59,42 +59,42 @@ class Formulas:
 
 
 class HostFamily:
-    """The formulas of a segment model, by NumPy or `compiled`; those of several columns in turn.
+    """The formulas of a segment model by NumPy, where they work there.
 
-    Compiled programs take and return one array for all hypotheses, since every array costs as much
-    as most formulas: the leaves of the statistics side by side, and the log density last.
+    In a conjugate exponential family, ln p(x | S) = ln Z(S with x) - ln Z(S) + ln h(x). Where a
+    family has that form, the last array of a table is ln Z of the statistics, so that an
+    observation takes one evaluation: `_including` gives S with x, `_log_normalizer` ln Z, and
+    `_log_base` ln h. They run on the host alone: in single precision the difference has no digits.
     """
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, width: tuple[int, ...] = ()) -> None:
         self.segment = segment
-        self._columns = [HostFamily(column) for column in getattr(segment, "columns", ())]
-        ends = np.cumsum([len(column.first) for column in self._columns]).tolist()
-        self._parts = [slice(*each) for each in zip([0, *ends], ends, strict=False)]
         with jax.enable_x64(True):
             statistics: Any = prior_statistics(segment)
             leaves, self._structure = jax.tree.flatten(statistics)
             self._gap = jax.tree.map(np.asarray, segment.missing())
-        self.first: Table = [each for column in self._columns for each in column.first]
-        self.first = self.first or [np.array(leaf) for leaf in leaves]
-        """The statistics of a segment before its first observation, without hypotheses."""
-        self._leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in self.first]
-        self.fitted: list[bool] = [each for column in self._columns for each in column.fitted]
-        """Whether each leaf is fitted to the values, so that an outlier leaves it as it was."""
-        if not self._columns:
-            parts = statistics._asdict() if segment.passing else {"": statistics}
-            counts = {name: len(jax.tree.leaves(part)) for name, part in parts.items()}
-            self.fitted = [k not in segment.passing for k, n in counts.items() for _ in range(n)]
+        self.forecasts_on_host: dict[int, bool] = {}
+        """By column, whether the formulas of its predictive distribution work in NumPy."""
         self._gaps_count = any(np.any(leaf) for leaf in jax.tree.leaves(self._gap))
-        formulas: Any = Formulas(segment)
-        self._observe, self._merge = formulas.observe, formulas.merge
-        self._probs = lambda statistics: formulas.predictive(statistics).probs
-        self.compiled = False
-        if not self._columns and not self._works_on_rows():
-            self.compiled, self.fitted = True, [True]
-            self.first = [np.append(np.concatenate([each.ravel() for each in self.first]), 0.0)]
-            self._observe = _on_device(_observe_each, segment)
-            self._merge = _on_device(_merge_each, segment)
-            self._probs = _on_device(_probs_of_each, segment)
+        self._named = type(statistics) if _is_flat(statistics) else None
+        self.first: Table = [
+            np.array(np.broadcast_to(leaf, width or leaf.shape)) for leaf in leaves
+        ]
+        """The statistics of a segment before its first observation, without hypotheses."""
+        self.leaves = len(leaves)
+        """The number of arrays of the statistics."""
+        parts = statistics._asdict() if segment.passing else {"": statistics}
+        counts = {name: len(jax.tree.leaves(part)) for name, part in parts.items()}
+        self.fitted = [k not in segment.passing for k, n in counts.items() for _ in range(n)]
+        """Whether each array of a table is fitted to the values, and stays so at an outlier."""
+        self._formulas: Any = Formulas(segment)
+        self._closed = hasattr(segment, "_log_normalizer")
+        if self._closed:
+            self._including = self._formulas._including
+            self._log_normalizer = self._formulas._log_normalizer
+            self._log_base = self._formulas._log_base
+            self.first = self.table(self.first)
+            self.fitted.append(True)
 
     def rows(self, count: int) -> Table:
         """The statistics of `count` segments before their first observation."""
@@ -102,94 +102,74 @@ class HostFamily:
 
     def statistics(self, table: Table) -> Any:
         """The statistics as those of the segment model."""
-        if self._columns:
-            parts = zip(self._columns, self._parts, strict=True)
-            return tuple(column.statistics(table[part]) for column, part in parts)
-        leaves = _leaves(table[0], self._leaves) if self.compiled else table
-        return jax.tree.unflatten(self._structure, leaves)
+        if self._named is not None:
+            return self._named(*table[: self.leaves])
+        return jax.tree.unflatten(self._structure, table[: self.leaves])
 
     def table(self, leaves: Sequence[np.ndarray]) -> Table:
         """The table of the leaves of statistics: the inverse of `statistics`."""
-        if self._columns:
-            counts = [len(column._leaves) for column in self._columns]
-            ends = np.cumsum(counts).tolist()
-            parts = zip(self._columns, [0, *ends], ends, strict=False)
-            return [each for column, i, j in parts for each in column.table(leaves[i:j])]
-        if self.compiled:
-            count = len(leaves[0])
-            flat = [leaf.reshape(count, -1) for leaf in leaves]
-            return [np.concatenate([*flat, np.zeros((count, 1))], axis=1)]
-        return list(leaves)
+        if not self._closed:
+            return list(leaves)
+        return [*leaves, self._log_normalizer(self.statistics(list(leaves)))]
 
     def absorb(self, table: Table, x: Any) -> Any:
-        """ln p(x) under each hypothesis, whose statistics in the table then include x."""
-        if self._columns:
-            return self._absorb_columns(table, x.tolist())
-        if self.compiled:
-            table[0] = self._observe(table[0], x)
-            return table[0][:, -1]
-        logs, after = self._observe(self.statistics(table), x)
-        table[:] = jax.tree.leaves(after)
-        return logs
+        """ln p(x) under each hypothesis, whose statistics in the table then include x.
 
-    def _absorb_columns(self, table: Table, x: list[float]) -> Any:
-        logs = 0.0
-        for column, value, part in zip(self._columns, x, self._parts, strict=True):
-            leaves = table[part]
-            if value != value:  # NaN: missing in this column
-                column.skip(leaves)
-            else:
-                logs = logs + column.absorb(leaves, value)
-            table[part] = leaves
-        return logs
+        None if x is missing, which the statistics may count.
+        """
+        if x != x if x.__class__ is float else np.isnan(x).any():
+            self.skip(table)
+            return None
+        return self._absorb(table, x)
 
-    def is_missing(self, x: Any) -> bool:
-        """Whether no column is observed, or not all entries of a vector without columns."""
-        gaps = np.isnan(x)
-        return bool(gaps.all() if self._columns else gaps.any())
+    def _absorb(self, table: Table, x: Any) -> Any:
+        if self._closed:
+            point, before = np.array(x), table[-1]
+            after = self._including(self.statistics(table), point)
+            evidence = self._log_normalizer(after)
+            table[:] = *after, evidence
+            return evidence - (before - self._log_base(point))
+        logs, after = self._formulas.observe(self.statistics(table), x)
+        table[:] = jax.tree.leaves(after) if self._named is None else after
+        return logs
 
     def skip(self, table: Table) -> None:
         """Absorb a missing observation."""
-        if self._columns:
-            self._absorb_columns(table, [math.nan] * len(self._columns))
-        elif self._gaps_count and self.compiled:
-            table[0] = self._merge(table[0])
-        elif self._gaps_count:
-            table[:] = jax.tree.leaves(self._merge(self.statistics(table), self._gap))
+        if self._gaps_count:
+            after = self._formulas.merge(self.statistics(table), self._gap)
+            table[:] = self.table(jax.tree.leaves(after))
 
     def elapse(self, table: Table, time: float) -> None:
         """Let time pass without an observation."""
-        for index, clock in enumerate(self._clocks):
+        for index, clock in enumerate(self.clocks):
             if clock.any():
                 table[index] = table[index] + time * clock
 
     @functools.cached_property
-    def _clocks(self) -> Table:
-        """For each array of a table, 1 where it counts time."""
-        if self._columns:
-            return [clock for column in self._columns for clock in column._clocks]
+    def clocks(self) -> Table:
+        """For each array of the statistics, 1 where it counts time."""
         still = jax.tree.map(np.zeros_like, prior_statistics(self.segment))
-        clocks = jax.tree.leaves(elapse(still, 1.0))
-        if self.compiled:
-            return [np.append(np.concatenate([np.ravel(each) for each in clocks]), 0.0)]
-        return clocks
+        return jax.tree.leaves(elapse(still, 1.0))
 
     def probs(self, table: Table) -> Any:
         """P(next symbol = k) under each hypothesis."""
-        return self._probs(table[0] if self.compiled else self.statistics(table))
+        return self._formulas.predictive(self.statistics(table)).probs
 
-    def _works_on_rows(self) -> bool:
+    def predictive(self, table: Table) -> Any:
+        """The distributions of the next observation, in NumPy arrays."""
+        return self._formulas.predictive(self.statistics(table))
+
+    def works(self, x: Any) -> bool:
         """Whether the formulas give for many hypotheses what they give for each, in NumPy."""
-        x = np.ones(self.segment.event_shape)[()]
 
         def results(table: Table) -> Table:
             probs = [self.probs(table)] if self.segment.finite else []
-            logs = self.absorb(table, x)
+            logs = self._absorb(table, x)
             return [*table, logs, *probs]
 
         try:
             fresh, seen = self.rows(1), self.rows(1)
-            self.absorb(seen, x)
+            self._absorb(seen, x)
             both = [np.concatenate(each) for each in zip(fresh, seen, strict=True)]
             together = results([each.copy() for each in both])
             for row in range(2):
@@ -202,12 +182,189 @@ class HostFamily:
         return True
 
 
+class CompiledFamily(HostFamily):
+    """The formulas of any segment model, compiled.
+
+    A program takes and returns one array for all hypotheses, since every array costs as much as
+    most formulas: the leaves of the statistics side by side, and the log density last.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment)
+        self._closed = False
+        leaves = self.first[: self.leaves]
+        self._shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+        self.first = [each[0] for each in self.table([leaf[None] for leaf in leaves])]
+        self.fitted = [True]
+        self._observe = _on_device(_observe_each, segment)
+        self._merge = _on_device(_merge_each, segment)
+        self._predictive = _on_device(_predictive_of_each, segment)
+
+    def statistics(self, table: Table) -> Any:
+        return jax.tree.unflatten(self._structure, _leaves(table[0], self._shapes))
+
+    def table(self, leaves: Sequence[np.ndarray]) -> Table:
+        count = len(leaves[0])
+        flat = [np.reshape(leaf, (count, -1)) for leaf in leaves]
+        return [np.concatenate([*flat, np.zeros((count, 1))], axis=1)]
+
+    def _absorb(self, table: Table, x: Any) -> Any:
+        table[0] = self._observe(table[0], x)
+        return table[0][:, -1]
+
+    def skip(self, table: Table) -> None:
+        if self._gaps_count:
+            table[0] = self._merge(table[0])
+
+    @functools.cached_property
+    def clocks(self) -> Table:
+        return [self.table([each[None] for each in super().clocks])[0][0]]
+
+    def probs(self, table: Table) -> Any:
+        return self.predictive(table).probs
+
+    def predictive(self, table: Table) -> Any:
+        return self._predictive(table[0])
+
+
+class ColumnsFamily(HostFamily):
+    """The formulas of several columns: of equal families on an axis of the same arrays."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        columns: Sequence[Segment] = segment.columns  # type: ignore[attr-defined]
+        alike: dict[Any, list[int]] = {}
+        for index, column in enumerate(columns):
+            alike.setdefault(jax.tree.structure(column), []).append(index)
+        self.forecasts_on_host = {}
+        self._groups: list[tuple[Any, HostFamily, slice]] = []
+        begin = 0
+        for indices in alike.values():
+            for where, family in _groups([columns[i] for i in indices], indices):
+                end = begin + len(family.first)
+                self._groups.append((where, family, slice(begin, end)))
+                begin = end
+        self.first = [each for _, family, _ in self._groups for each in family.first]
+        self.fitted = [each for _, family, _ in self._groups for each in family.fitted]
+
+    def statistics(self, table: Table) -> Any:
+        columns: dict[int, Any] = {}
+        for where, family, part in self._groups:
+            statistics = family.statistics(table[part])
+            if isinstance(where, int):
+                columns[where] = statistics
+                continue
+            for k, index in enumerate(where):
+                columns[index] = jax.tree.map(lambda leaf, k=k: leaf[..., k], statistics)
+        return tuple(columns[index] for index in range(len(columns)))
+
+    def table(self, leaves: Sequence[np.ndarray]) -> Table:
+        counts = {}
+        for where, family, _ in self._groups:
+            counts.update(
+                dict.fromkeys([where] if isinstance(where, int) else where, family.leaves)
+            )
+        ends = np.cumsum([counts[index] for index in range(len(counts))]).tolist()
+        columns = [list(leaves[i:j]) for i, j in zip([0, *ends], ends, strict=False)]
+        table = []
+        for where, family, _ in self._groups:
+            if isinstance(where, int):
+                table += family.table(columns[where])
+            else:
+                stacks = zip(*(columns[index] for index in where), strict=True)
+                table += family.table([np.stack(each, -1) for each in stacks])
+        return table
+
+    def absorb(self, table: Table, x: Any) -> Any:
+        values, logs = x.tolist(), None
+        for where, family, part in self._groups:
+            leaves = table[part]
+            if isinstance(where, int):
+                found = family.absorb(leaves, values[where])
+            else:
+                found = _absorb_stack(family, leaves, [values[index] for index in where])
+            table[part] = leaves
+            if found is not None:
+                logs = found if logs is None else logs + found
+        return logs
+
+    def predictive(self, table: Table) -> Any:
+        """The product of the columns, of which each is in NumPy arrays."""
+        columns: dict[int, Any] = {}
+        for where, family, part in self._groups:
+            predictive = family.predictive(table[part])
+            if isinstance(where, int):
+                columns[where] = predictive
+                continue
+            for k, index in enumerate(where):
+                columns[index] = jax.tree.map(lambda leaf, k=k: leaf[..., k], predictive)
+        return Product(tuple(columns[index] for index in range(len(columns))))
+
+    @functools.cached_property
+    def clocks(self) -> Table:
+        """Of all arrays of a table."""
+        clocks = []
+        for _, family, part in self._groups:
+            more = part.stop - part.start - len(family.clocks)
+            clocks += [*family.clocks, *[np.zeros(())] * more]
+        return clocks
+
+
+def _absorb_stack(family: HostFamily, table: Table, xs: list[float]) -> Any:
+    """`absorb` of columns that are the last axis of a table, of which some may be missing."""
+    missing = [x != x for x in xs]
+    if all(missing):
+        family.skip(table)
+        return None
+    if not any(missing):
+        return family._absorb(table, np.array(xs)).dot(np.ones(len(xs)))
+    skipped, gaps = list(table), np.array(missing)
+    family.skip(skipped)
+    logs = family._absorb(table, np.where(gaps, 1.0, xs))
+    table[:] = [np.where(gaps, old, new) for old, new in zip(skipped, table, strict=True)]
+    return np.where(gaps, 0.0, logs).sum(-1)
+
+
+def _groups(columns: list[Segment], indices: list[int]) -> Iterator[tuple[Any, HostFamily]]:
+    """The families of columns of one structure: a stack of all where that works, or each."""
+    families = list(map(host_family, columns))
+    if len(columns) > 1 and not any(isinstance(each, CompiledFamily) for each in families):
+        stack: Any = jax.tree.map(lambda *leaves: np.array(leaves), *columns)
+        first = families[0]
+        if not stack.finite and all(leaf.ndim == 0 for leaf in first.first):
+            family = HostFamily(stack, (len(columns),))
+            if _agrees(family, families):
+                yield indices, family
+                return
+    yield from zip(indices, families, strict=True)
+
+
+def _agrees(stack: HostFamily, families: Sequence[HostFamily]) -> bool:
+    """Whether the formulas give for columns on an axis what they give for each."""
+    try:
+        table = stack.rows(2)
+        logs = [stack._absorb(table, np.ones(len(families))) for _ in range(2)]
+        for k, family in enumerate(families):
+            alone = family.rows(2)
+            for both in logs:
+                if not np.allclose(both[:, k], family._absorb(alone, 1.0)):
+                    return False
+    except _NOT_ON_HOST:
+        return False
+    return True
+
+
+def _is_flat(statistics: Any) -> bool:
+    """Whether statistics are a named tuple of arrays."""
+    return hasattr(statistics, "_fields") and len(jax.tree.leaves(statistics)) == len(statistics)
+
+
 def host_family(segment: Segment) -> HostFamily:
     """The formulas of a segment model, kept for other streams with the same hyperparameters."""
     leaves, structure = jax.tree.flatten(segment)
     arrays = [np.asarray(leaf) for leaf in leaves]
     if any(each.dtype.kind not in "biuf" for each in arrays):
-        return HostFamily(segment)
+        return _make_family(segment)
     key = tuple((each.tobytes(), each.shape, each.dtype.str) for each in arrays)
     return _host_family(structure, key)
 
@@ -215,7 +372,17 @@ def host_family(segment: Segment) -> HostFamily:
 @functools.lru_cache(maxsize=64)
 def _host_family(structure: Any, key: tuple[tuple[bytes, tuple[int, ...], str], ...]) -> HostFamily:
     leaves = [np.frombuffer(data, kind).reshape(shape)[()] for data, shape, kind in key]
-    return HostFamily(jax.tree.unflatten(structure, leaves))
+    return _make_family(jax.tree.unflatten(structure, leaves))
+
+
+def _make_family(segment: Segment) -> HostFamily:
+    if hasattr(segment, "columns"):
+        return ColumnsFamily(segment)
+    try:
+        family = HostFamily(segment)
+    except _NOT_ON_HOST:
+        return CompiledFamily(segment)
+    return family if family.works(np.ones(segment.event_shape)[()]) else CompiledFamily(segment)
 
 
 def make_law(prior: Prior) -> Law:
@@ -290,12 +457,8 @@ def _merge_each(segment: Segment, packed: Any) -> Any:
     return _on_each(segment, packed, lambda each: (0.0, segment.merge(each, segment.missing())))
 
 
-def _probs_of_each(segment: Segment, packed: Any) -> Any:
-    def probs(each: Any) -> Any:
-        predictive: Any = segment.predictive(each)
-        return jnp.asarray(predictive.probs)
-
-    return _on_each(segment, packed, probs)
+def _predictive_of_each(segment: Segment, packed: Any) -> Any:
+    return _on_each(segment, packed, segment.predictive)
 
 
 def _hazard_and_survival(prior: Prior, starts: Any, runs: Any) -> Any:

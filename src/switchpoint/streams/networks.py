@@ -125,7 +125,7 @@ class RecurrentEngine(SymbolEngine):
         self.position += 1
         return log_prob
 
-    def runs(self) -> Runs:
+    def _runs(self) -> Runs:
         raise no_posterior(self.network)
 
     def levels(self, since: int) -> tuple[Any, Any]:

@@ -1,15 +1,21 @@
 """The predictive distribution of a stream of values, in double precision on the host."""
 
 import functools
+import math
 from typing import Any
 
 import jax
 import numpy as np
+import scipy.special
 from jaxtyping import Float
 
-from switchpoint.segments import MixtureSameFamily
+from switchpoint.segments import Distribution, Joint, MixtureSameFamily
 from switchpoint.segments.values import families_by_column
 from switchpoint.streams.host import HostFamily, Table
+
+_CLOSE = 1e-10  # the relative error of a probability at which its quantile is exact enough
+_NEWTON_STEPS, _MOST_STEPS = 30, 200
+_LOST = 30.0  # the logarithm of a ratio of weights
 
 
 class Predictive:
@@ -51,12 +57,12 @@ class Predictive:
         return np.array(logs).reshape(shape) if shape else logs[0]
 
     def _log_density(self, x: Any) -> float:
-        if self._family.is_missing(x):
-            return 0.0
         if self._is_impossible(x):
             return -np.inf
-        table = [each.copy() for each in self._table]
-        joint = self._log_weights + self._family.absorb(table, x if x.ndim else float(x))
+        logs = self._family.absorb(list(self._table), x if x.ndim else float(x))
+        if logs is None:
+            return 0.0
+        joint = self._log_weights + logs
         return float(np.logaddexp.reduce(joint) - np.logaddexp.reduce(self._log_weights))
 
     def _is_impossible(self, x: Any) -> bool:
@@ -69,40 +75,169 @@ class Predictive:
         )
 
     @functools.cached_property
-    def _mixture(self) -> MixtureSameFamily:
-        log_weights = self._log_weights - np.logaddexp.reduce(self._log_weights)
+    def _weights(self) -> Float[np.ndarray, " n"]:
+        logs = self._log_weights[self._used]
+        weights = np.exp(logs - logs[logs.argmax()])
+        return weights / np.add.reduce(weights)
+
+    @functools.cached_property
+    def _used(self) -> Any:
+        """The slots but those whose weights are lost in the sum of all by rounding."""
+        logs = self._log_weights
+        return np.flatnonzero(logs > logs[logs.argmax()] - _LOST)
+
+    @functools.cached_property
+    def _components(self) -> Any:
+        """The distributions under the hypotheses, along the first axis of their parameters."""
+        return self._family.predictive([each[self._used] for each in self._table])
+
+    @functools.cached_property
+    def _columns(self) -> list["_Column"]:
+        """The marginal distributions of the columns, under each hypothesis."""
+        joint = self._components
+        if not isinstance(joint, Joint):
+            return [_Column(joint, self._weights, self._family)]
         with jax.enable_x64(True):
-            statistics = self._family.statistics(self._table)
-            components = jax.vmap(self._family.segment.predictive)(statistics)
-            return MixtureSameFamily(
-                jax.numpy.asarray(log_weights),
-                components,
-                jax.numpy.zeros(self._family.segment.event_shape),
-            )
+            return [
+                _Column(each, self._weights, self._family, i)
+                for i, each in enumerate(joint.marginals)
+            ]
 
     @property
     def mean(self) -> Any:
         """E[X]; infinite or NaN where it does not exist."""
-        return self._from_mixture(lambda mixture: mixture.mean)
+        return self._each(_Column.mean)
 
     @property
     def variance(self) -> Any:
         """Var[X]; infinite or NaN where it does not exist."""
-        return self._from_mixture(lambda mixture: mixture.variance)
+        return self._each(_Column.variance)
 
     def cdf(self, x: Any) -> Any:
         """P(X <= x); of each column of a vector."""
-        return self._from_mixture(lambda mixture: mixture.cdf(x))
+        points = np.asarray(x, np.float64)
+        if not self._family.segment.event_shape:
+            return self._each(lambda column: column.cdf(points))
+        parts = zip(self._columns, np.moveaxis(points, -1, 0), strict=True)
+        return np.stack([column.cdf(each) for column, each in parts], -1)
 
     def quantile(self, q: Any) -> Any:
         """The smallest x with P(X <= x) >= q; of each column of a vector."""
-        return self._from_mixture(lambda mixture: mixture.quantile(q))
+        shares = np.asarray(q, np.float64)
+
+        def quantiles(column: _Column) -> Any:
+            found = [column.quantile(each) for each in shares.ravel().tolist()]
+            return np.reshape(found, shares.shape)
+
+        return self._each(quantiles)
 
     def sample(self, key: Any) -> Any:
         """One draw, with a JAX random key."""
-        return self._from_mixture(lambda mixture: mixture.sample(key))
+        with jax.enable_x64(True), np.errstate(divide="ignore"):
+            origin = np.zeros(self._family.segment.event_shape)
+            mixture = MixtureSameFamily(np.log(self._weights), self._components, origin)
+            draw = np.asarray(mixture.sample(key))
+        return draw if draw.ndim else float(draw)
 
-    def _from_mixture(self, function: Any) -> Any:
+    def _each(self, function: Any) -> Any:
+        """The results of a function of each column along the last axis; of one, as a number."""
+        results = [np.asarray(function(column)) for column in self._columns]
+        if self._family.segment.event_shape:
+            return np.stack(results, -1)
+        return results[0] if results[0].ndim else float(results[0])
+
+
+class _Column:
+    """A mixture of distributions of a number, by NumPy where their formulas work there."""
+
+    def __init__(
+        self,
+        components: Distribution,
+        weights: Float[np.ndarray, " n"],
+        family: HostFamily,
+        index: int = 0,
+    ) -> None:
+        self._components, self._weights = components, weights
+        if index not in family.forecasts_on_host:
+            with jax.enable_x64(True):
+                cdf = components.cdf(np.ones(1))
+            family.forecasts_on_host[index] = isinstance(cdf, np.ndarray)
+        self._on_host = family.forecasts_on_host[index]
+
+    def _get(self, name: str, *points: Any) -> Any:
+        """A property of the components, or a function at points."""
+        if self._on_host:
+            found = getattr(self._components, name)
+            return found(*points) if points else found
         with jax.enable_x64(True):
-            found = np.asarray(function(self._mixture))
-        return found if found.ndim else float(found)
+            return jax.tree.map(np.asarray, _compiled(self._components, name, *points))
+
+    def mean(self) -> Any:
+        """E[X]."""
+        return self._get("mean").dot(self._weights)
+
+    def cdf(self, x: Any) -> Any:
+        """P(X <= x)."""
+        return self._get("cdf", np.asarray(x)[..., None]).dot(self._weights)
+
+    def variance(self) -> Any:
+        """Var[X]."""
+        means = self._get("mean")
+        with np.errstate(invalid="ignore"):  # infinite means
+            squares = (means - means.dot(self._weights)) ** 2
+            return (self._get("variance") + squares).dot(self._weights)
+
+    def quantile(self, q: float) -> float:
+        """The smallest x with P(X <= x) >= q; NaN unless 0 < q < 1.
+
+        By Newton's method within a bracket; for whole numbers by bisection.
+        """
+        if not 0 < q < 1:
+            return math.nan
+        weights, (centres, scales) = self._weights, self._get("location")
+        centre = float(centres.dot(weights))
+        spread = math.sqrt((scales**2 + (centres - centre) ** 2).dot(weights))
+        x = centre + spread * float(scipy.special.ndtri(q))
+        if self._components.support.whole:
+            return self._whole_quantile(q, round(x))
+        low, high, slope, last, close = -math.inf, math.inf, 0.0, 1.0, _CLOSE * min(q, 1 - q) ** 2
+        for step in range(_MOST_STEPS):
+            point = np.array([x])
+            gap = float(self._get("cdf", point).dot(weights)) - q
+            low, high = (low, x) if gap >= 0 else (x, high)
+            done = abs(gap * last) < close or not low < high
+            if not done:
+                slope, last = float(np.exp(self._get("log_density", point)).dot(weights)), gap
+            following = x - gap / slope if slope > 0 else x
+            if done:
+                return following if low <= following <= high else x
+            if not low < following < high or following == x or step > _NEWTON_STEPS:
+                # Bisect, or double the distance.
+                following = 0.5 * (low + high)
+                if not math.isfinite(following):
+                    spread *= 2
+                    following = x - math.copysign(spread, gap)
+            x = following
+        return x
+
+    def _whole_quantile(self, q: float, start: int) -> float:
+        """The same for whole numbers from 0, near `start`."""
+
+        def reached(x: int) -> bool:
+            return x >= 0 and bool(self._get("cdf", np.array([float(x)])).dot(self._weights) >= q)
+
+        low, high, step = start - 1, start, 1
+        while not reached(high):
+            low, high, step = high, high + step, 2 * step
+        while step == 1 and reached(low):
+            low, high = low - (high - low) * 2, low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if reached(middle) else (middle, high)
+        return float(high)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _compiled(components: Distribution, name: str, *points: Any) -> Any:
+    found = getattr(components, name)
+    return found(*points) if points else found

@@ -104,7 +104,7 @@ class Stream:
 
     # Whether a call is in progress. The interpreter changes threads at calls and at the ends of
     # loops, so not between the test of the flag and its setting; a lock would take ten times as
-    # long. `predict` and `update`, which are called most, have the code of `_alone` in their own.
+    # long. The methods that are called most have the code of `_alone` in their own.
     _busy = False
 
     def __init__(
@@ -191,23 +191,31 @@ class Stream:
         return self._engine.outlier_evidence
 
     @property
-    @_alone
     def run_length(self) -> RunLength:
         """The length of the current segment, up to and including the last observation."""
-        lengths, probabilities, spreads = self._engine.runs()
-        each = probabilities if spreads is None else probabilities / (2 * spreads + 1)
-        mean = np.add.reduce(lengths * probabilities)  # in one order, on every machine
-        return RunLength(float(mean), int(lengths[each.argmax()]))
+        if self._busy:
+            raise _in_use()
+        self._busy = True
+        try:
+            runs = self._engine.runs()
+            return RunLength(runs.mean(), runs.mode())
+        finally:
+            self._busy = False
 
-    @_alone
     def change_probability(self, last: int) -> float:
         """P(at least one switch within the last `last` observations | all so far).
 
         A switch at an observation means that a segment starts with it; the first observation of
         all is none.
         """
-        last = _checks.positive_int("last", last)
-        return self._engine.probability_since(max(1, self._engine.position - last))
+        if self._busy:
+            raise _in_use()
+        self._busy = True
+        try:
+            last = _checks.positive_int("last", last)
+            return self._engine.probability_since(max(1, self._engine.position - last))
+        finally:
+            self._busy = False
 
     @_alone
     def starts(self) -> tuple[Float[np.ndarray, " starts"], Float[np.ndarray, " starts"]]:

@@ -79,7 +79,7 @@ class CountEngine(SymbolEngine):
                 f"{length} symbols"
             )
 
-    def runs(self) -> Runs:
+    def _runs(self) -> Runs:
         return Runs(np.array([float(self.run)]), np.ones(1))
 
     def levels(self, since: int) -> tuple[Any, Any]:
@@ -174,7 +174,7 @@ class TreeEngine(SymbolEngine):
     def check_length(self, length: int) -> None:
         self.prior.check_length(length)
 
-    def runs(self) -> Runs:
+    def _runs(self) -> Runs:
         joint = np.array(self.last_joint)
         lengths = np.array([float(self.position - start) for start in self._last_starts()])
         return Runs(lengths, joint / np.add.reduce(joint))
@@ -214,7 +214,7 @@ class TreeEngine(SymbolEngine):
         self.weights, self.last_joint = arrays["weights"].tolist(), arrays["joint"].tolist()
         self.counts = arrays["counts"].tolist()
         self.totals = [math.fsum(column) for column in zip(*self.counts, strict=True)]
-        self._probs = []
+        self._probs, self._known = [], None
 
 
 def _leaf_and_node_terms(prior: PTW) -> list[tuple[list[float], list[float]]]:
