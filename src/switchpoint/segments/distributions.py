@@ -116,7 +116,8 @@ class Distribution(ABC):
     @property
     def location(self) -> tuple[Numbers, Numbers]:
         """A centre and a scale, both finite, around which quantiles are sought."""
-        return self.mean, jnp.sqrt(self.variance)
+        variance = self.variance
+        return self.mean, namespace(variance).sqrt(variance)
 
     @property
     def support(self) -> Support:

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from switchpoint.priors import Prior
-from switchpoint.segments import Product, Segment
+from switchpoint.segments import Distribution, Joint, Segment
 from switchpoint.segments.base import elapse, prior_statistics
 
 Floats: TypeAlias = Float[np.ndarray, " hypotheses"]
@@ -73,8 +73,6 @@ class HostFamily:
             statistics: Any = prior_statistics(segment)
             leaves, self._structure = jax.tree.flatten(statistics)
             self._gap = jax.tree.map(np.asarray, segment.missing())
-        self.forecasts_on_host: dict[int, bool] = {}
-        """By column, whether the formulas of its predictive distribution work in NumPy."""
         self._gaps_count = any(np.any(leaf) for leaf in jax.tree.leaves(self._gap))
         self._named = type(statistics) if _is_flat(statistics) else None
         self.first: Table = [
@@ -155,9 +153,23 @@ class HostFamily:
         """P(next symbol = k) under each hypothesis."""
         return self._formulas.predictive(self.statistics(table)).probs
 
-    def predictive(self, table: Table) -> Any:
-        """The distributions of the next observation, in NumPy arrays."""
-        return self._formulas.predictive(self.statistics(table))
+    @functools.cached_property
+    def _forecasts(self) -> bool:
+        """Whether the formulas of the predictive distribution work in NumPy."""
+        try:
+            predictive = self._formulas.predictive(self.statistics(self.rows(2)))
+            return isinstance(predictive.cdf(np.ones(2)), np.ndarray)
+        except _NOT_ON_HOST:
+            return False
+
+    def marginals(self, table: Table) -> list[tuple[Distribution, bool]]:
+        """The distributions of the next observation of each column, and whether NumPy has them."""
+        if self._forecasts:
+            return [(self._formulas.predictive(self.statistics(table)), True)]
+        with jax.enable_x64(True):
+            joint = jax.vmap(self.segment.predictive)(self.statistics(table))
+            columns = joint.marginals if isinstance(joint, Joint) else (joint,)
+        return [(column, False) for column in columns]
 
     def works(self, x: Any) -> bool:
         """Whether the formulas give for many hypotheses what they give for each, in NumPy."""
@@ -198,7 +210,7 @@ class CompiledFamily(HostFamily):
         self.fitted = [True]
         self._observe = _on_device(_observe_each, segment)
         self._merge = _on_device(_merge_each, segment)
-        self._predictive = _on_device(_predictive_of_each, segment)
+        self._probs = _on_device(_probs_of_each, segment)
 
     def statistics(self, table: Table) -> Any:
         return jax.tree.unflatten(self._structure, _leaves(table[0], self._shapes))
@@ -221,10 +233,7 @@ class CompiledFamily(HostFamily):
         return [self.table([each[None] for each in super().clocks])[0][0]]
 
     def probs(self, table: Table) -> Any:
-        return self.predictive(table).probs
-
-    def predictive(self, table: Table) -> Any:
-        return self._predictive(table[0])
+        return self._probs(table[0])
 
 
 class ColumnsFamily(HostFamily):
@@ -236,7 +245,6 @@ class ColumnsFamily(HostFamily):
         alike: dict[Any, list[int]] = {}
         for index, column in enumerate(columns):
             alike.setdefault(jax.tree.structure(column), []).append(index)
-        self.forecasts_on_host = {}
         self._groups: list[tuple[Any, HostFamily, slice]] = []
         begin = 0
         for indices in alike.values():
@@ -288,17 +296,17 @@ class ColumnsFamily(HostFamily):
                 logs = found if logs is None else logs + found
         return logs
 
-    def predictive(self, table: Table) -> Any:
-        """The product of the columns, of which each is in NumPy arrays."""
+    def marginals(self, table: Table) -> list[tuple[Distribution, bool]]:
         columns: dict[int, Any] = {}
         for where, family, part in self._groups:
-            predictive = family.predictive(table[part])
+            ((predictive, on_host),) = family.marginals(table[part])
             if isinstance(where, int):
-                columns[where] = predictive
+                columns[where] = predictive, on_host
                 continue
             for k, index in enumerate(where):
-                columns[index] = jax.tree.map(lambda leaf, k=k: leaf[..., k], predictive)
-        return Product(tuple(columns[index] for index in range(len(columns))))
+                one = jax.tree.map(lambda leaf, k=k: leaf[..., k], predictive)
+                columns[index] = one, on_host
+        return [columns[index] for index in range(len(columns))]
 
     @functools.cached_property
     def clocks(self) -> Table:
@@ -457,8 +465,12 @@ def _merge_each(segment: Segment, packed: Any) -> Any:
     return _on_each(segment, packed, lambda each: (0.0, segment.merge(each, segment.missing())))
 
 
-def _predictive_of_each(segment: Segment, packed: Any) -> Any:
-    return _on_each(segment, packed, segment.predictive)
+def _probs_of_each(segment: Segment, packed: Any) -> Any:
+    def probs(each: Any) -> Any:
+        predictive: Any = segment.predictive(each)
+        return jnp.asarray(predictive.probs)
+
+    return _on_each(segment, packed, probs)
 
 
 def _hazard_and_survival(prior: Prior, starts: Any, runs: Any) -> Any:

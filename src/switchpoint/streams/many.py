@@ -141,6 +141,8 @@ class Streams:
         self._seen = np.empty(0)
         """When each row was updated last."""
         self._rows: dict[Key, int] = {}
+        self._batch: tuple[Any, Any] = (), np.empty(0, np.intp)
+        """The keys of the last batch, often those of the next, and their rows."""
         self._keys: list[Key | None] = []
         """By row."""
         self._free: list[int] = []
@@ -312,6 +314,8 @@ class Streams:
 
     def _rows_of(self, names: Sequence[Any]) -> Int[np.ndarray, " observations"]:
         """The row of each key; new keys begin."""
+        if names == self._batch[0]:
+            return self._batch[1]
         rows: list[Any] = list(map(self._rows.get, names))
         if None in rows:
             new = {key: None for key, row in zip(names, rows, strict=True) if row is None}
@@ -326,7 +330,8 @@ class Streams:
                 self._dropped.discard(key)
                 self._table[row] = self._first
             rows = list(map(self._rows.get, names))
-        return np.array(rows, np.intp)
+        self._batch = names, np.array(rows, np.intp)
+        return self._batch[1]
 
     def _reserve(self, count: int) -> None:
         """Have free rows for this many keys."""
@@ -340,7 +345,7 @@ class Streams:
             self._free = [*range(capacity + more - 1, capacity - 1, -1), *self._free]
 
     def _drop(self, key: Key) -> None:
-        row = self._rows.pop(key)
+        row, self._batch = self._rows.pop(key), ((), np.empty(0, np.intp))
         self._keys[row], self._changed[row] = None, False
         self._dropped.add(key)
         self._gaps.pop(row, None)
@@ -371,18 +376,13 @@ class Streams:
             chunks.append((part, where, xs[part]))
         threads = min(os.cpu_count() or 1, len(chunks))
         with ThreadPoolExecutor(threads) as pool:
-            for begin in range(0, len(chunks), threads):
-                some = chunks[begin : begin + threads]
-                if threads > 1:
-                    results = list(pool.map(self._compute, *zip(*some, strict=True)))
-                else:
-                    results = [self._compute(*some[0])]
-                for (part, where, values), result in zip(some, results, strict=True):
-                    yield order[part], *self._settle(rows[part], where, values, *result)
+            run = map if threads == 1 else pool.map
+            results = run(lambda chunk: self._compute(*chunk[1:]), chunks)
+            for (part, where, values), result in zip(chunks, results, strict=True):
+                yield order[part], *self._settle(rows[part], where, values, *result)
 
-    def _compute(self, part: slice, where: Any, xs: Any) -> tuple[Any, Any, Any, Any]:
+    def _compute(self, where: Any, xs: Any) -> tuple[Any, Any, Any, Any]:
         """The rows before and after observations, the log densities and the probabilities."""
-        del part
         rows = before = self._table[where]
         size = next(size for size in _CHUNKS if size >= len(rows))
         if (fill := size - len(rows)) > 0:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
-from switchpoint.segments import Distribution, Joint, MixtureSameFamily
+from switchpoint.segments import Distribution, MixtureSameFamily
 from switchpoint.segments.values import families_by_column
 from switchpoint.streams.host import HostFamily, Table
 
@@ -87,21 +87,10 @@ class Predictive:
         return np.flatnonzero(logs > logs[logs.argmax()] - _LOST)
 
     @functools.cached_property
-    def _components(self) -> Any:
-        """The distributions under the hypotheses, along the first axis of their parameters."""
-        return self._family.predictive([each[self._used] for each in self._table])
-
-    @functools.cached_property
     def _columns(self) -> list["_Column"]:
         """The marginal distributions of the columns, under each hypothesis."""
-        joint = self._components
-        if not isinstance(joint, Joint):
-            return [_Column(joint, self._weights, self._family)]
-        with jax.enable_x64(True):
-            return [
-                _Column(each, self._weights, self._family, i)
-                for i, each in enumerate(joint.marginals)
-            ]
+        marginals = self._family.marginals([each[self._used] for each in self._table])
+        return [_Column(self._weights, *each) for each in marginals]
 
     @property
     def mean(self) -> Any:
@@ -133,9 +122,13 @@ class Predictive:
 
     def sample(self, key: Any) -> Any:
         """One draw, with a JAX random key."""
-        with jax.enable_x64(True), np.errstate(divide="ignore"):
-            origin = np.zeros(self._family.segment.event_shape)
-            mixture = MixtureSameFamily(np.log(self._weights), self._components, origin)
+        with jax.enable_x64(True):
+            segment, statistics = self._family.segment, self._family.statistics(self._table)
+            mixture = MixtureSameFamily(
+                jax.numpy.asarray(self._log_weights),
+                jax.vmap(segment.predictive)(statistics),
+                jax.numpy.zeros(segment.event_shape),
+            )
             draw = np.asarray(mixture.sample(key))
         return draw if draw.ndim else float(draw)
 
@@ -151,18 +144,9 @@ class _Column:
     """A mixture of distributions of a number, by NumPy where their formulas work there."""
 
     def __init__(
-        self,
-        components: Distribution,
-        weights: Float[np.ndarray, " n"],
-        family: HostFamily,
-        index: int = 0,
+        self, weights: Float[np.ndarray, " n"], components: Distribution, on_host: bool
     ) -> None:
-        self._components, self._weights = components, weights
-        if index not in family.forecasts_on_host:
-            with jax.enable_x64(True):
-                cdf = components.cdf(np.ones(1))
-            family.forecasts_on_host[index] = isinstance(cdf, np.ndarray)
-        self._on_host = family.forecasts_on_host[index]
+        self._weights, self._components, self._on_host = weights, components, on_host
 
     def _get(self, name: str, *points: Any) -> Any:
         """A property of the components, or a function at points."""
