@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import switchpoint as sp
@@ -152,20 +153,9 @@ def test_one_column_of_a_dataframe_is_a_sequence():
     bits = [0, 1, 1, 0]
     exact = predict(bits)
     frame = pd.DataFrame({"x": bits, "y": [1, 1, 1, 1]})
-    for one in (frame[["x"]], frame["x"], frame[["x"]].astype("Int64"), PolarsLike(bits)):
+    for one in (frame[["x"]], frame["x"], frame[["x"]].astype("Int64"), pl.DataFrame({"x": bits})):
         np.testing.assert_array_equal(predict(one), exact)
     np.testing.assert_array_equal(predict(frame.to_numpy().T)[0], exact)
-
-
-class PolarsLike:
-    """What a polars DataFrame of one column looks like."""
-
-    def __init__(self, values):
-        self.columns = ["x"]
-        self._values = values
-
-    def to_numpy(self):
-        return np.array(self._values)[:, None]
 
 
 @pytest.mark.slow
