@@ -2,9 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
@@ -121,38 +120,26 @@ OneOrMore: TypeAlias = Annotated[
 """One value, or a list of different ones."""
 
 
-@dataclass(frozen=True)
-class TomlFile:
-    """A TOML file, which can tell the line of a setting."""
+@contextmanager
+def toml_settings(path: Path | str, overrides: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
+    """The content of a TOML file, or of standard input if the path is `-`.
 
-    path: Path
-    text: str
-    values: dict[str, Any]
-
-    @classmethod
-    def read(cls, path: Path | str) -> "TomlFile":
-        """Read a file, or standard input if the path is `-`."""
-        text = read_text(Path(path))
-        try:
-            return cls(Path(path), text, tomllib.loads(text))
-        except RecursionError as error:
-            raise ValueError(f"{name_of(path)} is nested too deeply to be read") from error
-        except ValueError as error:
-            raise ValueError(f"{name_of(path)} is not TOML: {error}") from error
-
-    def place(self, name: str) -> str:
-        """The file, and the line on which it sets `name` or opens a table of that name."""
-        begins = re.compile(rf"\s*\[*\s*[\"']?{re.escape(name)}\b")
-        lines = enumerate(self.text.splitlines(), start=1)
-        number = next((number for number, line in lines if begins.match(line)), None)
-        return name_of(self.path) + ("" if number is None else f", line {number}")
-
-    @contextmanager
-    def locating(self, overrides: Mapping[str, Any]) -> Iterator[None]:
-        """Add the place to the error of a setting, unless an override is to blame."""
-        try:
-            yield
-        except SettingError as error:
-            if error.name in overrides:
-                raise
-            raise ValueError(f"{self.place(error.name)}: {error}") from error
+    A `SettingError` in the block, unless it is about one of the `overrides`, becomes a `ValueError`
+    that begins with the file and the line that sets the field or opens a table of that name.
+    """
+    text, name = read_text(Path(path)), name_of(path)
+    try:
+        values = tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"{name} is nested too deeply to be read") from error
+    except ValueError as error:
+        raise ValueError(f"{name} is not TOML: {error}") from error
+    try:
+        yield values
+    except SettingError as error:
+        if error.name in overrides:
+            raise
+        begins = re.compile(rf"\s*\[*\s*[\"']?{re.escape(error.name)}\b")
+        lines = enumerate(text.splitlines(), start=1)
+        place = next((f", line {number}" for number, line in lines if begins.match(line)), "")
+        raise ValueError(f"{name}{place}: {error}") from error

@@ -21,8 +21,8 @@ from switchpoint._settings import (
     Seed,
     SettingError,
     Settings,
-    TomlFile,
     one_of,
+    toml_settings,
 )
 from switchpoint.neural.network import Network
 from switchpoint.neural.registry import (
@@ -331,6 +331,5 @@ def read_toml(path: Path | str, **overrides: Any) -> TrainConfig:
 
     A `ValueError` names the file, and the line of the setting that is wrong.
     """
-    file = TomlFile.read(path)
-    with file.locating(overrides):
-        return TrainConfig(**{**file.values, **overrides})
+    with toml_settings(path, overrides) as settings:
+        return TrainConfig(**{**settings, **overrides})

@@ -15,7 +15,7 @@ from pydantic import Field, PlainValidator, model_validator
 from switchpoint import _checks, evaluation
 from switchpoint._progress import Part, Progress
 from switchpoint._provenance import environment_info
-from switchpoint._settings import Seed, SettingError, Settings, TomlFile
+from switchpoint._settings import Seed, SettingError, Settings, toml_settings
 from switchpoint._text import name_of
 from switchpoint.executors import Executor, Task, open_executor, run_tasks
 from switchpoint.neural.kernels.backend import check_backend
@@ -142,15 +142,13 @@ def read_sweep(path: str | PathLike[str], draws: int | None = None, **overrides:
     ...     [config.learning_rate for config in read_sweep(file, model="rnn").configs]
     [(0.001,), (0.003,)]
     """
-    file = TomlFile.read(Path(path))
-    settings = dict(file.values)
-    table = settings.pop(_TABLE, None)
-    if not isinstance(table, dict) or not table:
-        raise ValueError(
-            f"{name_of(file.path)} must have a table [sweep] of the settings that vary, as "
-            "learning_rate = [1e-3, 3e-3]"
-        )
-    with file.locating({}):
+    with toml_settings(Path(path)) as settings:
+        table = settings.pop(_TABLE, None)
+        if not isinstance(table, dict) or not table:
+            raise ValueError(
+                f"{name_of(Path(path))} must have a table [sweep] of the settings that vary, as "
+                "learning_rate = [1e-3, 3e-3]"
+            )
         random = {name: table[name] for name in ("draws", "seed") if name in table}
         axes = {name: axis for name, axis in table.items() if name not in random}
         random |= {} if draws is None else {"draws": draws}
