@@ -12,12 +12,10 @@ import xarray as xr
 
 from switchpoint import evaluation
 from switchpoint._files import read_json, write_json
-from switchpoint._progress import Progress
 from switchpoint._tensors import write_tensors
 from switchpoint.neural import load_members, read_card, save_networks
 from switchpoint.neural.registry import network_from_name
 from switchpoint.paper.base import Measurement
-from switchpoint.paper.cost import Stopwatch
 from switchpoint.paper.scale import RECORDED, TestSet
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.training import Sweep, TrainConfig, sweep, train
@@ -91,19 +89,6 @@ def json_file(directory):
     return path, lambda: read_json(path, findings=list)
 
 
-def stopwatch(directory):
-    path, progress = directory / "seconds.json", Progress()
-    first = Stopwatch(path, progress)
-    first.update("some work", 0.5)
-    first.save()
-
-    def refuse(text):
-        raise ValueError(text)
-
-    progress.note = refuse
-    return path, lambda: Stopwatch(path, progress).seconds
-
-
 def metrics(directory):
     path = directory / "metrics.jsonl"
     numbers = (math.pi, math.e / 7, math.nan)
@@ -125,7 +110,6 @@ KINDS = [
     network,
     checkpoint,
     json_file,
-    stopwatch,
 ]
 
 

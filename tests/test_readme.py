@@ -9,7 +9,7 @@ import pytest
 
 import switchpoint
 from switchpoint import evaluation
-from switchpoint.paper.figures.labels import display_name
+from switchpoint.paper.labels import display_name
 from switchpoint.paper.report import write_markdown
 from switchpoint.paper.scale import RECORDED
 

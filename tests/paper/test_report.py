@@ -13,15 +13,14 @@ from switchpoint import evaluation
 from switchpoint._files import write_json
 from switchpoint._numbers import bits, duration, join_and, percent, plus_minus
 from switchpoint.paper import STUDIES, load_result
-from switchpoint.paper.figures.labels import with_subscripts
+from switchpoint.paper.labels import with_subscripts
 from switchpoint.paper.report import write_markdown, write_report
-from switchpoint.paper.results import cost_path
+from switchpoint.paper.results import copy_result, cost_path, recorded_path
+from switchpoint.paper.scale import RECORDED
 
 PHONE, DESK = 360, 1200
 QUICK = Path(__file__).parents[1] / "quick"
 """Results of `switchpoint reproduce --scale quick`."""
-ZOO = Path(__file__).parent / "zoo"
-"""Results of `--scale zoo`: recorded ones, and what was measured beside them."""
 
 WRAPPER = """<!DOCTYPE html><body><iframe id="page" src="{address}"
 style="width:{width}px;height:800px;border:0"></iframe><pre id="found"></pre><script>
@@ -211,20 +210,26 @@ def test_findings_are_judged(results, page, tmp_path):
 
 def test_recorded_and_local_results_are_told_apart(page, tmp_path):
     assert "recorded" not in page.unfolded.lower().replace("results/ and recorded/", "")
-    shutil.copytree(ZOO, tmp_path, dirs_exist_ok=True)
-    found = Page(write_report(tmp_path))
-    both = load_result(tmp_path, "on-distribution")
-    local = both.beside.isel(seed=0)
-    for source in local["source"].values:
-        for network in local["architecture"].values:
-            one = local.sel(source=source, architecture=network)
-            value = plus_minus(float(one["excess"]), float(one["excess_error"]))
+    for name in ("on-distribution", "memory"):
+        copy_result(RECORDED / f"{name}.nc", recorded_path(tmp_path, name))
+    record = load_result(tmp_path, "on-distribution").shown
+    variables = ("excess", "excess_error")  # of one seed, as of the networks of the zoo
+    here = {name: 1.1 * record[name].where(record["seed"] == 3) for name in variables}
+    found = written(
+        tmp_path, on_distribution=record.assign(here).assign_attrs(sequences=20, scale="zoo")
+    )
+    for source in record["source"].values:
+        for network in record["architecture"].values:
+            one = record.sel(source=source, architecture=network, seed=3)
+            pair = float(one["excess"]), float(one["excess_error"])
+            value = plus_minus(1.1 * pair[0], 1.1 * pair[1])
             assert f"zoo, here: {value}" in found.text
+            assert f"{value} ({plus_minus(*pair)})" in found.text
     assert "Recorded at scale full" in found.text
     start = found.text.index(STUDIES["memory"].question)
     assert found.text.index("not computed on this machine", start) > start
     # What the machine of the record was is in a fold, what was done here at the end.
-    device = both.recorded.attrs["provenance"]["device"]
+    device = record.attrs["provenance"]["device"]
     assert device in found.text
     assert device not in found.unfolded
     assert "on-distribution, recorded" in found.text

@@ -20,8 +20,7 @@ from switchpoint._progress import Progress
 from switchpoint.neural import save_networks
 from switchpoint.paper import STUDIES, Scale, StudyRunner, commands, load_result, reproduce
 from switchpoint.paper.base import Measurement, Run, cached_config, main_run, main_runs
-from switchpoint.paper.cost import training_cost
-from switchpoint.paper.networks import Networks
+from switchpoint.paper.networks import Networks, training_cost
 from switchpoint.paper.results import result_path
 from switchpoint.paper.scale import SCALES, TestSet
 from switchpoint.paper.store import MeasurementStore
@@ -320,11 +319,10 @@ def test_a_killed_study_resumes_to_the_same_result(whole, tmp_path):
     (note,) = log.notes
     assert str(measured) in note
     assert same(load(tmp_path, "memory"), load(whole, "memory"))
-    # The time of the killed process is counted.
+    # The time of the training is counted, although the process was killed after it.
     provenance = load(tmp_path, "memory").attrs["provenance"]
     assert before["training_seconds"] > 0
     assert provenance["training_seconds"] == round(before["training_seconds"], 3)
-    assert provenance["wall_seconds"] > before["measuring_seconds"]
 
 
 @pytest.mark.slow

@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 import xarray as xr
-from test_report import QUICK, ZOO
+from test_report import QUICK
 
 from switchpoint.paper import STUDIES, draw, load_result
-from switchpoint.paper.figures.labels import display_name, source_label
+from switchpoint.paper.labels import display_name, source_label
 from switchpoint.paper.results import Result, copy_result, result_path
 from switchpoint.paper.scale import RECORDED
 
@@ -134,18 +134,6 @@ def test_a_network_that_diverged_is_left_out():
         assert axes.get_title(loc="left") == source_label(result, source)
         regret = result["regret"].sel(source=source).values
         assert contains(heights(axes), regret[np.isfinite(regret)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["on-distribution", "longer-lengths"])
-def test_a_local_measurement_is_drawn_over_the_record(name):
-    result = load_result(ZOO, name)
-    both, alone = (STUDIES[name].figures(result.shown, each) for each in (result.beside, None))
-    for figure, caption in STUDIES[name].captions(result.shown).items():
-        assert (marks(both[figure]) > marks(alone[figure])) == caption.local
-    local = result.beside["excess"].mean("seed").values
-    drawn = np.concatenate([heights(axes) for axes in both[list(both)[-1]].axes])
-    assert contains(drawn, local[local > 0])
 
 
 def test_one_seed_is_enough():

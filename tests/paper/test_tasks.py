@@ -9,7 +9,7 @@ from test_studies import TINY, Log, load, same
 from switchpoint import evaluation
 from switchpoint.paper import STUDIES, commands, reproduce
 from switchpoint.paper.base import Measurement
-from switchpoint.paper.cost import Stopwatch, training_cost
+from switchpoint.paper.networks import training_cost
 from switchpoint.paper.results import recorded_result, result_path
 from switchpoint.paper.scale import TestSet
 from switchpoint.paper.store import MeasurementStore
@@ -114,24 +114,3 @@ def test_measurements_are_taken_once_for_all_studies():
     assert ("ptw", "ptw", 16) in tests  # longer-lengths
     assert ("lin", "regular", 8) in tests  # off-distribution
     assert ("lin", "ptw", 16) not in tests
-
-
-def test_a_stopwatch_resumes_and_counts_no_idle_time(tmp_path, monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    path = tmp_path / "seconds"
-    for _ in range(2):  # the second process continues after the first is killed
-        stopwatch = Stopwatch(path)
-        clock[0] += 100
-        stopwatch.update("x", 0.5)
-        clock[0] += 7
-        stopwatch.update("x", 0.6)
-    assert Stopwatch(path).seconds == pytest.approx(14)
-    idle = Stopwatch(path)
-    clock[0] += 50
-    idle.save()
-    assert idle.seconds == pytest.approx(14)
-    path.write_text("[" * 10**5)
-    log = Log()
-    assert Stopwatch(path, log).seconds == 0
-    assert str(path) in log.notes[0]

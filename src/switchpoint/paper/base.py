@@ -16,6 +16,7 @@ from switchpoint.figures.style import styled
 from switchpoint.paper.scale import Scale, TestSet
 from switchpoint.priors import PARAMETER_OWNERS
 from switchpoint.training import TrainConfig
+from switchpoint.zoo import Zoo
 from switchpoint.zoo.manifest import SOURCES
 
 if TYPE_CHECKING:  # it imports this module
@@ -129,8 +130,6 @@ class Caption:
     """The observation of the paper."""
     size: str = ""
     """The seeds and sequences that it shows, where they are not those of the whole study."""
-    local: bool = True
-    """Whether a local measurement is drawn over a record."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +175,8 @@ class Study:
     networks: Callable[[Scale], Iterable[Run]] = _nothing
     """Further runs, whose networks `analyse` uses directly."""
     analyse: Callable[["StudyContext"], xr.Dataset]
-    plot: Callable[..., Mapping[str, Figure]]
-    """Figures by name, of a result, and of what was measured locally beside a recorded one."""
+    plot: Callable[[xr.Dataset], Mapping[str, Figure]]
+    """Figures by name."""
     captions: Callable[[xr.Dataset], Mapping[str, Caption]]
     """By the names of the figures, in the order to show them."""
     tables: Callable[[Mapping[str, xr.Dataset]], Iterable[Table]] = _nothing
@@ -203,17 +202,18 @@ class Study:
         """Everything that decides the numbers, in the types of JSON; it identifies a result."""
         fields = scale.to_dict("name", "length", "period", "seed", *self.scale_fields)
         runs = {name: run.config.to_dict() for name, run in self.runs(scale).items()}
-        return {"study": self.name, "scale": fields, "runs": runs}
+        plan = {"study": self.name, "scale": fields, "runs": runs}
+        return plan if scale.zoo is None else {**plan, "pretrained": Zoo(scale.zoo).digests()}
 
     def tested_sequences(self, scale: Mapping[str, Any]) -> int | None:
         """The number of test sequences, by the fields of a scale; None for single sequences."""
         names = [name for name in self.scale_fields if name.endswith("sequences") and name in scale]
         return int(scale[names[-1]]) if names else None  # the last is the most specific
 
-    def figures(self, result: xr.Dataset, beside: xr.Dataset | None = None) -> Mapping[str, Figure]:
-        """The figures of a result in the shared look, with the local measurements beside it."""
+    def figures(self, result: xr.Dataset) -> Mapping[str, Figure]:
+        """The figures of a result in the shared look."""
         with styled():
-            return self.plot(result, beside)
+            return self.plot(result)
 
     def judge(self, result: xr.Dataset | None) -> list[Finding]:
         """The claims, judged on a result."""

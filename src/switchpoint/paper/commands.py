@@ -21,7 +21,7 @@ from switchpoint.cli.process import SIGNALS
 from switchpoint.executors import open_executor
 from switchpoint.neural.storage import MODEL_FILE
 from switchpoint.paper.base import main_runs
-from switchpoint.paper.cost import training_cost
+from switchpoint.paper.networks import training_cost
 from switchpoint.paper.pipeline import StudyRunner, draw, recordable_plans, select_studies
 from switchpoint.paper.registry import STUDIES
 from switchpoint.paper.report import write_markdown, write_report

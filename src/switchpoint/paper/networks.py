@@ -4,15 +4,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from switchpoint._files import json_digest
+from switchpoint._files import json_digest, read_json
+from switchpoint._provenance import environment_info
 from switchpoint.neural import Network, best_member, load_with_card, read_card
 from switchpoint.paper.base import Run, main_runs
-from switchpoint.paper.cost import training_cost
 from switchpoint.paper.scale import Scale
 from switchpoint.training import EvalRecord
 from switchpoint.training.run_directory import METRICS_FILE, final_reports
 from switchpoint.zoo import Zoo
 from switchpoint.zoo.manifest import SOURCES
+
+COST = "cost.json"
+"""The file of the cost of a run, in its directory."""
+
+
+def training_cost(directory: Path) -> dict[str, Any]:
+    """The machine that trained the networks in a directory, and the seconds spent on them."""
+    try:
+        return dict(read_json(directory / COST, cost=dict)["cost"])
+    except ValueError:
+        unknown = dict.fromkeys([*environment_info(), "finished"], "unknown")
+        return {**unknown, "training_seconds": 0.0, "measuring_seconds": 0.0}
 
 
 class Networks:
@@ -86,10 +98,8 @@ class TrainedNetworks(Networks):
     def provenance(self, runs: Iterable[Run]) -> dict[str, Any]:
         """The machine and cost of the training of some runs, by their names."""
         return {
-            run.name: {
-                **training_cost(self.directory / run.name),
-                "members": len(run.config.members()),
-            }
+            run.name: training_cost(self.directory / run.name)
+            | {"members": len(run.config.members())}
             for run in runs
         }
 

@@ -93,7 +93,7 @@ class StudyRunner:
         self.results: dict[str, Result] = {}
         self.states: dict[str, str] = {}
         """Of each study: done, to do, recorded, or skipped without networks."""
-        self._plans = {study.name: plan_for(study, scale) for study in self.studies}
+        self._plans = {study.name: study.plan(scale) for study in self.studies}
         for study in self.studies:
             self._find(study)
 
@@ -102,9 +102,8 @@ class StudyRunner:
         path = recorded_result(self.scale.recorded, study.name)
         recorded = None if path is None else read_result(path, study.name)
         local = None
-        if not self._can_compute(study):
-            state = "recorded" if recorded is not None else "skipped"
-        else:
+        state = "skipped" if recorded is None else "recorded"
+        if self._can_compute(study):
             local = finished(self.out, study, self._plans[study.name], self.progress.note)
             state = "to do" if local is None else "done"
         self.states[study.name] = state
@@ -236,14 +235,6 @@ def select_studies(only: Iterable[str] | None) -> list[Study]:
     return [study for name, study in STUDIES.items() if name in wanted]
 
 
-def plan_for(study: Study, scale: Scale) -> dict[str, Any]:
-    """The plan of a study, with the digests of pretrained networks."""
-    plan = study.plan(scale)
-    if scale.zoo is not None:
-        plan["pretrained"] = Zoo(scale.zoo).digests()
-    return plan
-
-
 def recordable_plans(study: Study) -> list[dict[str, Any]]:
     """The plans of a study whose results are recorded.
 
@@ -253,7 +244,7 @@ def recordable_plans(study: Study) -> list[dict[str, Any]]:
     plans = [study.plan(full)]
     if not study.grids(full):
         sizes = {name: getattr(full, name) for name in study.scale_fields}
-        plans.append(plan_for(study, zoo.replace(**sizes)))
+        plans.append(study.plan(zoo.replace(**sizes)))
     return plans
 
 
@@ -269,7 +260,7 @@ def draw(study: Study, result: Result, out: Path, again: bool = False) -> list[P
         names = study.captions(result.shown)
         paths = [out / "figures" / f"{name}.{kind}" for name in names for kind in ("pdf", "png")]
         if again or any(not p.exists() or p.stat().st_mtime_ns < newest for p in paths):
-            for name, figure in study.figures(result.shown, result.beside).items():
+            for name, figure in study.figures(result.shown).items():
                 write_figure(figure, out / "figures", name)
     except (LookupError, TypeError, ArithmeticError, AttributeError) as error:
         raise ValueError(

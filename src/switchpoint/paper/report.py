@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ from markupsafe import Markup
 
 from switchpoint._files import atomic_write
 from switchpoint._numbers import bits, duration, join_and, percent, plus_minus
-from switchpoint.paper import STUDIES, Result, Study
-from switchpoint.paper.figures.labels import display_name, source_label, with_subscripts
-from switchpoint.paper.figures.seeds import one_network
+from switchpoint.paper import STUDIES, Result, Study, Table
+from switchpoint.paper.labels import display_name, slices, source_label, with_subscripts
 from switchpoint.paper.results import find_result, result_path
 
 _STEPS = (0.01, 0.03, 0.10, 0.30)  # shares of the optimum's regret where the colour changes
 _SAME = 1e-5  # a share below which two ways to compute the same predictor may differ
+_PREDICTORS = ("architecture", "predictor")  # dimensions
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("switchpoint.paper"),
@@ -109,25 +109,51 @@ def _section(
         data = base64.b64encode(path.read_bytes()).decode("ascii") if there else None
         pictures.append({"name": name, "caption": caption, "data": data, "link": path.is_symlink()})
     every = {name: each.shown for name, each in results.items()}
+    count = shown.attrs.get("sequences")
+    size = "one sequence" if count is None else f"{count:,} sequences"
+    if seeds := shown.sizes.get("seed"):
+        size = f"{seeds} seed{'' if seeds == 1 else 's'}, {size} each"
     return {
         "figures": pictures,
-        "tables": study.tables(every),
+        "tables": [*study.tables(every), *_measured_here(result)],
         "missing": list(shown.attrs.get("missing_runs", {})),
         "source": _source(result),
-        "size": _size(result),
+        "size": size,
     }
 
 
-def _size(result: Result) -> dict[str, str]:
-    """The seeds and test sequences behind a study's figures, and behind the local marks in them."""
-    counts = {}
-    for kind, each in (("shown", result.shown), ("local", result.beside)):
-        if each is not None:
-            count = each.attrs.get("sequences")
-            counts[kind] = "one sequence" if count is None else f"{count:,} sequences"
-    if seeds := result.shown.sizes.get("seed"):
-        counts["shown"] = f"{seeds} seed{'' if seeds == 1 else 's'}, {counts['shown']} each"
-    return counts
+def _measured_here(result: Result) -> Iterator[Table]:
+    """The networks of the zoo as measured on this machine, beside the record of the same ones."""
+    local, record = result.beside, result.recorded
+    if local is None or record is None:
+        return
+    for name in ("excess", "difference", "cumulative_regret"):
+        if name in local and name in record:
+            both = [each[[name, f"{name}_error"]] for each in (local, record)]
+            step = max(1, local.sizes.get("time", 8) // 8)  # at the end of every eighth
+            here, there = (
+                each.isel(time=slice(step - 1, None, step), missing_dims="ignore")
+                for each in xr.align(*both)
+            )
+            if "seed" in here.dims:  # the zoo has one seed of each kind
+                here, there = (
+                    each.where(here[name].notnull()).mean("seed") for each in (here, there)
+                )
+            *rows, column = sorted(here[name].dims, key=lambda each: each in _PREDICTORS)
+            frame = xr.merge([here, there.rename({key: f"{key}_there" for key in there})])
+            texts = frame.to_dataframe([*rows, column]).dropna().apply(_beside, axis=1)
+            table = texts.unstack(column, sort=False)
+            cells = zip(table.index.to_frame(index=False).values, table.values, strict=True)
+            title = f"{name.replace('_', ' ').capitalize()} on this machine (recorded), bits"
+            head = [", ".join(map(str, rows)).replace("_", " "), *map(display_name, table.columns)]
+            yield Table(title, head, [[", ".join(map(str, label)), *row] for label, row in cells])
+            return
+
+
+def _beside(row: Any) -> str:
+    """A mean with its error, and both of the record."""
+    value, error, known, known_error = row
+    return f"{plus_minus(value, error)} ({plus_minus(known, known_error)})"
 
 
 def _source(result: Result) -> dict[str, Any]:
@@ -135,7 +161,7 @@ def _source(result: Result) -> dict[str, Any]:
     shown = result.shown
     provenance = shown.attrs["provenance"]
     return {
-        "recorded": result.recorded is not None and shown is result.recorded,
+        "recorded": shown is result.recorded,
         "local": result.beside is not None,
         "pretrained": shown.attrs["scale"] == "zoo",
         "scale": shown.attrs["scale"],
@@ -155,36 +181,32 @@ def _machine(provenance: Mapping[str, Any]) -> str:
 def _answer(result: Result) -> dict[str, Any]:
     """The distance of every network from the optimum of every source."""
     dataset, local = result.shown, result.beside
-    sources = [str(name) for name in dataset["source"].values]
-    optimum = {s: float(dataset["exact_regret"].sel(source=s, exact="optimum")) for s in sources}
+    dataset = dataset.assign(optimum=dataset["exact_regret"].sel(exact="optimum", drop=True))
+    if local is not None:  # the zoo has one seed of each kind
+        here = {name: local[name].mean("seed") for name in ("excess", "excess_error")}
+        dataset = dataset.assign(here=here["excess"], here_error=here["excess_error"])
     columns, best = [], []
-    for source in sources:
-        one = dataset.sel(source=source)
-        error = float(one["exact_regret_error"].sel(exact="optimum"))
+    for source, one in slices(dataset, "source"):
         label = source_label(dataset, source)
-        columns.append({"label": label, "optimum": plus_minus(optimum[source], error)})
-        means = one["excess_mean"].values
-        if np.isfinite(means).any():
-            index = int(np.nanargmin(means))
-            name = display_name(str(one["architecture"].values[index]))
-            best.append(f"{name} on {label} ({_distance(float(means[index]) / optimum[source])})")
-    networks = {
-        str(name): [
-            _network_cell(dataset.sel(source=s, architecture=name), optimum[s], local, s, str(name))
-            for s in sources
+        error = float(one["exact_regret_error"].sel(exact="optimum"))
+        columns.append({"label": label, "optimum": plus_minus(float(one["optimum"]), error)})
+        means = one["excess_mean"].dropna("architecture")
+        if means.size:
+            nearest, share = str(means.idxmin().item()), float(means.min() / one["optimum"])
+            best.append(f"{display_name(nearest)} on {label} ({_distance(share)})")
+    networks, exact = (
+        [
+            (display_name(name), [cell(one) for _, one in slices(row, "source")])
+            for name, row in slices(dataset, dimension)
+            if name != "optimum"
         ]
-        for name in dataset["architecture"].values
-    }
-    exact = {
-        str(name): [_exact_cell(dataset.sel(source=s, exact=name), optimum[s]) for s in sources]
-        for name in dataset["exact"].values
-        if name != "optimum"
-    }
+        for dimension, cell in (("architecture", _network_cell), ("exact", _exact_cell))
+    )
     return {
         "best": join_and(best),
         "columns": columns,
-        "networks": [(display_name(name), cells) for name, cells in networks.items()],
-        "exact": [(display_name(name), cells) for name, cells in exact.items()],
+        "networks": networks,
+        "exact": exact,
         "attrs": dataset.attrs,
         "seeds": dataset.sizes["seed"],
         "source": _source(result),
@@ -192,30 +214,25 @@ def _answer(result: Result) -> dict[str, Any]:
     }
 
 
-def _network_cell(
-    one: xr.Dataset, optimum: float, local: xr.Dataset | None, source: str, architecture: str
-) -> dict[str, Any]:
+def _network_cell(one: xr.Dataset) -> dict[str, Any]:
     mean = float(one["excess_mean"])
     if not np.isfinite(mean):
         return {"value": None}
-    measured = None
-    if local is not None and architecture in local["architecture"]:
-        own = local.sel(source=source, architecture=architecture)
-        pair = (float(one_network(own, name)) for name in ("excess", "excess_error"))
-        measured = plus_minus(*pair)
+    share = mean / float(one["optimum"])
+    known = "here" in one and one["here"].notnull().item()
     return {
         "value": plus_minus(mean, float(one["excess_mean_error"])),
         "lowest": bits(float(one["excess_minimum"])),
         "median": bits(float(one["excess_median"])),
-        "distance": _distance(mean / optimum),
-        "step": int(np.searchsorted(_STEPS, mean / optimum)),
-        "local": measured,
+        "distance": _distance(share),
+        "step": int(np.searchsorted(_STEPS, share)),
+        "local": plus_minus(float(one["here"]), float(one["here_error"])) if known else None,
     }
 
 
-def _exact_cell(one: xr.Dataset, optimum: float) -> dict[str, Any]:
+def _exact_cell(one: xr.Dataset) -> dict[str, Any]:
     excess = float(one["exact_excess"])
-    share = excess / optimum
+    share = excess / float(one["optimum"])
     return {
         "value": plus_minus(excess, float(one["exact_excess_error"])),
         "distance": "the optimum itself" if abs(share) <= _SAME else _distance(share),
@@ -230,17 +247,15 @@ def _distance(share: float) -> str:
 def _provenance(results: Mapping[str, Result]) -> dict[str, Any]:
     """The provenance of the results: commands, times, machines, plans and networks."""
     local = {name: each.local for name, each in results.items() if each.local is not None}
-    recorded = {
-        f"{name}, recorded": each.recorded
+    both = local | {
+        f"{name}, recorded": each.shown
         for name, each in results.items()
-        if each.recorded is not None and each.shown is each.recorded
+        if each.shown is each.recorded
     }
-    both = {**local, **recorded}
     rows = [(name, each.attrs["scale"], each.attrs["provenance"]) for name, each in both.items()]
     networks: dict[str, Any] = {}
     for _, _, record in rows:
         networks |= {name: each for name, each in record.get("networks", {}).items() if each}
-    plans = {name: each.attrs["plan"] for name, each in both.items() if each.attrs["plan"]}
     times = [each.attrs["provenance"] for each in local.values()]
     return {
         "count": len(local),
@@ -248,5 +263,5 @@ def _provenance(results: Mapping[str, Result]) -> dict[str, Any]:
         "commands": list(dict.fromkeys(str(t["command"]) for t in times)),
         "rows": rows,
         "networks": networks,
-        "plans": plans,
+        "plans": {name: each.attrs["plan"] for name, each in both.items() if each.attrs["plan"]},
     }

@@ -3,16 +3,18 @@
 Everything that it produces is in a shared directory.
 """
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from switchpoint._files import write_json
 from switchpoint._progress import Part, Progress
+from switchpoint._provenance import environment_info
 from switchpoint.paper.base import Measurement, Run, Study
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.cost import MEASURING, TRAINING, Stopwatch
-from switchpoint.paper.networks import Networks
+from switchpoint.paper.networks import COST, Networks, training_cost
 from switchpoint.paper.scale import Scale
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.training import train
@@ -22,17 +24,15 @@ from switchpoint.training.run_directory import is_trained
 def measurements_by_run(scale: Scale, studies: Iterable[Study]) -> dict[str, list[Measurement]]:
     """Everything that studies ask of the networks of each run, each test set at its largest."""
     largest: dict[Any, Measurement] = {}
-    for study in studies:
-        for grid in study.grids(scale).values():
-            for each in grid.cells.values():
-                if each.run is not None:
-                    key = (each.run.name, each.trained_on, each.test.source, each.test.length)
-                    known = largest.setdefault(key, each)
-                    if each.test.sequences > known.test.sequences:
-                        largest[key] = each
+    for grid in (grid for study in studies for grid in study.grids(scale).values()):
+        for each in grid.cells.values():
+            key = (each.run_name, each.trained_on, each.test.source, each.test.length)
+            if each.test.sequences >= largest.setdefault(key, each).test.sequences:
+                largest[key] = each
     by_run: dict[str, list[Measurement]] = {}
     for each in largest.values():
-        by_run.setdefault(each.run_name, []).append(replace(each, seeds=None))
+        if each.run is not None:
+            by_run.setdefault(each.run_name, []).append(replace(each, seeds=None))
     return by_run
 
 
@@ -49,15 +49,25 @@ def train_and_measure(
     The function is idempotent and resumable.
     """
     directory = runs / run.name
+    begun = time.monotonic()
     if not is_trained(directory, run.config):
-        clock = Stopwatch(directory / TRAINING, progress)
-        train(run.config, directory, progress=Part(clock, 0.0, 1.0, f"training {run.name}: "))
-        clock.save()
-    clock = Stopwatch(directory / MEASURING, progress)
+        train(run.config, directory, progress=Part(progress, 0.0, 1.0, f"training {run.name}: "))
+        finished = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        machine = {**environment_info(), "finished": finished}
+        _add_cost(directory, begun, "training_seconds", machine)
+    begun = time.monotonic()
     networks = Networks()
     networks.add(run.name, directory)
-    rows = MeasurementStore(store, name=run.name)
-    context = StudyContext(scale, networks, rows, clock)
+    context = StudyContext(scale, networks, MeasurementStore(store, name=run.name), progress)
     for each in measurements:
         context.take(each)
-    clock.save()
+    _add_cost(directory, begun, "measuring_seconds")
+
+
+def _add_cost(
+    directory: Path, begun: float, kind: str, machine: Mapping[str, Any] | None = None
+) -> None:
+    """Add the seconds since `begun` to the cost of a run."""
+    cost = training_cost(directory)
+    cost |= {kind: cost[kind] + time.monotonic() - begun, **(machine or {})}
+    write_json(directory / COST, {"format": 1, "cost": cost})

@@ -1,6 +1,6 @@
 """The regret on PTW of networks of several sizes and kinds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,17 +11,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from switchpoint._numbers import bits, join_and
+from switchpoint.figures import style
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, names
+from switchpoint.paper.labels import display_name, names, slices
 from switchpoint.paper.scale import MODEL_OPTIONS, Scale
 
 _NUMBERS = ("hidden", "readout", "stack_depth", "stack_width", "layers", "context")
 _NONE = -1  # where a model has no such option
 _POSITIONS = {
-    "sincos": (figures.ORANGE, "o"),
-    "alibi": (figures.BLUE, "s"),
-    "relative": (figures.GREEN, "P"),
+    "sincos": (style.ORANGE, "o"),
+    "alibi": (style.BLUE, "s"),
+    "relative": (style.GREEN, "P"),
 }
 
 
@@ -78,29 +79,33 @@ def _analyse(context: StudyContext) -> xr.Dataset:
     )
 
 
-def _compared(result: xr.Dataset) -> set[str]:
+def _part(result: xr.Dataset, *parts: str) -> xr.Dataset:
+    """The configurations that belong to these parts of the study."""
+    return result.isel(configuration=np.isin(names(result["part"]), parts))
+
+
+def _groups(result: xr.Dataset, column: str) -> Iterator[tuple[str, xr.Dataset]]:
+    """The configurations with the same value in a column, in their order."""
+    values = np.array(names(result[column]), str)
+    for value in dict.fromkeys(values.tolist()):
+        yield value, result.isel(configuration=values == value)
+
+
+def _compared(result: xr.Dataset) -> list[str]:
     """The parts with at least two configurations of one network to compare."""
-    parts = set()
-    for part in set(names(result["part"])):
-        models = result["model"].values[_part(result, part)]
-        if np.unique(models.astype(str), return_counts=True)[1].max() > 1:
-            parts.add(part)
-    return parts
+    return [
+        part
+        for part, own in _groups(result, "part")
+        if any(one.sizes["configuration"] > 1 for _, one in _groups(own, "model"))
+    ]
 
 
-def _part(result: xr.Dataset, *parts: str) -> np.ndarray:
-    """The indices of the configurations that belong to these parts of the study."""
-    return np.flatnonzero(np.isin(result["part"].values.astype(str), parts))
-
-
-def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
-    del local
+def _plot(result: xr.Dataset) -> dict[str, Any]:
     compared = _compared(result)
     drawn = {"ablations-parameters": _parameters(result, "positions" in compared)}
     if "stack" in compared:
-        drawn["ablations-stack"] = _stacks(result)
-    shown = [panel for part, panel in _PANELS.items() if part in compared]
-    if shown:
+        drawn["ablations-stack"] = _stacks(_part(result, "stack"))
+    if shown := [part for part in _PANELS if part in compared]:
         drawn["ablations-transformer"] = _transformer(result, shown)
     return drawn
 
@@ -109,25 +114,15 @@ def _parameters(result: xr.Dataset, attention: bool) -> Figure:
     """Regret against the number of parameters, of Transformers too if `attention`."""
     figure, row = figures.panels(1 + attention, 1 + attention, 4.0, sharey=True)
     row[0].set_title("recurrent networks")
-    recurrent = result.isel(configuration=_part(result, "core", "stack"))
-    for model in dict.fromkeys(names(recurrent["model"])):
-        one = recurrent.isel(configuration=recurrent["model"].values == model)
-        _dots(
-            row[0],
-            one,
-            display_name(model),
-            figures.hue(model),
-            figures.marker_style(model),
-        )
+    for model, one in _groups(_part(result, "core", "stack"), "model"):
+        _dots(row[0], one, display_name(model), style.hue(model), style.marker_style(model))
     if attention:
         row[1].set_title("Transformers")
-        others = result.isel(configuration=_part(result, "positions"))
-        for positions in dict.fromkeys(names(others["positions"])):
-            one = others.isel(configuration=others["positions"].values == positions)
-            _dots(row[1], one, positions, *_POSITIONS.get(positions, (figures.GREEN, "P")))
+        for positions, one in _groups(_part(result, "positions"), "positions"):
+            _dots(row[1], one, positions, *_POSITIONS[positions])
     optimum = float(result["optimum_regret"])
     for axes, side in zip(row, ("left", "right"), strict=False):
-        axes.axhline(optimum, label="exact optimum", linewidth=1.3, **figures.line_style("optimum"))
+        axes.axhline(optimum, label="exact optimum", linewidth=1.3, **style.line_style("optimum"))
         axes.set_xscale("log")
         low, high = axes.get_xlim()
         # Numbers between whole decades would touch each other where there are many decades.
@@ -139,7 +134,7 @@ def _parameters(result: xr.Dataset, attention: bool) -> Figure:
         columns = 3 if attention else 5
         figures.legend_of(axes, f"lower {side}", ncols=columns, columnspacing=1.2)
     row[0].set_ylabel("regret (bits)")
-    low, high = optimum, float(np.nanmax(result["regret"].values))
+    low, high = optimum, float(result["regret"].max())
     row[0].set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
     return figure
 
@@ -153,73 +148,65 @@ def _dots(axes: Axes, one: xr.Dataset, label: str, colour: str, marker: str) -> 
     axes.plot(parameters, one["regret_mean"].values, marker, color=colour, label=label, **edge)
 
 
-def _stacks(result: xr.Dataset) -> Figure:
-    stacks = result.isel(configuration=_part(result, "stack"))
-    models = list(dict.fromkeys(names(stacks["model"])))
+def _stacks(stacks: xr.Dataset) -> Figure:
+    """The excess by depth and width of the stack, a panel for each network."""
     norm = figures.log_norm(stacks["excess_mean"].values, least_ratio=4.0)
+    models, sizes = list(_groups(stacks, "model")), ["stack_depth", "stack_width"]
     figure, row = figures.panels(len(models), len(models), 3.2, sharey=True)
-    for axes, model in zip(row, models, strict=True):
-        one = stacks.isel(configuration=stacks["model"].values == model)
-        depths, widths = np.unique(one["stack_depth"]), np.unique(one["stack_width"])
-        table = np.full((len(depths), len(widths)), np.nan)
-        rows = np.searchsorted(depths, one["stack_depth"].values)
-        columns = np.searchsorted(widths, one["stack_width"].values)
-        table[rows, columns] = one["excess_mean"].values
-        image = figures.squares(axes, table, norm, display_name(model), depths, widths)
+    for axes, (model, one) in zip(row, models, strict=True):
+        table = one.set_index(configuration=sizes)["excess_mean"].unstack().sortby(sizes)
+        depths, widths = table["stack_depth"].values, table["stack_width"].values
+        image = figures.squares(axes, table.values, norm, display_name(model), depths, widths)
         axes.set_xlabel("width of a stack cell")
     row[0].set_ylabel("depth of the stack")
     bar = figure.colorbar(image, ax=list(row), label="excess regret (bits)", pad=0.02)
-    bar.ax.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
-    figures.plain_numbers(bar.ax.yaxis)
+    figures.plain_numbers(bar.ax.yaxis, 1, 2, 5)
     return figure
 
 
-_Panel = Callable[[Axes, xr.Dataset], list[figures.Label]]
-
-
-def _transformer(result: xr.Dataset, shown: Sequence[_Panel]) -> Figure:
+def _transformer(result: xr.Dataset, shown: Sequence[str]) -> Figure:
     figure, row = figures.panels(len(shown), len(shown), 3.6)
-    labels = {axes: panel(axes, result) for panel, axes in zip(shown, row, strict=True)}
-    row[0].set_ylabel("excess regret (bits)")
-    for axes in row:
+    labels = {}
+    for axes, part in zip(row, shown, strict=True):
+        title, panel = _PANELS[part]
+        axes.set_title(title)
+        labels[axes] = panel(axes, _part(result, part))
         low, high = axes.get_ylim()
         axes.set_ylim(min(0.0, low), 1.06 * high)
         if axes.get_legend_handles_labels()[0]:
             figures.legend_of(axes, "lower left", ncols=3)
+    row[0].set_ylabel("excess regret (bits)")
     figures.labels_right(figure, labels)
     return figure
 
 
-def _positions(axes: Axes, result: xr.Dataset) -> list[figures.Label]:
+def _positions(axes: Axes, attention: xr.Dataset) -> list[figures.Label]:
     """Excess against the number of layers, for each position encoding."""
-    axes.set_title("positions and layers")
     axes.set_xlabel("layers")
-    attention = result.isel(configuration=_part(result, "positions"))
-    for place, positions in enumerate(dict.fromkeys(names(attention["positions"]))):
-        one = attention.isel(configuration=attention["positions"].values == positions)
+    for place, (positions, one) in enumerate(_groups(attention, "positions")):
         # Moved a little, so that bars stand beside each other.
-        at = one["layers"].values * 1.04 ** (place - 1)
-        _errors(axes, one, at, positions, *_POSITIONS.get(positions, (figures.GREEN, "P")))
+        _errors(axes, one, "layers", 1.04 ** (place - 1), positions, *_POSITIONS[positions])
     _powers_with_margin(axes, np.unique(attention["layers"].values))
     return []
 
 
-def _contexts(axes: Axes, result: xr.Dataset) -> list[figures.Label]:
+def _contexts(axes: Axes, context: xr.Dataset) -> list[figures.Label]:
     """Excess against the context window; returns the label of the full context."""
-    axes.set_title("context window")
     axes.set_xlabel("symbols seen")
-    context = result.isel(configuration=_part(result, "context"))
-    bounded = context.isel(configuration=context["context"].values >= 0).sortby("context")
-    whole = context.isel(configuration=context["context"].values < 0)
-    _powers_with_margin(axes, bounded["context"].values)
-    _errors(axes, bounded, bounded["context"].values, "_window", figures.GREEN, "P")
-    values = [float(value) for value in whole["excess_mean"].values]
+    bounded = context["context"].values >= 0
+    _errors(axes, context.isel(configuration=bounded), "context", 1, "_window", style.GREEN, "P")
+    _powers_with_margin(axes, np.sort(context["context"].values[bounded]))
+    values = [float(value) for value in context["excess_mean"].values[~bounded]]
     for value in values:
-        axes.axhline(value, color=figures.GREEN, linestyle=(0, (4, 2)), linewidth=1.2)
-    return [(value, "full context", figures.GREEN) for value in values]
+        axes.axhline(value, color=style.GREEN, linestyle=(0, (4, 2)), linewidth=1.2)
+    return [(value, "full context", style.GREEN) for value in values]
 
 
-_PANELS: Mapping[str, _Panel] = {"positions": _positions, "context": _contexts}
+_Panel = Callable[[Axes, xr.Dataset], list[figures.Label]]
+_PANELS: Mapping[str, tuple[str, _Panel]] = {
+    "positions": ("positions and layers", _positions),
+    "context": ("context window", _contexts),
+}
 
 
 def _powers_with_margin(axes: Axes, at: np.ndarray) -> None:
@@ -229,21 +216,20 @@ def _powers_with_margin(axes: Axes, at: np.ndarray) -> None:
 
 
 def _errors(
-    axes: Axes, one: xr.Dataset, at: np.ndarray, label: str, colour: str, marker: str
+    axes: Axes, one: xr.Dataset, column: str, shift: float, label: str, colour: str, marker: str
 ) -> None:
-    order = np.argsort(at)
-    style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "capsize": 2.5}
-    one = one.isel(configuration=order)
-    figures.error_bars(axes, at[order], one, "excess", linewidth=1.3, label=label, **style)
+    one = one.sortby(column)
+    look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "capsize": 2.5}
+    at = one[column].values * shift
+    figures.error_bars(axes, at, one, "excess", linewidth=1.3, label=label, **look)
 
 
 def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     """Captions of the figures; parts with nothing to compare have none."""
     optimum = bits(float(result["optimum_regret"]))
     compared = _compared(result)
-    titles = {"positions": "positions and layers", "context": "context window"}
-    shown = [title for part, title in titles.items() if part in compared]
-    best = [f"best {titles[part]}: {_best(result, part)}" for part in titles if part in compared]
+    shown = {part: title for part, (title, _) in _PANELS.items() if part in compared}
+    best = [f"best {title}: {_best(result, part)}" for part, title in shown.items()]
     captions = {
         "ablations-parameters": base.Caption(
             alt="Regret against the number of parameters: recurrent networks"
@@ -264,7 +250,7 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
         )
     if shown:
         captions["ablations-transformer"] = base.Caption(
-            alt=f"Excess regret of Transformers, one panel each: {join_and(shown)}.",
+            alt=f"Excess regret of Transformers, one panel each: {join_and([*shown.values()])}.",
             observed=f"Mean and standard deviation over seeds; {'; '.join(best)}.",
             paper="All position encodings train well, relative ones with 16 layers best; the full "
             "context is better than any window.",
@@ -274,21 +260,19 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
 
 def _best(result: xr.Dataset, *parts: str) -> str:
     """The configuration of least mean regret in some parts of the study, with its excess."""
-    means = result["excess_mean"].isel(configuration=_part(result, *parts))
-    if not means.notnull().any():
+    means = _part(result, *parts)["excess_mean"].dropna("configuration")
+    if not means.size:
         return "none was run"
-    best = means.isel(configuration=int(np.nanargmin(means.values)))
+    best = means.isel(means.argmin(...))
     return f"{best['configuration'].item()} ({bits(float(best))} bits of excess)"
 
 
 def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["ablations"]
     rows = []
-    for index in _part(result, *_compared(result)):
-        one = result.isel(configuration=index)
-        seeds = one["excess"]
+    for name, one in slices(_part(result, *_compared(result)), "configuration"):
+        seeds, count = one["excess"], f"{int(one['parameters']):,}"
         spread = f"{float(seeds.min()):.3f} to {float(seeds.max()):.3f}"
-        name, count = str(one["configuration"].values), f"{int(one['parameters']):,}"
         rows.append([name, count, f"{float(one['excess_mean']):.3f}", spread])
     head = ["", "parameters", "mean", "lowest to highest"]
     return [base.Table("Excess by configuration, bits", head, rows)]

@@ -1,7 +1,7 @@
 """What the memory of a network says of the exact posterior: linear probes, with controls."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,11 +15,12 @@ from matplotlib.ticker import MaxNLocator
 from switchpoint._random import key_for
 from switchpoint.evaluation.metrics import standard_error
 from switchpoint.exact import ExactPredictor, bayes_optimal
+from switchpoint.figures import style
 from switchpoint.neural import Network
 from switchpoint.neural.registry import describe_network, network_from_name
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, listed, names
+from switchpoint.paper.labels import display_name, listed, names, slices
 
 TARGETS: Mapping[str, str] = {
     "prediction": "logit of the optimal prediction",
@@ -36,7 +37,6 @@ CONTROLS: Mapping[str, str] = {
 }
 """Probes that show how much is explained without what the network has learned."""
 
-_RUN_LENGTH = list(TARGETS).index("run length")
 _RECENT = 8
 _CHUNK = 50  # sequences whose posteriors are in memory at once
 _VALIDATION = 0.25  # of the fitted sequences, to choose the penalty
@@ -47,16 +47,8 @@ _STEPS = 60  # of a fit
 _BINS = 16  # of positions
 _FEW = 6  # switches in the sequence that is shown
 
-Split = Mapping[str, np.ndarray]
-"""Arrays (sequence, time, ...) by the name of their part: fit, validation and test."""
-
-
-class _Exact(NamedTuple):
-    """Exact quantities after each symbol, of sequences that share a source."""
-
-    targets: Float[np.ndarray, "sequence time target"]
-    ages: Float[np.ndarray, "sequence time octave"]
-    """P(the run length is 2^k..2^(k+1) - 1 | x_<=t)."""
+Array = Float[np.ndarray, "..."]
+"""Of (sequence, time, values)."""
 
 
 def _beliefs(context: StudyContext) -> xr.Dataset:
@@ -71,40 +63,58 @@ def _beliefs(context: StudyContext) -> xr.Dataset:
     symbols = np.asarray(draw.symbols, np.int32)
     chunks = range(0, 2 * count, _CHUNK)
     exact = [_exact(bayes_optimal(source), symbols[first : first + _CHUNK]) for first in chunks]
-    targets = _split(np.concatenate([each.targets for each in exact]))
-    ages = _split(np.concatenate([each.ages for each in exact]))
-    others = [
-        {key: np.roll(each, 1, 0) for key, each in split.items()} for split in (targets, ages)
-    ]
+    targets, ages = (np.concatenate(parts) for parts in zip(*exact, strict=True))
+    switches = np.asarray(draw.switches)[count:]
+    example = _example(ages[count:], switches)
     control = _tested(_position_and_context(symbols), targets, ages)
-    tested: dict[str, dict[str, Any]] = {}
-    parts: dict[str, dict[str, np.ndarray]] = {}
+    results = []
     for number, name in enumerate(context.scale.architectures):
         context.progress.update(f"probing {name}", number / len(context.scale.architectures))
         network = context.best(name, "ptw")
-        states = _states(network, symbols)
-        whole = _joined(states)
-        tested[name] = {
-            "trained": _tested(whole, targets, ages),
+        parts = _states(network, symbols)
+        states = _joined(parts)
+        trained = _tested(states, targets, ages)
+        probes = {
+            "trained": trained,
             "random": _tested(_joined(_states(_untrained(network), symbols)), targets, ages),
             "context": control,
-            "shuffled": _tested(whole, *others),
+            "shuffled": _tested(states, _shuffled(targets), _shuffled(ages)),
         }
-        parts[name] = {
-            part: _explained(_Probes(each).numbers(targets), targets)[0]
-            for part, each in states.items()
-        }
-    switches = np.asarray(draw.switches)[count:]
-    example = _example(ages["test"], switches)
-    result = _dataset(tested, parts, example)
+        by_part = [
+            _explained(_Probes(each).numbers(targets), targets)[0] for each in parts.values()
+        ]
+        results.append(
+            xr.concat(
+                [each.drop_vars("decoded") for each in probes.values()], _index("probe", probes)
+            )
+            .assign(
+                r2_by_part=(("part", "target"), np.stack(by_part), {"units": "1"}),
+                decoded_ages=trained["decoded"][example],
+            )
+            .assign_coords(part=list(parts))
+        )
+    labels = dict.fromkeys(part for each in results for part in names(each["part"]))
+    result = xr.concat(
+        [each.reindex(part=list(labels)) for each in results],
+        _index("architecture", context.scale.architectures),
+    )
     return result.assign(
-        exact_ages=(("time", "octave"), ages["test"][example], {"units": "1"}),
+        exact_ages=(("time", "octave"), ages[count:][example], {"units": "1"}),
         switches=("time", switches[example, :-1].astype(np.int32)),
     )
 
 
-def _exact(bayes: ExactPredictor[Any], symbols: Int[np.ndarray, "sequence symbols"]) -> _Exact:
-    """The targets after x_0..x_(n-2): the last state predicts nothing that is there."""
+def _index(name: str, labels: Iterable[str]) -> xr.Variable:
+    return xr.Variable(name, list(labels))
+
+
+def _exact(
+    bayes: ExactPredictor[Any], symbols: Int[np.ndarray, "sequence symbols"]
+) -> tuple[Array, Array]:
+    """The targets after x_0..x_(n-2), and P(the run length is 2^k..2^(k+1) - 1 | x_<=t).
+
+    The last state predicts nothing that is there.
+    """
     logs = np.asarray(bayes.log_probs(symbols), float)[:, 1:]
     runs = np.asarray(bayes.posterior(symbols).run_length_pmf(), float)[:, :-1]
     time = np.arange(runs.shape[1])
@@ -118,12 +128,10 @@ def _exact(bayes: ExactPredictor[Any], symbols: Int[np.ndarray, "sequence symbol
         switched[..., :_RECENT].sum(-1),
         np.broadcast_to(level, logs.shape[:2]),
     ]
-    return _Exact(np.stack(targets, -1), runs @ whole)
+    return np.stack(targets, -1), runs @ whole
 
 
-def _states(
-    network: Network, symbols: Int[np.ndarray, "sequence symbols"]
-) -> dict[str, Float[np.ndarray, "sequence time features"]]:
+def _states(network: Network, symbols: Int[np.ndarray, "sequence symbols"]) -> dict[str, Array]:
     """The state after each symbol but the last, by its parts: gates, stack or layers."""
     parts: dict[str, np.ndarray] = {}
     leaves = jax.tree_util.tree_leaves_with_path(network.states(symbols[:, :-1]))
@@ -147,11 +155,11 @@ def _untrained(network: Network) -> Network:
     )
 
 
-def _joined(states: Mapping[str, np.ndarray]) -> Float[np.ndarray, "sequence time features"]:
+def _joined(states: Mapping[str, np.ndarray]) -> Array:
     return np.concatenate(list(states.values()), axis=-1)
 
 
-def _position_and_context(symbols: Int[np.ndarray, "sequence symbols"]) -> np.ndarray:
+def _position_and_context(symbols: Int[np.ndarray, "sequence symbols"]) -> Array:
     """Indicators of the position, and of the last 8 symbols."""
     count, time = symbols.shape[0], symbols.shape[1] - 1
     padded = np.pad(symbols, ((0, 0), (_RECENT - 1, 0)))
@@ -160,168 +168,131 @@ def _position_and_context(symbols: Int[np.ndarray, "sequence symbols"]) -> np.nd
     return np.concatenate([positions, np.eye(2**_RECENT, dtype=np.float32)[codes]], -1)
 
 
-def _split(array: np.ndarray) -> Split:
-    half = len(array) // 2
-    fitted = half - max(1, int(_VALIDATION * half))
-    return {"fit": array[:fitted], "validation": array[fitted:half], "test": array[half:]}
+def _parts(values: Array) -> list[np.ndarray]:
+    """The sequences to fit, to validate and to test on."""
+    half = len(values) // 2
+    return np.split(values, [half - max(1, int(_VALIDATION * half)), half])
+
+
+def _rows(values: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same as a row for each symbol."""
+    fit, validation, test = (each.reshape(-1, values.shape[-1]) for each in _parts(values))
+    return fit, validation, test
+
+
+def _shuffled(values: Array) -> Array:
+    """Those of another sequence of the same part."""
+    return np.concatenate([np.roll(part, 1, 0) for part in _parts(values)])
 
 
 class _Probes:
     """Linear probes of features, which are centred and rotated so that fitting them is easy."""
 
-    def __init__(self, features: Float[np.ndarray, "sequence time features"]) -> None:
-        split = {key: _rows(each) for key, each in _split(features).items()}
-        mean, scale = split["fit"].mean(0), split["fit"].std(0) + 1e-6
-        near = (split["fit"] - mean) / scale
+    def __init__(self, features: Array) -> None:
+        fit, *_ = split = _rows(features)
+        mean, scale = fit.mean(0), fit.std(0) + 1e-6
+        near = (fit - mean) / scale
         gram = np.asarray(near.T @ near, float) / len(near)
-        self._variances, axes = np.linalg.eigh(gram)
-        self._variances = np.maximum(self._variances, 0.0)
-        axes = axes.astype(np.float32)
-        self._inputs = {key: (each - mean) / scale @ axes for key, each in split.items()}
+        variances, axes = np.linalg.eigh(gram)
+        self._variances = np.maximum(variances, 0.0)
+        self._split = [(each - mean) / scale @ axes.astype(np.float32) for each in split]
 
-    def numbers(self, targets: Split) -> Float[np.ndarray, "sequence time target"]:
+    def numbers(self, targets: Array) -> Array:
         """The targets of the test sequences by least squares with a ridge penalty."""
-        wanted = {key: _rows(each) for key, each in targets.items()}
-        centre = wanted["fit"].mean(0)
-        inputs = self._inputs["fit"]
-        moments = inputs.T @ (wanted["fit"] - centre).astype(np.float32) / len(inputs)
-        least = np.full(len(centre), np.inf)
-        weights = np.zeros_like(moments)
-        for penalty in _PENALTIES:
-            candidate = moments / (self._variances + penalty)[:, None].astype(np.float32)
-            errors = self._inputs["validation"] @ candidate + centre - wanted["validation"]
-            loss = (errors**2).mean(0)
-            weights = np.where(loss < least, candidate, weights)
-            least = np.minimum(loss, least)
-        return (self._inputs["test"] @ weights + centre).reshape(targets["test"].shape)
+        (fit, validation, _), (inputs, checked, tested) = _rows(targets), self._split
+        centre = fit.mean(0)
+        moments = inputs.T @ (fit - centre).astype(np.float32) / len(inputs)
+        shrunk = [(self._variances + penalty)[:, None].astype(np.float32) for penalty in _PENALTIES]
+        candidates = np.stack([moments / each for each in shrunk])
+        losses = [((checked @ each + centre - validation) ** 2).mean(0) for each in candidates]
+        weights = np.take_along_axis(candidates, np.argmin(losses, 0)[None, None], 0)[0]
+        return (tested @ weights + centre).reshape(-1, *targets.shape[1:])
 
-    def distributions(self, targets: Split) -> Float[np.ndarray, "sequence time octave"]:
+    def distributions(self, targets: Array) -> Array:
         """The distributions of the test sequences by the softmax of a linear function.
 
         It has the least cross-entropy from the exact distributions, plus a ridge penalty.
         """
-        scales = 1 / np.sqrt(self._variances + _LEAST_VARIANCE)
-        inputs = {
-            key: np.pad(each * scales.astype(np.float32), ((0, 0), (0, 1)), constant_values=1.0)
-            for key, each in self._inputs.items()
-        }
-        wanted = {key: _rows(each).astype(np.float32) for key, each in targets.items()}
-        shape = (inputs["fit"].shape[1], wanted["fit"].shape[1])
-        best, weights = (np.inf, np.zeros(shape)), np.zeros(shape)
+        scales = (1 / np.sqrt(self._variances + _LEAST_VARIANCE)).astype(np.float32)
+        inputs, checked, tested = (
+            np.pad(each * scales, ((0, 0), (0, 1)), constant_values=1.0) for each in self._split
+        )
+        fit, validation, _ = _rows(targets.astype(np.float32))
+        weights = np.zeros((inputs.shape[1], fit.shape[1]))
+        losses = {}
         for penalty in _SOFTMAX_PENALTIES:
             weights = scipy.optimize.minimize(
                 _cross_entropy,
                 weights.ravel(),
-                (inputs["fit"], wanted["fit"], penalty),
+                (inputs, fit, penalty),
                 jac=True,
                 method="L-BFGS-B",
                 options={"maxiter": _STEPS},
-            ).x.reshape(shape)
-            loss = _cross_entropy(weights, inputs["validation"], wanted["validation"], 0.0)[0]
-            best = min(best, (loss, weights), key=lambda each: each[0])
-        probs = scipy.special.softmax(inputs["test"] @ best[1], axis=1)
-        return probs.reshape(targets["test"].shape)
+            ).x.reshape(weights.shape)
+            losses[_cross_entropy(weights, checked, validation, 0.0)[0]] = weights
+        probs = scipy.special.softmax(tested @ losses[min(losses)], axis=1)
+        return probs.reshape(-1, *targets.shape[1:])
 
 
 def _cross_entropy(
     weights: np.ndarray, inputs: np.ndarray, wanted: np.ndarray, penalty: float
 ) -> tuple[float, np.ndarray]:
     """The mean cross-entropy in nats of softmax(inputs @ weights), with its gradient."""
-    shape = (inputs.shape[1], wanted.shape[1])
-    free = weights.reshape(shape)
+    free = weights.reshape(inputs.shape[1], wanted.shape[1])
     logs = scipy.special.log_softmax(inputs @ free.astype(np.float32), axis=1)
     slope = inputs.T @ (np.exp(logs) - wanted) / len(inputs) + penalty * free
     loss = -(wanted * logs).sum() / len(inputs) + 0.5 * penalty * (free**2).sum()
     return float(loss), slope.ravel().astype(float)
 
 
-def _rows(array: np.ndarray) -> np.ndarray:
-    return array.reshape(-1, array.shape[-1])
-
-
-def _explained(
-    decoded: np.ndarray, targets: Split
-) -> tuple[Float[np.ndarray, " target"], Float[np.ndarray, " target"]]:
+def _explained(decoded: Array, targets: Array) -> tuple[np.ndarray, np.ndarray]:
     """R^2 of each target on the test sequences, and its standard error."""
-    truth = targets["test"]
+    truth = targets[-len(decoded) :]
     squares = (truth - decoded) ** 2
-    spread = (truth - targets["fit"].mean((0, 1))) ** 2
+    spread = (truth - _rows(targets)[0].mean(0)) ** 2
     whole = spread.mean((0, 1))
     share = squares.mean((0, 1)) / whole
     error = standard_error(squares.mean(1) - share * spread.mean(1), 0)
     return 1 - share, error / whole
 
 
-def _explained_by_position(
-    decoded: Float[np.ndarray, "sequence time"], truth: Float[np.ndarray, "sequence time"]
-) -> Float[np.ndarray, " bin"]:
+def _explained_by_position(decoded: Array, truth: Array) -> Float[np.ndarray, " bin"]:
     """R^2 in bins of positions, beside the mean at each position: knowing it explains nothing."""
     count = min(_BINS, truth.shape[1] // 2)
     lost, spread = (decoded - truth) ** 2, (truth - truth.mean(0)) ** 2
-    groups = np.array_split(np.arange(truth.shape[1]), count)
-    return np.array([1 - lost[:, at].mean() / spread[:, at].mean() for at in groups])
+    pairs = (np.array_split(each, count, axis=1) for each in (lost, spread))
+    return np.array([1 - one.mean() / other.mean() for one, other in zip(*pairs, strict=True)])
 
 
-def _tested(features: np.ndarray, targets: Split, ages: Split) -> dict[str, np.ndarray]:
+def _tested(features: Array, targets: Array, ages: Array) -> xr.Dataset:
     """The accuracy of all probes of one set of features."""
     probes = _Probes(features)
-    numbers = probes.numbers(targets)
+    numbers, decoded = probes.numbers(targets), probes.distributions(ages)
     r2, error = _explained(numbers, targets)
-    run_length = numbers[..., _RUN_LENGTH], targets["test"][..., _RUN_LENGTH]
-    decoded, truth = probes.distributions(ages), ages["test"]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(truth > 0, truth * np.log2(truth / decoded), 0.0)
-    bits = ratio.sum(-1).mean(1)
-    return {
-        "r2": r2,
-        "r2_error": error,
-        "r2_by_position": _explained_by_position(*run_length),
-        "age_bits": bits.mean(),
-        "age_bits_error": standard_error(bits),
-        "decoded": decoded,
+    at = list(TARGETS).index("run length")
+    truth = ages[-len(decoded) :]
+    bits = (scipy.special.rel_entr(truth, decoded) / np.log(2)).sum(-1).mean(1)
+    by_position = _explained_by_position(numbers[..., at], targets[-len(numbers) :, :, at])
+    fields: dict[str, Any] = {
+        "r2": ("target", r2, {"units": "1"}),
+        "r2_error": ("target", error, {"units": "1"}),
+        "r2_by_position": ("bin", by_position, {"units": "1"}),
+        "age_bits": ((), bits.mean(), {"units": "bits"}),
+        "age_bits_error": ((), standard_error(bits), {"units": "bits"}),
+        "decoded": (("sequence", "time", "octave"), decoded, {"units": "1"}),
     }
+    return xr.Dataset(fields, {"target": list(TARGETS)})
 
 
-def _example(ages: Float[np.ndarray, "sequence time octave"], switches: np.ndarray) -> int:
+def _example(ages: Array, switches: np.ndarray) -> int:
     """Of sequences with few switches, the one with the most uncertain posterior."""
     uncertainty = scipy.special.entr(ages).sum(-1).mean(-1)
     counts = switches.sum(-1)
     return int(np.where((counts >= 2) & (counts <= _FEW), uncertainty, -1 / (1 + counts)).argmax())
 
 
-def _dataset(
-    tested: Mapping[str, Mapping[str, Mapping[str, Any]]],
-    parts: Mapping[str, Mapping[str, np.ndarray]],
-    example: int,
-) -> xr.Dataset:
-    architectures, probes = list(tested), ["trained", *CONTROLS]
-    labels = list(dict.fromkeys(part for each in parts.values() for part in each))
-
-    def stacked(name: str) -> np.ndarray:
-        return np.array([[tested[a][probe][name] for probe in probes] for a in architectures])
-
-    by_part = np.full((len(architectures), len(labels), len(TARGETS)), np.nan)
-    for row, each in zip(by_part, parts.values(), strict=True):
-        for part, values in each.items():
-            row[labels.index(part)] = values
-    decoded = [tested[a]["trained"]["decoded"][example] for a in architectures]
-    axes = ("architecture", "probe", "target")
-    fields: dict[str, Any] = {
-        "r2": (axes, stacked("r2"), {"units": "1"}),
-        "r2_error": (axes, stacked("r2_error"), {"units": "1"}),
-        "r2_by_position": ((*axes[:2], "bin"), stacked("r2_by_position"), {"units": "1"}),
-        "age_bits": (axes[:2], stacked("age_bits"), {"units": "bits"}),
-        "age_bits_error": (axes[:2], stacked("age_bits_error"), {"units": "bits"}),
-        "r2_by_part": (("architecture", "part", "target"), by_part, {"units": "1"}),
-        "decoded_ages": (("architecture", "time", "octave"), np.stack(decoded), {"units": "1"}),
-    }
-    coords = {"architecture": architectures, "probe": probes, "target": list(TARGETS)}
-    return xr.Dataset(fields, {**coords, "part": labels})
-
-
-def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Figure]:
+def _plot(result: xr.Dataset) -> dict[str, Figure]:
     """The posterior decoded from each network, the accuracy of all probes, and where it arises."""
-    del local
     return {
         "beliefs-posterior": _posterior(result),
         "beliefs": _accuracy(result),
@@ -331,14 +302,14 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Figu
 
 def _posterior(result: xr.Dataset) -> Figure:
     """Heat maps of the run length against time: the exact posterior, and that of each network."""
-    architectures = names(result["architecture"])
-    maps = {"optimum": result["exact_ages"].values}
-    maps |= {each: result["decoded_ages"].sel(architecture=each).values for each in architectures}
+    maps = {"exact posterior": result["exact_ages"]}
+    decoded = slices(result["decoded_ages"], "architecture")
+    maps |= {display_name(name): each for name, each in decoded}
     figure, column = figures.panels(len(maps), 1, 1.15, 0.9, sharex=True, sharey=True)
-    times, octaves = maps["optimum"].shape
-    for axes, (name, probability) in zip(column, maps.items(), strict=True):
+    times, octaves = result["exact_ages"].shape
+    for axes, (title, probability) in zip(column, maps.items(), strict=True):
         image = axes.imshow(
-            probability.T,
+            probability.values.T,
             cmap="Blues",
             vmin=0.0,
             vmax=1.0,
@@ -348,12 +319,10 @@ def _posterior(result: xr.Dataset) -> Figure:
             interpolation="nearest",
         )
         for at in np.flatnonzero(result["switches"].values):
-            axes.axvline(at - 0.5, color=figures.ORANGE, linewidth=1.0, linestyle=(0, (2, 2)))
+            axes.axvline(at - 0.5, color=style.ORANGE, linewidth=1.0, linestyle=(0, (2, 2)))
         axes.set_yticks(range(0, octaves, 2), [str(2**k) for k in range(0, octaves, 2)])
         axes.grid(False)
-        axes.set_title(
-            "exact posterior" if name == "optimum" else display_name(name), fontsize=10, pad=2
-        )
+        axes.set_title(title, fontsize=10, pad=2)
     figure.supylabel("run length up to x_t", fontsize=10)
     figures.position_axis(column[-1], times + 1)
     figure.colorbar(image, ax=column, label="probability", shrink=0.5, aspect=30, pad=0.02)
@@ -365,21 +334,14 @@ def _accuracy(result: xr.Dataset) -> Figure:
     architectures = names(result["architecture"])
     rows = np.arange(len(architectures))[::-1]
     figure, panels = figures.panels(len(TARGETS), 2, 2.3, 0.5, sharex=True, sharey=True)
-    styles = zip(result["probe"].values, ("o", "s", "d", "x"), strict=True)
-    looks = {str(probe): (marker, figures.GREY) for probe, marker in styles}
-    looks["trained"] = ("o", figures.BLUE)
+    looks = {"trained": ("o", style.BLUE, 7, "the network")}
+    for (control, title), marker in zip(CONTROLS.items(), ("s", "d", "x"), strict=True):
+        looks[control] = (marker, style.GREY, 5, title)
     for axes, (target, title) in zip(panels, TARGETS.items(), strict=True):
-        for probe, (marker, colour) in looks.items():
-            one = result["r2"].sel(target=target, probe=probe)
-            axes.plot(
-                np.maximum(one, 0.0),
-                rows,
-                marker,
-                color=colour,
-                markersize=7 if probe == "trained" else 5,
-                label="the network" if probe == "trained" else CONTROLS[probe],
-                clip_on=False,
-            )
+        for probe, (marker, colour, size, label) in looks.items():
+            shown = np.maximum(result["r2"].sel(target=target, probe=probe), 0.0)
+            look: dict[str, Any] = {"color": colour, "markersize": size, "clip_on": False}
+            axes.plot(shown, rows, marker, label=label, **look)
         axes.set_title(title)
         axes.set_xlim(0, 1)
         axes.set_ylim(-0.5, len(rows) - 0.5)
@@ -392,34 +354,30 @@ def _accuracy(result: xr.Dataset) -> Figure:
 
 def _places(result: xr.Dataset) -> Figure:
     """R^2 by position for all networks, and by layer for one that has many."""
-    deep = result["r2_by_part"].sel(part=[each for each in names(result["part"]) if _layer(each)])
+    layers = [part for part in names(result["part"]) if part.startswith("layer ")]
+    deep = result["r2_by_part"].sel(part=layers)
     deep = deep.dropna("architecture", how="all")
-    figure, (positions, *layers) = figures.panels(1 + (deep.size > 0), 2, 2.9, 0.4, sharey=True)
+    figure, (positions, *others) = figures.panels(1 + (deep.size > 0), 2, 2.9, 0.4, sharey=True)
     length = result.sizes["time"] + 1
     bins = (np.arange(result.sizes["bin"]) + 0.5) * length / result.sizes["bin"]
-    for name in names(result["architecture"]):
-        one = result["r2_by_position"].sel(architecture=name, probe="trained")
+    for name, one in slices(result["r2_by_position"].sel(probe="trained"), "architecture"):
         heights = np.maximum(one, 0.0)
-        positions.plot(bins, heights, label=display_name(name), **figures.line_style(name))
+        positions.plot(bins, heights, label=display_name(name), **style.line_style(name))
     positions.set_title("expected log2 of the run length, by position")
     positions.set_ylabel("R² on test sequences")
     positions.set_ylim(0, 1.02)
     figures.position_axis(positions, length)
-    colours = (figures.BLUE, figures.ORANGE, figures.GREEN, figures.SKY)
-    for axes in layers:
+    colours = (style.BLUE, style.ORANGE, style.GREEN, style.SKY)
+    for axes in others:
         for (target, title), colour in zip(TARGETS.items(), colours, strict=True):
             one = deep.sel(target=target)[0].dropna("part")
             axes.plot(range(one.size), np.maximum(one, 0.0), "o-", color=colour, label=title)
         axes.set_title(f"by layer of the {display_name(names(deep['architecture'])[0])}")
         axes.set_xlabel("layer; 0 is the embedding")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    for axes in (positions, *layers):
+    for axes in (positions, *others):
         axes.legend(fontsize=8)
     return figure
-
-
-def _layer(part: str) -> bool:
-    return part.startswith("layer ")
 
 
 def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
@@ -460,13 +418,11 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     """R^2 of every probe, and the bits that the decoded posterior loses."""
     result = results["beliefs"]
     rows = []
-    for name in names(result["architecture"]):
-        for probe in names(result["probe"]):
-            one = result.sel(architecture=name, probe=probe)
+    for name, probes in slices(result, "architecture"):
+        for probe, one in slices(probes, "probe"):
             label = display_name(name) if probe == "trained" else f"- {CONTROLS[probe]}"
-            pairs = zip(one["r2"].values, one["r2_error"].values, strict=True)
-            cells = [f"{value:.3f} ± {error:.3f}" for value, error in pairs]
             bits, error = float(one["age_bits"]), float(one["age_bits_error"])
+            cells = base.means_with_errors(one, "r2", 3)
             rows.append([label, *cells, f"{bits:.2f} ± {error:.2f}"])
     head = ["", *TARGETS.values(), "posterior over run lengths, bits from exact"]
     return [base.Table("Linear probes of the states, R² on test sequences", head, rows)]

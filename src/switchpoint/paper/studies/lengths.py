@@ -1,6 +1,6 @@
 """Networks on sequences of other lengths than those they were trained on: two studies."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from switchpoint._numbers import bits, join_and, plus_minus
+from switchpoint.figures import style
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, names, slices
+from switchpoint.paper.labels import described, display_name, names, slices
 from switchpoint.paper.scale import Scale, TestSet
 
 _WIDE_RANGE = 30.0
@@ -27,42 +28,53 @@ def _tests(lengths: Iterable[int], sequences: int) -> tuple[dict[int, TestSet], 
     )
 
 
-def _length_axes(result: xr.Dataset, title: str, means: np.ndarray) -> tuple[Figure, Axes]:
-    """Axes of excess against length, logarithmic where a linear axis would hide small values."""
+def _draw(
+    result: xr.Dataset,
+    title: str,
+    kinds: Sequence[str],
+    trained: int,
+    draw: Callable[[Axes, str, xr.Dataset], None],
+    handles: Sequence[Line2D] = (),
+) -> Figure:
+    """Excess against length, logarithmic where a linear axis would hide small values.
+
+    `draw` receives the axes, a network and its results; the mean of the last of the `kinds` is
+    labelled at the last length that has one. The training length is marked.
+    """
     figure, (axes,) = figures.panels(1, 1, 4.4, title=title)
     figures.powers_axis(axes, result["length"].values)
     axes.set_xlabel("length of the test sequences")
     axes.set_ylabel("regret above PTW of matching depth (bits)")
-    positive = means[np.isfinite(means) & (means > 0)]
-    if positive.size and positive.max() > _WIDE_RANGE * positive.min():
+    means = np.concatenate([result[f"{kind}_mean"].values.ravel() for kind in kinds])
+    positive = means[means > 0]
+    wide = positive.size and positive.max() > _WIDE_RANGE * positive.min()
+    if wide:
         axes.set_yscale("log", nonpositive="clip")
         figures.plain_numbers(axes.yaxis)
         axes.set_ylim(positive.min() / 1.6, positive.max() * 1.6)
-    return figure, axes
-
-
-def _mark_length(axes: Axes, length: int) -> None:
-    """Mark the training length, and include 0 in a linear axis."""
-    if axes.get_yscale() == "linear":
+    labels = []
+    for architecture, one in slices(result, "architecture"):
+        draw(axes, architecture, one)
+        middle = one[f"{kinds[-1]}_mean"].dropna("length")
+        end = float(middle[-1]) if middle.size else 0.0
+        labels.append((end, display_name(architecture), style.hue(architecture)))
+    if not wide:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-    axes.axvline(length, color=figures.GREY, linestyle=(0, (1, 2)), linewidth=1.2, zorder=1)
+    axes.axvline(trained, color=style.GREY, linestyle=(0, (1, 2)), linewidth=1.2, zorder=1)
     axes.annotate(
-        f"trained on {length}",
-        xy=(length, 1.0),
+        f"trained on {trained}",
+        xy=(trained, 1.0),
         xycoords=axes.get_xaxis_transform(),
         xytext=(3, -3),
         textcoords="offset points",
         va="top",
         fontsize=8.5,
-        color=figures.GREY,
+        color=style.GREY,
     )
-
-
-def _end_label(middle: np.ndarray, architecture: str) -> figures.Label:
-    """The label at the last length that has a result."""
-    finite = middle[np.isfinite(middle)]
-    end = float(finite[-1]) if finite.size else 0.0
-    return end, display_name(architecture), figures.hue(architecture)
+    if handles:
+        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    figures.labels_right(figure, {axes: labels})
+    return figure
 
 
 def _longer_grids(scale: Scale) -> dict[str, base.Grid]:
@@ -83,36 +95,27 @@ def _analyse_longer(context: StudyContext) -> xr.Dataset:
     return xr.Dataset({**base.with_error(optimum, "optimum_regret"), **excess})
 
 
-def _plot_longer(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+def _plot_longer(result: xr.Dataset) -> dict[str, Any]:
     """Figure 5 of the paper."""
+
+    def draw(axes: Axes, architecture: str, one: xr.Dataset) -> None:
+        look = {"marker": style.marker_style(architecture), "markersize": 4.5}
+        middle, seeds = one["excess_mean"], one["excess"]
+        ends = np.stack([middle - seeds.min("seed"), seeds.max("seed") - middle])
+        figures.band(axes, one["length"].values, middle.values, ends, architecture, **look)
+
     title = "Trained on one length, tested on longer sequences"
-    architectures = names(result["architecture"])
-    figure, axes = _length_axes(result, title, result["excess_mean"].values)
-    labels = []
-    for index, architecture in enumerate(architectures):
-        one = result.sel(architecture=architecture)
-        style = {"marker": figures.marker_style(architecture), "markersize": 4.5}
-        middle, seeds = one["excess_mean"].values, one["excess"]
-        ends = [middle - seeds.min("seed").values, seeds.max("seed").values - middle]
-        figures.band(axes, one["length"].values, middle, np.stack(ends), architecture, **style)
-        labels.append(_end_label(middle, architecture))
-        if local is not None:
-            beside = 1.03 ** (index - (len(architectures) - 1) / 2)
-            figures.draw_local(axes, local["length"].values * beside, local, architecture)
-    _mark_length(axes, int(result.attrs["length"]))
-    if local is not None:
-        axes.legend(handles=[figures.local_key()], loc="lower right")
-    figures.labels_right(figure, {axes: labels})
+    figure = _draw(result, title, ["excess"], int(result.attrs["length"]), draw)
     return {"longer-lengths": figure}
 
 
 def _longer_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     lengths = result["length"].values
-    means = result["excess_mean"].transpose("architecture", "length").values
-    ends = [
-        f"{display_name(name)} {bits(float(row[0]))} → {bits(float(row[-1]))}"
-        for name, row in zip(names(result["architecture"]), means, strict=True)
-    ]
+    ends = described(
+        result["excess_mean"],
+        "architecture",
+        lambda means: f"{bits(float(means[0]))} → {bits(float(means[-1]))}",
+    )
     return {
         "longer-lengths": base.Caption(
             alt="Curves of excess regret against the length of the test sequences, one for each "
@@ -128,8 +131,8 @@ def _longer_captions(result: xr.Dataset) -> dict[str, base.Caption]:
 def _longer_tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["longer-lengths"]
     rows = [
-        [name, *base.means_with_errors(result.sel(architecture=name), "excess_mean")]
-        for name in names(result["architecture"])
+        [name, *base.means_with_errors(one, "excess_mean")]
+        for name, one in slices(result, "architecture")
     ]
     head = ["", *names(result["length"])]
     return [base.Table("Mean excess over PTW of matching depth, bits", head, rows)]
@@ -137,16 +140,12 @@ def _longer_tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
 
 def _longer_is_worse(result: xr.Dataset) -> base.Verdict:
     """The excess over PTW at the longest length, against that at the training length."""
-    shortest, longest = int(result["length"].min()), int(result["length"].max())
-    first, last = (result.sel(length=n) for n in (shortest, longest))
-    gap = last["excess_mean"] - first["excess_mean"]
-    lines = [
-        f"{display_name(name)} {float(first['excess_mean'].sel(architecture=name)):.2f} to "
-        f"{float(last['excess_mean'].sel(architecture=name)):.2f}"
-        for name in names(result["architecture"])
-    ]
+    ends = result.sortby("length").isel(length=[0, -1])
+    mean, error = ends["excess_mean"], ends["excess_mean_error"]
+    lines = described(mean, "architecture", lambda one: " to ".join(f"{float(x):.2f}" for x in one))
+    shortest, longest = ends["length"].values
     text = f"bits of excess from length {shortest} to {longest}: {', '.join(lines)}"
-    return base.exceeds(gap, last["excess_mean_error"], first["excess_mean_error"]), text
+    return base.exceeds(mean[1] - mean[0], error[1], error[0]), text
 
 
 def _lstms_are_best(result: xr.Dataset) -> base.Verdict:
@@ -158,15 +157,19 @@ def _lstms_are_best(result: xr.Dataset) -> base.Verdict:
     rivals = longer.drop_sel(architecture=lstms).rename(architecture="rival")
     best = longer.sel(architecture=lstms)
     gap = rivals["excess_mean"] - best["excess_mean"]
-    lines = []
-    for length in longer["length"].values:
-        one = longer.sel(length=length)
-        one = one.sortby(one["excess_mean"])
-        pairs = zip(one["excess_mean"].values, one["excess_mean_error"].values, strict=True)
-        rows = zip(names(one["architecture"]), pairs, strict=True)
-        lines.append(
-            f"{length}: {', '.join(f'{display_name(n)} {plus_minus(*pair)}' for n, pair in rows)}"
+
+    def order(one: xr.Dataset) -> str:
+        return ", ".join(
+            described(
+                one.sortby(one["excess_mean"]),
+                "architecture",
+                lambda each: plus_minus(
+                    float(each["excess_mean"]), float(each["excess_mean_error"])
+                ),
+            )
         )
+
+    lines = described(longer, "length", order, "{}:".format)
     text = f"bits above PTW by length, from the lowest: {'; '.join(lines)}"
     return base.exceeds(gap, rivals["excess_mean_error"], best["excess_mean_error"]), text
 
@@ -226,41 +229,33 @@ def _analyse_other(context: StudyContext) -> xr.Dataset:
     return result.assign_attrs(base_length=context.scale.base_length)
 
 
-def _plot_other(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+def _plot_other(result: xr.Dataset) -> dict[str, Any]:
     """Figure 6 of the paper."""
-    del local
-    base_length = int(result.attrs["base_length"])
-    means = np.concatenate([result[f"{kind}_mean"].values for kind in _DASHES])
-    title = "Trained on the length of the test, or on another"
-    figure, axes = _length_axes(result, title, means)
-    labels = []
-    for architecture, one in slices(result, "architecture"):
-        style = {"color": figures.hue(architecture), "marker": figures.marker_style(architecture)}
+
+    def draw(axes: Axes, architecture: str, one: xr.Dataset) -> None:
+        look: dict[str, Any] = {"color": style.hue(architecture), "elinewidth": 0.7, "capsize": 2}
+        look |= {"marker": style.marker_style(architecture), "markersize": 4.5}
         for kind, dashes in _DASHES.items():
-            bars: dict[str, Any] = {"markersize": 4.5, "elinewidth": 0.7, "capsize": 2}
-            figures.error_bars(
-                axes, one["length"].values, one, kind, linestyle=dashes, **style, **bars
-            )
-        labels.append(_end_label(one["transferred_mean"].values, architecture))
-    _mark_length(axes, base_length)
-    texts = {"own": "trained on the length of the test", "transferred": f"trained on {base_length}"}
+            figures.error_bars(axes, one["length"].values, one, kind, linestyle=dashes, **look)
+
+    title, length = "Trained on the length of the test, or on another", result.attrs["base_length"]
+    texts = {"own": "trained on the length of the test", "transferred": f"trained on {length}"}
     handles = [
-        Line2D([], [], color=figures.GREY, linestyle=dashes, label=texts[kind])
+        Line2D([], [], color=style.GREY, linestyle=dashes, label=texts[kind])
         for kind, dashes in _DASHES.items()
     ]
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-    figures.labels_right(figure, {axes: labels})
-    return {"other-lengths": figure}
+    return {"other-lengths": _draw(result, title, list(_DASHES), int(length), draw, handles)}
 
 
 def _other_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     base_length, lengths = result.attrs["base_length"], result["length"].values
-    last = result.isel(length=-1)
-    ends = [
-        f"{display_name(name)} {bits(float(last['own_mean'].sel(architecture=name)))} against "
-        f"{bits(float(last['transferred_mean'].sel(architecture=name)))}"
-        for name in names(last["architecture"])
-    ]
+    ends = described(
+        result.isel(length=-1),
+        "architecture",
+        lambda one: (
+            f"{bits(float(one['own_mean']))} against {bits(float(one['transferred_mean']))}"
+        ),
+    )
     return {
         "other-lengths": base.Caption(
             alt="Curves of excess regret against length: solid for networks trained on that "
@@ -276,14 +271,12 @@ def _other_captions(result: xr.Dataset) -> dict[str, base.Caption]:
 
 def _other_tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["other-lengths"]
-    rows = []
-    for kind, trained in (
-        ("own", "the same length"),
-        ("transferred", f"{result.attrs['base_length']} alone"),
-    ):
-        for name in names(result["architecture"]):
-            cells = base.means_with_errors(result.sel(architecture=name), f"{kind}_mean", 4)
-            rows.append([trained, name, *cells])
+    texts = {"own": "the same length", "transferred": f"{result.attrs['base_length']} alone"}
+    rows = [
+        [texts[kind], name, *base.means_with_errors(one, f"{kind}_mean", 4)]
+        for kind in _DASHES
+        for name, one in slices(result, "architecture")
+    ]
     head = ["trained on", "", *names(result["length"])]
     return [base.Table("Mean excess by training length, bits", head, rows)]
 

@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from switchpoint._numbers import bits
+from switchpoint.figures import style
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import names, slices, source_label
+from switchpoint.paper.labels import described, names, slices, source_label
 from switchpoint.paper.markov_bound import markov_bound
 from switchpoint.paper.scale import Scale
 from switchpoint.zoo.manifest import SOURCES
@@ -22,7 +23,7 @@ def _run(scale: Scale, order: int) -> base.Run:
     model: dict[str, Any] = (
         {"model": "markov", "order": order} if order else {"model": "memoryless"}
     )
-    settings = {**model, **scale.memoryless_settings}
+    settings = model | scale.memoryless_settings
     own = base.config(scale, settings, prior=SOURCES, period=scale.period)
     return base.Run(f"markov-{order}" if order else "memoryless", own)
 
@@ -58,15 +59,13 @@ def _analyse(context: StudyContext) -> xr.Dataset:
     )
 
 
-def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+def _plot(result: xr.Dataset) -> dict[str, Any]:
     """Theorem 4.2 in numbers, a panel for each source."""
-    del local
-    sources = names(result["source"])
-    figure, used = figures.panels(len(sources), 2, 2.9, 0.4)
-    for axes, source in zip(used, sources, strict=True):
-        _panel(axes, result.sel(source=source))
+    figure, used = figures.panels_along(result, "source", 2, 2.9, 0.4)
+    for axes, source, one in used:
+        _panel(axes, one)
         axes.set_title(source_label(result, source))
-    figures.legend_of(used[0], ncols=3)
+    figures.legend_of(used[0][0], ncols=3)
     return {"memory": figure}
 
 
@@ -75,12 +74,12 @@ def _panel(axes: Axes, one: xr.Dataset) -> None:
     seeds, errors = (one[name].transpose("seed", "order") for name in ("regret", "regret_error"))
     for column, error in zip(seeds.values, errors.values, strict=True):
         bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "alpha": 0.6}
-        axes.errorbar(orders, column, 2 * error, fmt=".", color=figures.BLUE, **bars)
-    axes.plot(orders, one["regret_mean"], "s-", color=figures.BLUE, markersize=4.5, label="trained")
+        axes.errorbar(orders, column, 2 * error, fmt=".", color=style.BLUE, **bars)
+    axes.plot(orders, one["regret_mean"], "s-", color=style.BLUE, markersize=4.5, label="trained")
     dashes: dict[str, Any] = {"marker": "_", "markersize": 8, "linestyle": (0, (2, 1.5))}
-    axes.plot(bounds, one["bound"], color=figures.ORANGE, label="exact lower bound", **dashes)
+    axes.plot(bounds, one["bound"], color=style.ORANGE, label="exact lower bound", **dashes)
     optimum, label = float(one["optimum_regret"]), "exact optimum, full memory"
-    axes.axhline(optimum, linewidth=1.3, label=label, **figures.line_style("optimum"))
+    axes.axhline(optimum, linewidth=1.3, label=label, **style.line_style("optimum"))
     # Even steps for 0, 1, 2, 4, 8: logarithmic, and linear below 1.
     axes.set_xscale("symlog", base=2, linthresh=1)
     shown = np.unique(np.concatenate([orders, bounds[bounds <= 1]]))
@@ -95,13 +94,13 @@ def _panel(axes: Axes, one: xr.Dataset) -> None:
 
 def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     order = int(result["order"].values[-1])
-    parts = []
-    for source, one in slices(result, "source"):
-        first, last = (float(one["regret_mean"][index]) for index in (0, -1))
-        parts.append(
-            f"{source_label(result, source)} {bits(first)} (bound {bits(float(one['bound'][0]))}) "
-            f"→ {bits(last)}, optimum {bits(float(one['optimum_regret']))}"
-        )
+
+    def ends(one: xr.Dataset) -> str:
+        first, last = (bits(float(one["regret_mean"][index])) for index in (0, -1))
+        bound, optimum = bits(float(one["bound"][0])), bits(float(one["optimum_regret"]))
+        return f"{first} (bound {bound}) → {last}, optimum {optimum}"
+
+    parts = described(result, "source", ends, lambda name: source_label(result, name))
     return {
         "memory": base.Caption(
             alt="A panel for each source: regret against the number of last symbols that a "
@@ -119,35 +118,28 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
 def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["memory"]
     rows = []
-    for order in map(int, result["order"].values):
-        one = result.sel(order=order)
+    for order, one in slices(result, "order"):
         cells = base.means_with_errors(one, "regret_mean")
-        if order in result["bound_order"].values:
-            bounds = result["bound"].sel(bound_order=order).values
+        if int(order) in result["bound_order"].values:
+            bounds = result["bound"].sel(bound_order=int(order)).values
             pairs = zip(cells, bounds, strict=True)
             cells = [f"{cell} (bound {bound:.2f})" for cell, bound in pairs]
-        rows.append([str(order), *cells])
+        rows.append([order, *cells])
     rows.append(["all", *(f"{float(value):.2f}" for value in result["optimum_regret"].values)])
-    head = [
-        "last symbols",
-        *(result.attrs["labels"][name] for name in names(result["source"])),
-    ]
-    return [base.Table("Mean regret by memory, bits", head, rows)]
+    labels = [result.attrs["labels"][name] for name in names(result["source"])]
+    return [base.Table("Mean regret by memory, bits", ["last symbols", *labels], rows)]
 
 
 def _memory_is_needed(result: xr.Dataset) -> base.Verdict:
     """Memoryless prediction is far from the optimum, and no network beats its exact bound."""
-    orders = [n for n in result["order"].values if n in result["bound_order"].values]
-    bound = result["bound"].sel(bound_order=orders).rename(bound_order="order")
-    measured = result.sel(order=orders)
+    measured, bound = xr.align(result, result["bound"].rename(bound_order="order"))
     # The bound is an expectation, from which sampled regrets deviate by their errors.
     above = measured["regret"] + base.ERRORS * measured["regret_error"] > bound
     none = result.sel(order=0)
     far = base.exceeds(none["excess_mean"], none["excess_mean_error"])
-    lines = [
-        f"{result.attrs['labels'][name]} {float(none['excess_mean'].sel(source=name)):.1f}"
-        for name in names(result["source"])
-    ]
+    lines = described(
+        none["excess_mean"], "source", "{:.1f}".format, lambda name: result.attrs["labels"][name]
+    )
     text = "bits above the optimum without memory: " + ", ".join(lines)
     return bool(above.all()) and far, text
 

@@ -10,9 +10,15 @@ from matplotlib.figure import Figure
 from switchpoint._numbers import bits
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, listed, names, source_label
+from switchpoint.paper.labels import (
+    display_name,
+    listed,
+    names,
+    slices,
+    source_label,
+    value_range,
+)
 from switchpoint.paper.scale import Scale
-from switchpoint.paper.studies.on_distribution import value_range
 from switchpoint.zoo.manifest import SOURCES
 
 _EXACT = ("kt", "oracle", "ptw", "lin", "regular", "uniform", "optimum")
@@ -52,54 +58,41 @@ def _analyse(context: StudyContext) -> xr.Dataset:
         [regret.sel(train_source=s, test_source=s, drop=True) for s in SOURCES],
         xr.Variable("test_source", list(SOURCES)),
     )
-    trained = exact.sel(exact=list(SOURCES)).rename(exact="train_source")
-    penalty = regret.mean("seed") - own.mean("seed")
-    networks = {**base.regret_and_excess(regret, optimum), **base.with_error(penalty, "penalty")}
-    networks |= base.with_error(regret - trained, "beyond_exact")
-    return xr.Dataset({**networks, **base.exact_regrets(exact, optimum)})
+    penalty = base.with_error(regret.mean("seed") - own.mean("seed"), "penalty")
+    networks = base.regret_and_excess(regret, optimum)
+    return xr.Dataset({**networks, **penalty, **base.exact_regrets(exact, optimum)})
 
 
-def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+def _plot(result: xr.Dataset) -> dict[str, Any]:
     shown = []
     for train, test in _PAPER_PAIRS:
         if train in result["train_source"] and test in result["test_source"]:
-            pair = {"train_source": train, "test_source": test}
-            one, own = result.sel(pair), None if local is None else local.sel(pair)
-            own = figures.above_record(one, own, "beyond_exact", train)
-            shown.append(
-                (
-                    one,
-                    own,
-                    f"{source_label(one, train)} → {source_label(one, test)}",
-                )
-            )
+            one = result.sel(train_source=train, test_source=test)
+            shown.append((one, f"{source_label(one, train)} → {source_label(one, test)}"))
     return {
-        "off-distribution": figures.regret_panels(shown),
+        "off-distribution": figures.seed_panels(shown),
         "off-distribution-matrix": _matrix(result),
     }
 
 
 def _matrix(result: xr.Dataset) -> Figure:
     """Excess regret for each pair of training and test source, a panel for each predictor."""
-    trains, tests = names(result["train_source"]), names(result["test_source"])
+    trains = names(result["train_source"])
+    exact = result["exact_excess"].sel(exact=trains).rename(exact="train_source")
     tables = {
-        display_name(architecture): result["excess_mean"]
-        .sel(architecture=architecture)
-        .transpose("train_source", "test_source")
-        .values
-        for architecture in names(result["architecture"])
+        display_name(name): one for name, one in slices(result["excess_mean"], "architecture")
     }
-    exact = result["exact_excess"].sel(exact=trains).transpose("exact", "test_source")
-    tables["exact optimum"] = exact.values
-    norm = figures.log_norm(np.concatenate([table.ravel() for table in tables.values()]))
+    tables |= {"exact optimum": exact}
+    norm = figures.log_norm(np.concatenate([table.values.ravel() for table in tables.values()]))
     rows, columns = (
         [source_label(result, name).replace(" ", "\n", 1) for name in each]
-        for each in (trains, tests)
+        for each in (trains, names(result["test_source"]))
     )
     figure, used = figures.panels(len(tables), 3, 2.75, 0.9, sharex=True, sharey=True)
+    slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
     for axes, (title, table) in zip(used, tables.items(), strict=True):
-        slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-        image = figures.squares(axes, table, norm, title, rows, columns, **slanted)
+        values = table.transpose("train_source", "test_source").values
+        image = figures.squares(axes, values, norm, title, rows, columns, **slanted)
     figure.supylabel("trained on", fontsize=10)
     figure.supxlabel("tested on", fontsize=10)
     bar = figure.colorbar(image, ax=used, label="excess regret (bits)", shrink=0.7, pad=0.02)
@@ -132,7 +125,6 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
             "The panel of the exact optimum predicts each column with the true posterior of the "
             "row's source.",
             paper="Six of these pairs are in the paper (Figure 4 and appendix C).",
-            local=False,
         ),
     }
 
@@ -155,22 +147,27 @@ def _ends(values: np.ndarray) -> str:
 def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["off-distribution"]
     labels, architectures = result.attrs["labels"], names(result["architecture"])
-    rows = []
-    for train in names(result["train_source"]):
-        for test in names(result["test_source"]):
-            if test != train:
-                one = result.sel(train_source=train, test_source=test)
-                beyond = one["regret_mean"] - one["exact_regret"].sel(exact=train)
-                cells = [f"{float(beyond.sel(architecture=name)):+.3f}" for name in architectures]
-                rows.append([f"{labels[train]}, {labels[test]}", *cells])
+    rows = [
+        [
+            f"{labels[train]}, {labels[test]}",
+            *(
+                f"{float(each):+.3f}"
+                for each in one["regret_mean"] - one["exact_regret"].sel(exact=train)
+            ),
+        ]
+        for train, trained in slices(result, "train_source")
+        for test, one in slices(trained, "test_source")
+        if test != train
+    ]
     title = "Mean regret beyond the exact predictor of the training source, bits"
     bias = base.Table(title, ["trained on, tested on", *architectures], rows)
-    correlations = _fit_and_robustness(result, "seed")
-    rows = []
-    for name in architectures:
-        regret = result["regret"].sel(architecture=name, train_source="ptw", test_source="uniform")
-        spread = f"{float(regret.min()):.2f} to {float(regret.max()):.2f}"
-        rows.append([name, spread, f"{float(correlations.sel(architecture=name)):.2f}"])
+    regret = result["regret"].sel(train_source="ptw", test_source="uniform")
+    rows = [
+        [name, f"{float(one.min()):.2f} to {float(one.max()):.2f}", f"{float(correlation):.2f}"]
+        for (name, one), correlation in zip(
+            slices(regret, "architecture"), _fit_and_robustness(result, "seed"), strict=True
+        )
+    ]
     head = ["", "regret on Random Uniform", "correlation with the excess on PTW"]
     return [bias, base.Table("Robustness and fit of networks trained on PTW", head, rows)]
 
@@ -203,15 +200,12 @@ def _better_fit_is_less_robust(result: xr.Dataset) -> base.Verdict:
 def _elsewhere_is_worse(result: xr.Dataset) -> base.Verdict:
     """On each source, networks trained on it beat those trained on any other."""
     holds, lines = True, []
-    sources = names(result["test_source"])
-    for tested in sources:
-        others = [name for name in sources if name != tested]
-        away = result.sel(test_source=tested, train_source=others)
+    for tested, one in slices(result, "test_source"):
+        away = one.drop_sel(train_source=tested)
         holds &= base.exceeds(away["penalty"], away["penalty_error"])
-        least = int(away["penalty"].values.argmin())
-        gap, error = (away[name].values.flat[least] for name in ("penalty", "penalty_error"))
-        label = result.attrs["labels"][tested]
-        lines.append(f"on {label} by at least {gap:.2f} ± {error:.2f} bits")
+        least = away.isel(away["penalty"].argmin(...))
+        pair = f"{float(least['penalty']):.2f} ± {float(least['penalty_error']):.2f}"
+        lines.append(f"on {result.attrs['labels'][tested]} by at least {pair} bits")
     return holds, "; ".join(lines)
 
 

@@ -3,13 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from switchpoint._numbers import bits, join_and, percent, plus_minus
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, listed, names, slices, source_label
+from switchpoint.paper.labels import (
+    described,
+    display_name,
+    listed,
+    names,
+    slices,
+    source_label,
+    value_range,
+)
 from switchpoint.paper.scale import Scale
 from switchpoint.zoo.manifest import SOURCES
 
@@ -41,23 +48,18 @@ def _analyse(context: StudyContext) -> xr.Dataset:
     return xr.Dataset({**networks, **base.exact_regrets(exact, optimum)})
 
 
-def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
-    shown = []
-    for source in names(result["source"]):
-        one, own = result.sel(source=source), None if local is None else local.sel(source=source)
-        own = figures.above_record(one, own, "excess", "optimum")
-        shown.append((one, own, source_label(result, source)))
+def _plot(result: xr.Dataset) -> dict[str, Any]:
+    shown = [(one, source_label(result, source)) for source, one in slices(result, "source")]
     return {
-        "on-distribution": figures.regret_panels(shown, close=True),
-        "on-distribution-excess": figures.excess_panels(shown),
+        "on-distribution": figures.seed_panels(shown, close=True),
+        "on-distribution-excess": figures.seed_panels(shown, "excess"),
     }
 
 
 def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
-    medians = [
-        f"{source_label(result, source)} {value_range(result['excess_median'].sel(source=source))}"
-        for source in names(result["source"])
-    ]
+    medians = described(
+        result["excess_median"], "source", value_range, lambda name: source_label(result, name)
+    )
     return {
         "on-distribution": base.Caption(
             alt="A panel for each source: the regret of every seed of every network trained on "
@@ -76,23 +78,13 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     }
 
 
-def value_range(values: xr.DataArray) -> str:
-    """The lowest and the highest value over architectures, with their names."""
-    if not np.isfinite(values.values).any():
-        return "unknown"
-    ends = (int(np.nanargmin(values.values)), int(np.nanargmax(values.values)))
-    labels = names(values["architecture"])
-    return " to ".join(f"{bits(float(values[i]))} ({display_name(labels[i])})" for i in ends)
-
-
 def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     result = results["on-distribution"]
-    sources = names(result["source"])
     optimum = base.means_with_errors(result.sel(exact="optimum"), "exact_regret")
     rows = [["the optimum's regret", *optimum]]
-    for architecture, one in slices(result, "architecture"):
-        rows.append([architecture, *(_cell(one.sel(source=source)) for source in sources)])
-    labels = [result.attrs["labels"][source] for source in sources]
+    for architecture, row in slices(result, "architecture"):
+        rows.append([architecture, *(_cell(one) for _, one in slices(row, "source"))])
+    labels = [result.attrs["labels"][source] for source in names(result["source"])]
     return [base.Table("Excess over the exact optimum, bits", ["", *labels], rows), *_cost(results)]
 
 
@@ -101,8 +93,8 @@ def _cell(one: xr.Dataset) -> str:
     seeds, median = one["excess"], float(one["excess_median"])
     share = median / float(one["exact_regret"].sel(exact="optimum"))
     text = f"{median:.3f} ({share:.2%}), {float(seeds.min()):.3f} to {float(seeds.max()):.3f}"
-    count = int(seeds.notnull().sum())
-    return text if count == seeds.size else f"{text}, {count} seed{'s' if count > 1 else ''}"
+    count = int(seeds.count())
+    return text if count == seeds.size else f"{text}, {count} seed{'s' * (count > 1)}"
 
 
 def _cost(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
@@ -116,11 +108,9 @@ def _cost(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
             if name not in known and "measuring_seconds" in each:
                 by_device.setdefault(str(each["device"]), []).append(each)
         for device, runs in by_device.items():
-            times = (
-                f"{sum(each[f'{what}_seconds'] for each in runs) / 60:.1f}"
-                for what in ("training", "measuring")
-            )
-            rows.append([study, str(sum(each["members"] for each in runs)), device, *times])
+            keys = ("members", "training_seconds", "measuring_seconds")
+            members, *times = (sum(each[key] for each in runs) for key in keys)
+            rows.append([study, str(members), device, *(f"{each / 60:.1f}" for each in times)])
         known |= set(networks)
     head = ["study", "members", "on", "training, min", "measuring, min"]
     title = "Wall time of the runs that a study is the first to need, added up"
@@ -131,29 +121,29 @@ def _optimum_is_lowest(result: xr.Dataset) -> base.Verdict:
     """No exact predictor without the switching points, and no network, does better."""
     holds, lines = True, []
     for source, exact in slices(result, "source"):
-        rivals = [n for n in names(exact["exact"]) if n not in ("oracle", "optimum", source)]
-        gaps = exact["exact_excess"].sel(exact=rivals)
-        holds &= base.exceeds(gaps, exact["exact_excess_error"].sel(exact=rivals))
-        networks = exact["excess"] + base.ERRORS * exact["excess_error"]
-        holds &= bool((networks.min(skipna=True) > 0).item())
-        nearest = rivals[int(np.argmin(gaps.values))]
+        rivals = exact.drop_sel(
+            exact=list({"oracle", "optimum", source} & {*names(exact["exact"])})
+        )
+        gaps = rivals["exact_excess"]
+        holds &= base.exceeds(gaps, rivals["exact_excess_error"])
+        holds &= bool((exact["excess"] + base.ERRORS * exact["excess_error"]).min() > 0)
         lines.append(
-            f"{result.attrs['labels'][source]}: {display_name(nearest)} loses "
+            f"{result.attrs['labels'][source]}: {display_name(str(gaps.idxmin().item()))} loses "
             f"{bits(float(gaps.min()))} bits, the best network {bits(float(exact['excess'].min()))}"
         )
     return holds, "; ".join(lines)
 
 
 def _lstm_is_near(result: xr.Dataset) -> base.Verdict:
-    holds, lines = True, []
-    for source in ("ptw", "lin"):
-        one = result.sel(source=source, architecture="lstm")
-        optimum = float(one["exact_regret"].sel(exact="optimum"))
-        share, error = (float(one[name]) / optimum for name in ("excess_mean", "excess_mean_error"))
-        holds &= share + base.ERRORS * error < 0.1
-        label = result.attrs["labels"][source]
-        lines.append(f"{label}: {share:.3%} ± {error:.3%} above the optimum")
-    return holds, "; ".join(lines)
+    one = result.sel(source=["ptw", "lin"], architecture="lstm")
+    optimum = one["exact_regret"].sel(exact="optimum")
+    share, error = (one[name] / optimum for name in ("excess_mean", "excess_mean_error"))
+    lines = [
+        f"{result.attrs['labels'][name]}: {float(share.sel(source=name)):.3%} ± "
+        f"{float(error.sel(source=name)):.3%} above the optimum"
+        for name in names(one["source"])
+    ]
+    return bool((share + base.ERRORS * error < 0.1).all()), "; ".join(lines)
 
 
 def _regular_is_learned(result: xr.Dataset) -> base.Verdict:
@@ -167,20 +157,19 @@ def _regular_is_learned(result: xr.Dataset) -> base.Verdict:
 
 def _rnn_is_behind(result: xr.Dataset) -> base.Verdict:
     """The RNN's mean excess on PTW against that of every other network."""
-    architectures = names(result["architecture"])
-    if "rnn" not in architectures or len(architectures) == 1:
+    if not {"rnn"} < set(names(result["architecture"])):
         return None, "there is no RNN to compare with other networks"
     one = result.sel(source="ptw")
     rnn, others = one.sel(architecture="rnn"), one.drop_sel(architecture="rnn")
     gap = rnn["excess_mean"] - others["excess_mean"]
-    errors = (each["excess_mean_error"] for each in (rnn, others))
-    kinds = ("excess_mean", "excess_mean_error", "excess_minimum")
-    lines = []
-    for name in architectures:
-        mean, deviation, least = (float(one[kind].sel(architecture=name)) for kind in kinds)
-        lines.append(f"{display_name(name)} {plus_minus(mean, deviation)} ({bits(least)})")
+
+    def seeds(own: xr.Dataset) -> str:
+        mean = plus_minus(float(own["excess_mean"]), float(own["excess_mean_error"]))
+        return f"{mean} ({bits(float(own['excess_minimum']))})"
+
     text = "bits above the optimum, the mean over seeds and the best seed in brackets: "
-    return base.exceeds(gap, *errors), text + ", ".join(lines)
+    text += ", ".join(described(one, "architecture", seeds))
+    return base.exceeds(gap, rnn["excess_mean_error"], others["excess_mean_error"]), text
 
 
 STUDY = base.Study(

@@ -12,9 +12,10 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from switchpoint._numbers import join_and, plus_minus
 from switchpoint._random import key_for
+from switchpoint.figures import style
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import names, source_label
+from switchpoint.paper.labels import described, slices, source_label
 from switchpoint.paper.scale import Scale
 from switchpoint.priors import PTW, Prior, statistics
 from switchpoint.zoo.manifest import SOURCES
@@ -90,9 +91,8 @@ def _error(frequency: np.ndarray, sequences: int) -> np.ndarray:
     return np.sqrt(frequency * (1 - frequency) / sequences)
 
 
-def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+def _plot(result: xr.Dataset) -> dict[str, Any]:
     """Positions of PTW's switches, the law of their number, and all sources against theory."""
-    del local
     return {
         "priors-ptw-positions": _positions(result),
         "priors-ptw-counts": _counts_by_depth(result),
@@ -112,32 +112,31 @@ def _positions(result: xr.Dataset) -> Figure:
 
 def _counts_by_depth(result: xr.Dataset) -> Figure:
     """P_d[k] for each depth, exact at the left and sampled at the right."""
-    depths = result["depth"].values
-    shades = colormaps["viridis"](np.linspace(0.0, 0.92, len(depths)))
+    shades = colormaps["viridis"](np.linspace(0.0, 0.92, result.sizes["depth"]))
     at = result["switches"].values + 1  # from 1, since a logarithmic axis has no 0
     figure, (left, right) = figures.panels(2, 2, 4.4, sharex=True, sharey=True)
     left.set_title("exact law")
     right.set_title("sampled, with deviation between batches")
-    for depth, shade in zip(depths, shades, strict=True):
-        one = result.sel(depth=depth)
-        style = {"color": shade, "linewidth": 1.2, "markersize": 3.2}
-        law = _visible(one["ptw_count_law"].values)
-        left.plot(at, law, "o-", label=f"{depth}", **style)
-        sampled = _visible(one["ptw_count_sampled"].values)
-        width = one["ptw_count_sampled_deviation"].values
+    for (depth, one), shade in zip(slices(result, "depth"), shades, strict=True):
+        look = {"color": shade, "linewidth": 1.2, "markersize": 3.2}
+        # A logarithmic axis cannot show what is impossible.
+        law, sampled = (
+            one[f"ptw_count_{name}"].where(lambda x: x > 0) for name in ("law", "sampled")
+        )
+        left.plot(at, law, "o-", label=depth, **look)
+        width = one["ptw_count_sampled_deviation"]
         # Down to the edge of the picture at most, where a bar would reach below 0.
-        down = np.minimum(width, sampled - _SMALLEST)
-        down = np.where(np.isfinite(down), np.maximum(down, 0), 0)
-        right.errorbar(at, sampled, yerr=[down, width], fmt="o-", elinewidth=0.6, **style)
+        down = np.minimum(width, sampled - _SMALLEST).clip(min=0).fillna(0)
+        right.errorbar(at, sampled, yerr=[down, width], fmt="o-", elinewidth=0.6, **look)
     for axes in (left, right):
-        limit = result["ptw_count_limit"].values
-        axes.plot(at, limit, color=figures.INK, linestyle=(0, (4, 2)), linewidth=1.4, label="∞")
+        limit = result["ptw_count_limit"]
+        axes.plot(at, limit, color=style.INK, linestyle=(0, (4, 2)), linewidth=1.4, label="∞")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         figures.plain_numbers(axes.yaxis)
         axes.set_xlabel("number of switches + 1")
     ticks = [2**power for power in range(int(np.log2(at[-1])) + 1)]
-    left.set_xticks(ticks, [str(tick) for tick in ticks])
+    left.set_xticks(ticks, list(map(str, ticks)))
     left.set_xlim(0.9, at[-1] * 1.1)
     left.set_ylim(_SMALLEST, 1.5)
     left.set_ylabel("probability")
@@ -146,14 +145,11 @@ def _counts_by_depth(result: xr.Dataset) -> Figure:
 
 
 def _all_sources(result: xr.Dataset) -> Figure:
-    sources = names(result["source"])
-    figure, used = figures.panels(2 * len(sources), 2, 2.1, 0.5)
-    for numbers, places, source in zip(used[::2], used[1::2], sources, strict=True):
-        one = result.sel(source=source)
-        likely = np.flatnonzero(
-            np.maximum(one["count_law"].values, one["count_frequency"].values) > _NEGLIGIBLE
-        )
-        shown = one.isel(count=slice(0, int(likely[-1]) + 2 if likely.size else 2))
+    figure, used = figures.panels(2 * result.sizes["source"], 2, 2.1, 0.5)
+    pairs = zip(used[::2], used[1::2], slices(result, "source"), strict=True)
+    for numbers, places, (source, one) in pairs:
+        likely = np.flatnonzero(np.maximum(one["count_law"], one["count_frequency"]) > _NEGLIGIBLE)
+        shown = one.isel(count=slice(int(likely.max(initial=0)) + 2))
         _columns(numbers, shown, "count_frequency", "count_law")
         _columns(places, one, "switch_frequency", "switch_probability")
         numbers.set_title(source_label(result, source))
@@ -167,42 +163,24 @@ def _all_sources(result: xr.Dataset) -> Figure:
 
 def _columns(axes: Axes, one: xr.Dataset, sampled: str, exact: str) -> None:
     """Columns with error bars for what was sampled, and the exact law over them."""
-    at = one[one[exact].dims[0]].values
+    at, law = one[one[exact].dims[0]].values, one[exact].values
     few = len(at) <= _FEW
-    axes.bar(
-        at,
-        one[sampled].values,
-        width=0.8 if few else 1.0,
-        color=figures.SKY,
-        linewidth=0,
-        label="sampled",
-        yerr=one[f"{sampled}_error"].values if few else None,
-        error_kw={"ecolor": figures.BLUE, "elinewidth": 0.9, "capsize": 1.5},
-    )
+    bars: dict[str, Any] = {"width": 0.8 if few else 1.0, "color": style.SKY, "linewidth": 0}
     if few:
-        axes.plot(
-            at, one[exact].values, "o", color=figures.ORANGE, markersize=3.5, label="exact law"
-        )
+        bars["yerr"] = one[f"{sampled}_error"].values
+        bars["error_kw"] = {"ecolor": style.BLUE, "elinewidth": 0.9, "capsize": 1.5}
+    axes.bar(at, one[sampled].values, label="sampled", **bars)
+    look: dict[str, Any] = {"color": style.ORANGE, "label": "exact law"}
+    if few:
+        axes.plot(at, law, "o", markersize=3.5, **look)
     else:
-        axes.step(
-            at,
-            one[exact].values,
-            where="mid",
-            color=figures.ORANGE,
-            linewidth=0.8,
-            label="exact law",
-        )
+        axes.step(at, law, where="mid", linewidth=0.8, **look)
     axes.set_xlim(at[0] - 0.8, at[-1] + 0.8)
     axes.set_ylim(bottom=0)
     dyadic = exact == "switch_probability" and len(at) % 8 == 0  # where PTW switches most
     ticks = MultipleLocator(len(at) // 8) if dyadic else MaxNLocator(integer=True, nbins=8)
     axes.xaxis.set_major_locator(ticks)
     axes.grid(False, axis="x")
-
-
-def _visible(values: np.ndarray) -> np.ndarray:
-    """Values without those that are impossible, which a logarithmic axis cannot show."""
-    return np.where(values > 0, values, np.nan)
 
 
 def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
@@ -213,10 +191,7 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     middle = places.isel(time=top)
     deepest = result.isel(depth=-1)
     kink = min(int(deepest["depth"]), deepest.sizes["switches"] - 1)
-    numbers = [
-        f"{source_label(result, source)} {_most_likely(result.sel(source=source))}"
-        for source in names(result["source"])
-    ]
+    numbers = described(result, "source", _most_likely, lambda name: source_label(result, name))
     return {
         "priors-ptw-positions": base.Caption(
             alt=f"Probability of a switch of {ptw} at every position, exact and sampled.",

@@ -5,38 +5,32 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
 
 from switchpoint._numbers import bits, join_and, plus_minus
 from switchpoint.evaluation.measure import Member
+from switchpoint.figures import style
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, names, slices, source_label
+from switchpoint.paper.labels import described, display_name, slices, source_label
 
 _EXACT = ("ptw", "lin", "oracle")
 
 
-def _by_symbol(context: StudyContext, predictors: dict[str, Member]) -> xr.DataArray:
-    scale = context.scale
-    regret = context.evaluate(predictors, scale.source("ptw"), scale.length, scale.sequences)
+def _by_symbol(context: StudyContext, networks: list[str], *exact: str) -> xr.DataArray:
+    """The regret (predictor, sequence, time) of the best networks and of exact predictors."""
+    source, length = context.scale.source("ptw"), context.scale.length
+    predictors: dict[str, Member] = {name: context.best(name, "ptw") for name in networks}
+    predictors |= {name: context.exact(name, source, length) for name in exact}
+    regret = context.evaluate(predictors, source, length, context.scale.sequences)
     return regret.drop_vars(["switches", "sequence"], errors="ignore")
 
 
 def _cumulative(context: StudyContext) -> xr.Dataset:
-    source, length = context.scale.source("ptw"), context.scale.length
-    predictors: dict[str, Member] = {
-        "lstm": context.best("lstm", "ptw"),
-        **{name: context.exact(name, source, length) for name in _EXACT},
-    }
-    bits = _by_symbol(context, predictors).cumsum("time")
-    networks = bits.sel(predictor=["lstm"]).rename(predictor="architecture")
-    excess = networks - bits.sel(predictor="ptw", drop=True)
-    return xr.Dataset(
-        {**base.with_error(bits, "cumulative_regret"), **base.with_error(excess, "excess")}
-    )
+    regret = _by_symbol(context, ["lstm"], *_EXACT)
+    return xr.Dataset(base.with_error(regret.cumsum("time"), "cumulative_regret"))
 
 
-def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+def _plot_cumulative(result: xr.Dataset) -> dict[str, Any]:
     """Figure 2 of the paper."""
     drawn_from = f"{result.attrs['sequences']:,} sequences from {source_label(result, 'ptw')}"
     title = f"Mean over {drawn_from}, with two standard errors"
@@ -50,12 +44,7 @@ def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dic
             axes, one["time"].values, middle, 2 * error, predictor, zorder=order, linewidth=2
         )
         text = f"{display_name(predictor)} {middle[-1]:.2f}"
-        labels.append((float(middle[-1]), text, figures.hue(predictor)))
-    if local is not None:
-        exact = result["cumulative_regret"].sel(predictor="ptw", drop=True)
-        some = _eighths(local.assign(excess=exact + local["excess"]))
-        figures.draw_local(axes, some["time"].values, some, "lstm")
-        axes.legend(handles=[figures.local_key()], loc="upper left")
+        labels.append((float(middle[-1]), text, style.hue(predictor)))
     axes.set_ylim(bottom=0)
     axes.set_ylabel("cumulative regret (bits)")
     figures.position_axis(axes, result.sizes["time"])
@@ -64,11 +53,10 @@ def _plot_cumulative(result: xr.Dataset, local: xr.Dataset | None = None) -> dic
 
 
 def _cumulative_captions(result: xr.Dataset) -> dict[str, base.Caption]:
-    last = result.isel(time=-1)
-    ends = []
-    for name, one in slices(last, "predictor"):
-        value = plus_minus(float(one["cumulative_regret"]), float(one["cumulative_regret_error"]))
-        ends.append(f"{display_name(name)} {value}")
+    def end(one: xr.Dataset) -> str:
+        return plus_minus(float(one["cumulative_regret"]), float(one["cumulative_regret_error"]))
+
+    ends = described(result.isel(time=-1), "predictor", end)
     source = source_label(result, "ptw")
     return {
         "mean-regret": base.Caption(
@@ -79,12 +67,6 @@ def _cumulative_captions(result: xr.Dataset) -> dict[str, base.Caption]:
             "a good predictor, but not the best for this source.",
         )
     }
-
-
-def _eighths(local: xr.Dataset) -> xr.Dataset:
-    """A local measurement at the start of every eighth of the sequence but the first."""
-    step = max(1, local.sizes["time"] // 8)
-    return local.isel(time=slice(step, None, step))
 
 
 MEAN_REGRET = base.Study(
@@ -102,11 +84,9 @@ MEAN_REGRET = base.Study(
 
 
 def _by_position(context: StudyContext) -> xr.Dataset:
-    scale = context.scale
-    networks: dict[str, Member] = {name: context.best(name, "ptw") for name in scale.architectures}
-    optimum = context.exact("optimum", scale.source("ptw"), scale.length)
-    bits = _by_symbol(context, {**networks, "optimum": optimum})
-    own = bits.sel(predictor=list(networks)).rename(predictor="architecture")
+    networks = list(context.scale.architectures)
+    bits = _by_symbol(context, networks, "optimum")
+    own = bits.sel(predictor=networks).rename(predictor="architecture")
     least = bits.sel(predictor="optimum", drop=True)
     return xr.Dataset(
         {
@@ -117,11 +97,8 @@ def _by_position(context: StudyContext) -> xr.Dataset:
     )
 
 
-def _plot_by_position(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
-    return {
-        "regret-by-index": _regret(result),
-        "regret-by-index-difference": _difference(result, local),
-    }
+def _plot_by_position(result: xr.Dataset) -> dict[str, Any]:
+    return {"regret-by-index": _regret(result), "regret-by-index-difference": _difference(result)}
 
 
 def _regret(result: xr.Dataset) -> Figure:
@@ -131,55 +108,46 @@ def _regret(result: xr.Dataset) -> Figure:
         regret, error = one["regret"].values, one["regret_error"].values
         label = display_name(architecture)
         figures.band(axes, times, regret, error, architecture, label=label, linewidth=1.0)
-    label = display_name("optimum")
-    axes.plot(
-        times, result["optimum_regret"], linewidth=1.3, label=label, **figures.line_style("optimum")
-    )
+    look = style.line_style("optimum") | {"label": display_name("optimum"), "linewidth": 1.3}
+    axes.plot(times, result["optimum_regret"], **look)
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(base=10, subs=[1, 2, 5]))
-    figures.plain_numbers(axes.yaxis)
+    figures.plain_numbers(axes.yaxis, 1, 2, 5)
     axes.set_ylabel("regret (bits per symbol)")
     figures.position_axis(axes, len(times))
     figures.legend_of(axes, ncols=6, columnspacing=1.2, handlelength=1.6)
     return figure
 
 
-def _difference(result: xr.Dataset, local: xr.Dataset | None) -> Figure:
+def _difference(result: xr.Dataset) -> Figure:
     """A panel for each network with one scale: five curves in one would hide each other."""
-    architectures = names(result["architecture"])
     times = result["time"].values
-    middle, error = result["difference"], result["difference_error"]
-    figure, column = figures.panels(len(architectures), 1, 1.25, 0.7, sharex=True, sharey=True)
-    for axes, architecture in zip(column, architectures, strict=True):
-        own, width = (each.sel(architecture=architecture).values for each in (middle, error))
-        figures.band(axes, times, own, 2 * width, architecture, linewidth=1.1)
-        if local is not None:
-            some = _eighths(local)
-            figures.draw_local(axes, some["time"].values, some, architecture, "difference")
-        axes.axhline(0, color=figures.GREY, linewidth=0.8)
+    figure, used = figures.panels_along(
+        result, "architecture", 1, 1.25, 0.7, sharex=True, sharey=True
+    )
+    for axes, architecture, one in used:
+        width = 2 * one["difference_error"].values
+        figures.band(axes, times, one["difference"].values, width, architecture, linewidth=1.1)
+        axes.axhline(0, color=style.GREY, linewidth=0.8)
         figures.name_panel(axes, architecture)
-    low = min(float((middle - 2 * error).min()), 0.0)
-    high = float((middle + 2 * error).max())
-    column[0].set_ylim(low, high + 0.25 * (high - low))  # space for the names
+    middle, width = result["difference"], 2 * result["difference_error"]
+    low, high = min(float((middle - width).min()), 0.0), float((middle + width).max())
+    used[0][0].set_ylim(low, high + 0.25 * (high - low))  # space for the names
     figure.supylabel("regret above optimum (bits)", fontsize=10)
-    figures.position_axis(column[-1], len(times))
-    if local is not None:
-        figure.legend(handles=[figures.local_key()], loc="outside upper right")
+    figures.position_axis(used[-1][0], len(times))
     return figure
 
 
 def _position_captions(result: xr.Dataset) -> dict[str, base.Caption]:
     source = source_label(result, "ptw")
     optimum = result["optimum_regret"].values
-    difference = result["difference"]
-    architectures = names(result["architecture"])
-    rows = {name: difference.sel(architecture=name).values for name in architectures}
-    largest = [
-        f"{display_name(name)} {bits(float(np.nanmax(row)))} at {int(np.nanargmax(row))}"
-        for name, row in rows.items()
-        if np.isfinite(row).any()
-    ]
-    below = [display_name(name) for name, row in rows.items() if np.nanmin(row, initial=0.0) < 0]
+    known = result["difference"].dropna("architecture", how="all")
+    largest = described(
+        known,
+        "architecture",
+        lambda row: f"{bits(float(row.max()))} at {int(np.nanargmax(row.values))}",
+    )
+    lower = known.min("time") < 0
+    below = [display_name(name) for name, each in slices(lower, "architecture") if each]
     verb = "is" if len(below) == 1 else "are"
     under = f"At some positions {join_and(below)} {verb} below it." if below else ""
     return {
@@ -189,7 +157,6 @@ def _position_captions(result: xr.Dataset) -> dict[str, base.Caption]:
             observed=f"The exact optimum pays {bits(float(optimum[0]))} bits for the first symbol, "
             f"{bits(float(optimum[-1]))} for the last. It pays most where switches are likely.",
             paper="The networks match PTW almost perfectly at every position.",
-            local=False,
         ),
         "regret-by-index-difference": base.Caption(
             alt="A panel for each network: its mean regret minus the optimum's at every position.",

@@ -9,9 +9,10 @@ import xarray as xr
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from switchpoint._numbers import bits, join_and
+from switchpoint.figures import style
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, names, source_label
+from switchpoint.paper.labels import described, display_name, names, slices, source_label
 from switchpoint.zoo.manifest import SOURCES
 
 _SPIKE = 0.5  # bits by which the excess must rise between two records to be called a spike
@@ -45,9 +46,8 @@ def _analyse(context: StudyContext) -> xr.Dataset:
     )
 
 
-def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+def _plot(result: xr.Dataset) -> dict[str, Any]:
     """A row of panels for each architecture, one for each source, with a line for each seed."""
-    del local
     architectures, sources = names(result["architecture"]), names(result["source"])
     count = len(architectures) * len(sources)
     figure, used = figures.panels(count, len(sources), 1.5, 0.5, sharey="col")
@@ -57,8 +57,8 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
         one = result.sel(architecture=architecture, source=source)
         # Some estimates near the optimum are negative, and have no place on this axis.
         excess = one["excess"].clip(min=_FLOOR).transpose("record", "seed")
-        style = {"color": figures.hue(architecture), "linewidth": 0.8, "alpha": 0.8}
-        axes.plot(one["step"], excess, **style)
+        colour = style.hue(architecture)
+        axes.plot(one["step"], excess, color=colour, linewidth=0.8, alpha=0.8)
         axes.set_yscale("log")
         figures.plain_numbers(axes.yaxis)
         axes.set_xlim(left=0)
@@ -73,10 +73,11 @@ def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]
     return {"training-curves": figure}
 
 
-def _rises(excess: xr.DataArray) -> xr.DataArray:
-    """The largest rise of each member between two records."""
-    before = excess.shift(record=1)
-    return (excess - before).max("record")
+def _spikes(curves: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, int]:
+    """The largest rise of each seed between two records, its last excess, the number of spikes."""
+    curves = curves.dropna("record", how="all")
+    rises = curves.diff("record").max("record")
+    return rises, curves.isel(record=-1), int((rises > _SPIKE).sum())
 
 
 def _validation(result: xr.Dataset) -> str:
@@ -86,13 +87,12 @@ def _validation(result: xr.Dataset) -> str:
 
 
 def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
-    rises = _rises(result["excess"].sel(source="ptw"))
-    parts = []
-    for name in names(result["architecture"]):
-        own = rises.sel(architecture=name)
-        curves = result["excess"].sel(architecture=name, source="ptw").dropna("record", how="all")
-        median = float(curves.isel(record=-1).median())
-        parts.append(f"{display_name(name)} {int((own > _SPIKE).sum())} (median {bits(median)})")
+
+    def text(curves: xr.DataArray) -> str:
+        _, end, spiked = _spikes(curves)
+        return f"{spiked} (median {bits(float(end.median()))})"
+
+    parts = described(result["excess"].sel(source="ptw"), "architecture", text)
     return {
         "training-curves": base.Caption(
             alt="A panel for each architecture and source: excess regret against the training "
@@ -110,22 +110,17 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     """The loss spikes of each architecture and source."""
     result = results["training-curves"]
     rows = []
-    for architecture in names(result["architecture"]):
-        for source in names(result["source"]):
-            curves = result["excess"].sel(architecture=architecture, source=source)
-            curves = curves.dropna("record", how="all")
-            rises = _rises(curves)
-            spiked = int((rises > _SPIKE).sum())
+    for architecture, each in slices(result["excess"], "architecture"):
+        for source, curves in slices(each, "source"):
+            rises, end, spiked = _spikes(curves)
             if spiked:
-                seed = int(np.nanargmax(rises.values))
-                end = curves.isel(record=-1)
+                worst = {"seed": rises.idxmax()}
                 rows.append(
                     [
                         f"{architecture}, {result.attrs['labels'][source]}",
-                        f"{spiked} of {rises.sizes['seed']}",
-                        f"{float(rises[seed]):+.2f} (ends at {bits(float(end[seed]))})",
-                        bits(float(end.median())),
-                        bits(float(end.max())),
+                        f"{spiked} of {rises.size}",
+                        f"{float(rises.max()):+.2f} (ends at {bits(float(end.sel(worst)))})",
+                        *(bits(float(value)) for value in (end.median(), end.max())),
                     ]
                 )
     head = ["", "seeds with spikes", "largest rise", "median at the end", "highest at the end"]

@@ -12,9 +12,10 @@ from switchpoint._numbers import join_and
 from switchpoint._random import key_for
 from switchpoint.evaluation import regret
 from switchpoint.exact import KTOracle, bayes_optimal
+from switchpoint.figures import style
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, listed, names, slices, source_label
+from switchpoint.paper.labels import display_name, listed, slices, source_label
 from switchpoint.predictor import Predictor
 from switchpoint.sources import Draw, Source
 from switchpoint.zoo.manifest import SOURCES
@@ -71,34 +72,28 @@ def _typical(draw: Draw, source: Source) -> int:
     return int(np.argmin(np.abs(counts - expected)))
 
 
-def _plot_trajectories(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+def _plot(result: xr.Dataset) -> dict[str, Any]:
     """One figure for each source, as Figure 1 of the paper."""
-    del local
-    return {
-        f"trajectory-{source}": _trajectory(result.sel(source=source), source)
-        for source in names(result["source"])
-    }
+    pairs = slices(result, "source")
+    return {f"trajectory-{source}": _trajectory(one, source) for source, one in pairs}
 
 
 def _trajectory(one: xr.Dataset, source: str) -> Figure:
-    label, ratios = source_label(one, source), [2.2, 1.2, 1.4]
-    title = f"One sequence from {label}"
-    figure, (top, middle, bottom) = figures.panels(
-        3, 1, 5.6 / 3, title=title, sharex=True, height_ratios=ratios
-    )
+    label = source_label(one, source)
+    layout = {"title": f"One sequence from {label}", "height_ratios": [2.2, 1.2, 1.4]}
+    figure, (top, middle, bottom) = figures.panels(3, 1, 5.6 / 3, sharex=True, **layout)
     figures.draw_symbols(top, one["symbols"].values, one["probability"].values)
     for predictor, drawn in slices(one, "predictor"):
         # Networks carry their training source in brackets, as in the paper.
         trained = "" if predictor in ("optimum", "oracle") else f" [{label}]"
-        style = {
-            **figures.line_style(predictor),
+        look: Any = style.line_style(predictor) | {
             "linewidth": _STROKES.get(predictor, 1.8),
             "zorder": 3 if predictor in _STROKES else 2.5,  # dashes over solid lines
             "label": display_name(predictor) + trained,
         }
-        top.step(one["time"], drawn["prediction"], where="mid", **style)
-        middle.step(one["time"], drawn["regret"], where="mid", **style)
-        bottom.step(one["time"], drawn["cumulative_regret"], where="post", **style)
+        top.step(one["time"], drawn["prediction"], where="mid", **look)
+        middle.step(one["time"], drawn["regret"], where="mid", **look)
+        bottom.step(one["time"], drawn["cumulative_regret"], where="post", **look)
     for axes in (top, middle, bottom):
         for switch in np.flatnonzero(one["switches"].values):
             axes.axvline(switch - 0.5, color="#C8C8C8", linewidth=0.9, zorder=0.9)
@@ -107,7 +102,7 @@ def _trajectory(one: xr.Dataset, source: str) -> Figure:
     middle.set_ylim(bottom=0)
     bottom.set_ylabel("cumulative\nregret (bits)")
     bottom.set_ylim(bottom=0)
-    figures.legend_above(top, columns=4)
+    style.legend_above(top, columns=4)
     figures.position_axis(bottom, one.sizes["time"])
     return figure
 
@@ -125,7 +120,7 @@ _PAPER = {
 }
 
 
-def _trajectory_captions(result: xr.Dataset) -> dict[str, base.Caption]:
+def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     captions = {}
     for source, one in slices(result, "source"):
         switches = [str(at) for at in np.flatnonzero(one["switches"].values)]
@@ -149,7 +144,7 @@ STUDY = base.Study(
     question="What do exact predictors and a network predict on one sequence, symbol by symbol?",
     networks=lambda scale: base.main_runs(scale, "lstm"),
     analyse=_trajectories,
-    plot=_plot_trajectories,
-    captions=_trajectory_captions,
+    plot=_plot,
+    captions=_captions,
     seconds={"quick": 55, "full": 400, "zoo": 20},
 )

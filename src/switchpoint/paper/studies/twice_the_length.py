@@ -9,19 +9,19 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
 
 from switchpoint._random import key_for
 from switchpoint.exact import bayes_optimal
+from switchpoint.figures import style
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, names
+from switchpoint.paper.labels import display_name, names, slices
 from switchpoint.paper.studies.trajectories import CANDIDATES, ends, follow
 from switchpoint.predictor import Predictor
 from switchpoint.sources import Draw
 
 _BETTER_WORSE = LinearSegmentedColormap.from_list(
-    "better worse", [figures.BLUE, "#FFFFFF", figures.ORANGE]
+    "better worse", [style.BLUE, "#FFFFFF", style.ORANGE]
 )
 _PERCENT_INSIDE = 99.5  # of the values that the colour scale of the heat map covers
 
@@ -53,11 +53,12 @@ def _twice_the_length(context: StudyContext) -> xr.Dataset:
     exact = np.concatenate([exact, _of_one(optimum, zeros)[scale.length :]])
     counts = losses["optimum"]["switches"].values
     order = np.argsort(counts, kind="stable")
-    differences = [losses[name] - losses["optimum"] for name in networks]
+    architectures = {"architecture": list(networks)}
+    differences = [(losses[name] - losses["optimum"]).values[order] for name in networks]
     result = one.assign(
         difference=(
             ("architecture", "sequence", "time"),
-            np.stack([each.values[order].astype(np.float32) for each in differences]),
+            np.stack(differences).astype(np.float32),
             {"units": "bits"},
         ),
         switch_count=("sequence", counts[order]),
@@ -68,7 +69,7 @@ def _twice_the_length(context: StudyContext) -> xr.Dataset:
         ),
         exact_after_zeros=("time", exact, {"units": "1"}),
     )
-    result = result.assign_coords(architecture=list(networks), sequence=np.arange(len(order)))
+    result = result.assign_coords(**architectures, sequence=np.arange(len(order)))
     return result.assign_attrs(test_length=length)
 
 
@@ -84,9 +85,8 @@ def _without_switch(draw: Draw) -> int:
     return int(np.argmin(np.abs(bias - 0.25) + switches))
 
 
-def _plot_longer(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Any]:
+def _plot(result: xr.Dataset) -> dict[str, Any]:
     """Two figures of appendix C, and where switches are expected."""
-    del local
     return {
         "length-512-sequence": _sequence(result),
         "length-512-map": _map(result),
@@ -104,48 +104,49 @@ def _sequence(result: xr.Dataset) -> Figure:
     for axes, network in zip(rows, networks, strict=True):
         figures.draw_symbols(axes, result["symbols"].values, result["probability"].values)
         for predictor, width in (("optimum", 1.5), (network, 1.0)):
-            style = {**figures.line_style(predictor), "linewidth": width}
-            axes.step(times, result["prediction"].sel(predictor=predictor), where="mid", **style)
-        title = display_name(network)
-        axes.set_title(title, color=figures.darker(figures.hue(network)), fontsize=10, pad=2)
+            prediction = result["prediction"].sel(predictor=predictor)
+            look = style.line_style(predictor) | {"linewidth": width}
+            axes.step(times, prediction, where="mid", **look)
+        colour = style.darker(style.hue(network))
+        axes.set_title(display_name(network), color=colour, fontsize=10, pad=2)
     for predictor in (*networks, "optimum"):
         losses = result["cumulative_regret"].sel(predictor=predictor)
-        last.plot(times, losses, label=display_name(predictor), **figures.line_style(predictor))
+        last.plot(times, losses, label=display_name(predictor), **style.line_style(predictor))
     for axes in (*rows, last):
         _mark_end(axes, result)
     rows[len(rows) // 2].set_ylabel("P(symbol is 1)")
     last.set_ylabel("cumulative\nregret (bits)")
     last.set_ylim(bottom=0)
     figures.position_axis(last, len(times))
-    style = {"ncols": 6, "columnspacing": 1.2, "handlelength": 1.6}
-    figures.legend_of(last, **style)
+    figures.legend_of(last, ncols=6, columnspacing=1.2, handlelength=1.6)
     return figure
 
 
 def _mark_end(axes: Axes, result: xr.Dataset) -> None:
     """A dotted line where the training sequences ended."""
     end = result.attrs["length"] - 0.5
-    axes.axvline(end, color=figures.GREY, linestyle=(0, (1, 1.5)), linewidth=1.2)
+    axes.axvline(end, color=style.GREY, linestyle=(0, (1, 1.5)), linewidth=1.2)
 
 
 def _clock(result: xr.Dataset) -> Figure:
     """A panel for each network, with the exact predictor behind it."""
-    networks = names(result["architecture"])
     times = result["time"]
-    exact: Any = {**figures.line_style("ptw"), "linewidth": 1.1, "label": "PTW"}
-    figure, column = figures.panels(len(networks), 1, 1.25, 1.0, sharex=True, sharey=True)
-    for axes, network in zip(column, networks, strict=True):
+    exact: Any = style.line_style("ptw") | {"linewidth": 1.1, "label": "PTW"}
+    figure, used = figures.panels_along(
+        result["after_zeros"], "architecture", 1, 1.25, 1.0, sharex=True, sharey=True
+    )
+    for axes, network, drawn in used:
         axes.step(times, result["exact_after_zeros"], where="mid", **exact)
-        drawn = result["after_zeros"].sel(architecture=network)
-        axes.step(times, drawn, where="mid", **{**figures.line_style(network), "linewidth": 1.3})
+        look = style.line_style(network) | {"linewidth": 1.3}
+        axes.step(times, drawn, where="mid", **look)
         _mark_end(axes, result)
         figures.name_panel(axes, network)
-    column[0].set_yscale("log")
-    column[0].yaxis.set_major_locator(LogLocator(base=10))
-    figures.plain_numbers(column[0].yaxis)
+    first, last = used[0][0], used[-1][0]
+    first.set_yscale("log")
+    figures.plain_numbers(first.yaxis, 1)
     figure.supylabel("P(symbol is 1) after zeros alone", fontsize=10)
-    figures.position_axis(column[-1], len(times))
-    figures.legend_of(column[0], handlelength=2.4)
+    figures.position_axis(last, len(times))
+    figures.legend_of(first, handlelength=2.4)
     return figure
 
 
@@ -163,13 +164,14 @@ def _timekeeping(result: xr.Dataset, network: str) -> tuple[float, float]:
 
 
 def _map(result: xr.Dataset) -> Figure:
-    architectures = names(result["architecture"])
     limit = float(np.nanpercentile(np.abs(result["difference"].values), _PERCENT_INSIDE)) or 1.0
     counts, length = result["switch_count"].values, result.sizes["time"]
-    figure, used = figures.panels(len(architectures), 2, 2.9, 0.3, sharex=True, sharey=True)
-    for axes, architecture in zip(used, architectures, strict=True):
+    figure, used = figures.panels_along(
+        result["difference"], "architecture", 2, 2.9, 0.3, sharex=True, sharey=True
+    )
+    for axes, architecture, difference in used:
         image = axes.imshow(
-            result["difference"].sel(architecture=architecture).values,
+            difference.values,
             cmap=_BETTER_WORSE,
             norm=Normalize(-limit, limit),
             aspect="auto",
@@ -178,30 +180,29 @@ def _map(result: xr.Dataset) -> Figure:
         axes.set_title(display_name(architecture))
         _count_ticks(axes, counts)
         # Above the map: a line in it would hide what happens there.
-        axes.plot(
-            [result.attrs["length"]], [0], "v", color=figures.INK, markersize=5, clip_on=False
-        )
+        end = [result.attrs["length"]]
+        axes.plot(end, [0], "v", color=style.INK, markersize=5, clip_on=False)
         axes.grid(False)
         figures.position_axis(axes, length)
         axes.xaxis.set_tick_params(labelbottom=True)
     figure.supylabel("sequences, by number of switches", fontsize=10)
-    style = {"extend": "both", "shrink": 0.6, "aspect": 35, "pad": 0.02}
-    figure.colorbar(image, ax=used, label="regret above PTW (bits)", **style)
+    look: dict[str, Any] = {"extend": "both", "shrink": 0.6, "aspect": 35, "pad": 0.02}
+    panels = [axes for axes, *_ in used]
+    figure.colorbar(image, ax=panels, label="regret above PTW (bits)", **look)
     return figure
 
 
 def _count_ticks(axes: Axes, counts: np.ndarray) -> None:
     """A tick where each number of switches begins, unless it would touch the one before."""
-    numbers, starts = np.unique(counts, return_index=True)
-    ticks: list[tuple[int, str]] = []
-    for number, start in zip(numbers, starts, strict=True):
-        if not ticks or start - ticks[-1][0] > 0.07 * len(counts):
-            ticks.append((int(start), str(number)))
-        axes.axhline(start, color=figures.INK, linewidth=0.3, alpha=0.5)
-    axes.set_yticks([start for start, _ in ticks], [text for _, text in ticks])
+    ticks: dict[int, str] = {}
+    for number, start in zip(*np.unique(counts, return_index=True), strict=True):
+        if not ticks or start - max(ticks) > 0.07 * len(counts):
+            ticks[int(start)] = str(number)
+        axes.axhline(start, color=style.INK, linewidth=0.3, alpha=0.5)
+    axes.set_yticks(list(ticks), list(ticks.values()))
 
 
-def _longer_captions(result: xr.Dataset) -> dict[str, base.Caption]:
+def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     trained, tested = result.attrs["length"], result.attrs["test_length"]
     counts = result["switch_count"].values
     return {
@@ -252,12 +253,11 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     soon = slice(end, end + end // 8)
     lost = result["difference"].mean("sequence")
     rows = []
-    for network in names(result["architecture"]):
-        one = lost.sel(architecture=network)
+    for network, one in slices(lost, "architecture"):
         probability = float(result["after_zeros"].sel(architecture=network, time=end))
-        correlations = [f"{each:.2f}" for each in _timekeeping(result, network)]
-        costs = [f"{float(each.sum()):.2f}" for each in (one, one.isel(time=soon))]
-        rows.append([display_name(network), f"{probability:.2g}", *correlations, *costs])
+        numbers = *_timekeeping(result, network), one.sum(), one.isel(time=soon).sum()
+        texts = [f"{float(each):.2f}" for each in numbers]
+        rows.append([display_name(network), f"{probability:.2g}", *texts])
     head = [
         "",
         f"P(1) at {end}, after zeros",
@@ -266,9 +266,8 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
         "mean regret above PTW, bits",
         f"of it at {soon.start} to {soon.stop - 1}",
     ]
-    return [
-        base.Table("Expected switches beyond the training length, and what they cost", head, rows)
-    ]
+    title = "Expected switches beyond the training length, and what they cost"
+    return [base.Table(title, head, rows)]
 
 
 STUDY = base.Study(
@@ -279,8 +278,8 @@ STUDY = base.Study(
     scale_fields=("heatmap_sequences",),
     networks=base.main_runs,
     analyse=_twice_the_length,
-    plot=_plot_longer,
-    captions=_longer_captions,
+    plot=_plot,
+    captions=_captions,
     tables=_tables,
     recorded=False,  # it has numbers of every sequence
     seconds={"quick": 6, "full": 60, "zoo": 30},

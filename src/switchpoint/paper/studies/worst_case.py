@@ -2,18 +2,20 @@
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
+from scipy.special import entr
 
 from switchpoint.exact import bayes_optimal
 from switchpoint.exact.kt import KT
+from switchpoint.figures import style
 from switchpoint.paper import base, figures
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.figures.labels import display_name, names
+from switchpoint.paper.labels import display_name, listed, slices
 from switchpoint.predictor import Predictor
 from switchpoint.priors import PTW, Prior
 
@@ -27,13 +29,6 @@ _EXACT = ("ptw", "lin", "kt")
 
 Codes = Callable[[Int[np.ndarray, "sequence time"]], Float[np.ndarray, " sequence"]]
 """The code lengths of sequences under a predictor, in bits."""
-
-
-class _Worst(NamedTuple):
-    """The sequence of largest regret."""
-
-    regret: float
-    symbols: Int[np.ndarray, " time"]
 
 
 def _worst_cases(context: StudyContext) -> xr.Dataset:
@@ -57,41 +52,28 @@ def _worst_cases(context: StudyContext) -> xr.Dataset:
         **{name: context.best(name, "ptw") for name in scale.architectures},
     }
     every = np.array(list(itertools.product((0, 1), repeat=short)), np.int32)
-    fields: dict[str, list[Any]] = {name: [] for name in _FIELDS}
+    results = []
     for number, (name, predictor) in enumerate(predictors.items()):
         context.progress.update(f"searching for the worst case of {name}", number / len(predictors))
         codes = _codes(predictor)
-        worst = [_search(codes, length, m, scale.seed) for m in SEGMENTS]
-        exact = codes(every)[:, None] - hindsight(every)
-        fields["regret"].append([each.regret for each in worst])
-        fields["symbols"].append([each.symbols for each in worst])
-        fields["short_regret"].append(exact.max(0))
-        fields["short_found"].append(
-            [_search(codes, short, m, scale.seed).regret for m in SEGMENTS]
+        regrets, symbols = zip(
+            *(_search(codes, length, m, scale.seed) for m in SEGMENTS), strict=True
         )
         prior = {"ptw": ptw.prior, "lin": lin.prior}.get(name)
-        for key, size in (("bound", length), ("short_bound", short)):
-            fields[key].append(_bounds(name, prior, size))
-    axes = ("predictor", "segments")
-    shapes = {"symbols": (*axes, "time")}
-    return xr.Dataset(
-        {
-            key: (shapes.get(key, axes), np.array(fields[key]), {"units": units})
-            for key, units in _FIELDS.items()
-        },
-        {"predictor": list(predictors), "segments": list(SEGMENTS)},
-        {"worst_length": length, "short_length": short},
-    )
-
-
-_FIELDS = {
-    "regret": "bits",
-    "symbols": "1",
-    "bound": "bits",
-    "short_regret": "bits",
-    "short_found": "bits",
-    "short_bound": "bits",
-}
+        values = {
+            "regret": regrets,
+            "bound": _bounds(name, prior, length),
+            "short_regret": (codes(every)[:, None] - hindsight(every)).max(0),
+            "short_found": [_search(codes, short, m, scale.seed)[0] for m in SEGMENTS],
+            "short_bound": _bounds(name, prior, short),
+        }
+        fields: dict[str, Any] = {
+            key: ("segments", np.array(value), {"units": "bits"}) for key, value in values.items()
+        }
+        fields["symbols"] = (("segments", "time"), np.array(symbols), {"units": "1"})
+        results.append(xr.Dataset(fields, {"segments": list(SEGMENTS)}))
+    result = xr.concat(results, xr.Variable("predictor", list(predictors)))
+    return result.assign_attrs(worst_length=length, short_length=short)
 
 
 def _codes(predictor: Any) -> Codes:
@@ -106,28 +88,34 @@ def hindsight(
     symbols: Int[np.ndarray, "sequence time"],
 ) -> Float[np.ndarray, "sequence segments"]:
     """The least code length of a partition of at most m segments with known biases, in bits."""
-    length = symbols.shape[1]
     ones = np.pad(symbols.cumsum(1), ((0, 0), (1, 0)))
-    at = np.arange(length + 1)
+    at = np.arange(symbols.shape[1] + 1)
     sizes = at - at[:, None]  # (start, end)
     counts = ones[:, None, :] - ones[:, :, None]
-    shares = np.clip(counts / np.maximum(sizes, 1), 0.0, 1.0)
-    terms = [
-        np.where(p > 0, -p * np.log2(np.maximum(p, 1e-300)), 0.0) for p in (shares, 1 - shares)
-    ]
-    costs = np.where(sizes >= 0, sizes * (terms[0] + terms[1]), np.inf)
-    best = costs[:, 0]
+    one, zero, both = (entr(np.maximum(each, 0)) for each in (counts, sizes - counts, sizes))
+    costs = np.where(sizes >= 0, (one + zero - both) / np.log(2), np.inf)
+    return _least(costs, costs[..., -1])
+
+
+def _least(
+    costs: Float[np.ndarray, "*batch start end"], last: Float[np.ndarray, "*batch start"]
+) -> Float[np.ndarray, "*batch segments"]:
+    """The least sum of costs of at most m segments that cover 0..n, of the last one `last`."""
+    reached = np.where(np.arange(costs.shape[-1]) == 0, 0.0, np.inf)
     least = []
-    for m in range(1, max(SEGMENTS) + 1):
-        if m > 1:
-            best = (best[:, :, None] + costs).min(1)
-        if m in SEGMENTS:
-            least.append(best[:, -1])
-    return np.stack(least, -1)
+    for _ in range(max(SEGMENTS)):
+        least.append((reached + last).min(-1))
+        reached = (reached[..., None] + costs).min(-2)
+    return np.stack([np.min(least[:m], axis=0) for m in SEGMENTS], -1)
 
 
-def _search(codes: Codes, length: int, segments: int, seed: int) -> _Worst:
-    """The best of several ascents, each by the flip of one symbol that gains most."""
+def _search(
+    codes: Codes, length: int, segments: int, seed: int
+) -> tuple[float, Int[np.ndarray, " time"]]:
+    """The largest regret of several ascents, each by the flip of one symbol that gains most.
+
+    Returns it with its sequence.
+    """
     column = SEGMENTS.index(segments)
 
     def regrets(symbols: np.ndarray) -> np.ndarray:
@@ -151,7 +139,7 @@ def _search(codes: Codes, length: int, segments: int, seed: int) -> _Worst:
         now = np.where(better[:, None], near[rows, best], now)
         value = np.where(better, gains[rows, best], value)
     top = int(value.argmax())
-    return _Worst(float(value[top]), now[top])
+    return float(value[top]), now[top]
 
 
 def _bounds(name: str, prior: Prior | None, length: int) -> list[float]:
@@ -169,7 +157,7 @@ def _bounds(name: str, prior: Prior | None, length: int) -> list[float]:
     return _partition_bounds(prior, length)
 
 
-def _kt(length: int) -> float:
+def _kt(length: Any) -> Any:
     return 0.5 * np.log2(length) + 1
 
 
@@ -179,53 +167,33 @@ def _tree_bound(height: int, length: int, switches: int) -> float:
     A partition is refined to one of the tree, in which each node with a switch inside is split;
     a decision costs one bit.
     """
-    size = 2**height
-    length = min(length, size)
+    half, length = 2**height // 2, min(length, 2**height)
     if switches == 0:
         return float(height > 0) + _kt(length)
-    half = size // 2
     if length <= half:
         return 1 + _tree_bound(height - 1, length, switches)
-    options = [-np.inf]
-    for between in (0, 1):
-        for left in range(min(switches - between, half - 1) + 1):
-            right = switches - between - left
-            if right <= length - half - 1:
-                options.append(
-                    _tree_bound(height - 1, half, left)
-                    + _tree_bound(height - 1, length - half, right)
-                )
-    return 1 + max(options)
+    options = (
+        _tree_bound(height - 1, half, left)
+        + _tree_bound(height - 1, length - half, switches - between - left)
+        for between in (0, 1)
+        for left in range(min(switches - between, half - 1) + 1)
+        if switches - between - left <= length - half - 1
+    )
+    return 1 + max(options, default=-np.inf)
 
 
 def _partition_bounds(prior: Prior, length: int) -> list[float]:
-    """The bound for a prior under which every partition is possible, by dynamic programming."""
-    starts, runs = np.arange(length)[:, None], np.arange(1, length + 1)[None]
-    hazard = np.asarray(prior.hazard_after(starts.astype(float), runs.astype(float)), float)
-    hazard = np.broadcast_to(hazard, (length, length))
-    survival = np.cumprod(np.pad(1 - hazard, ((0, 0), (1, 0)), constant_values=1.0), axis=1)
-    with np.errstate(divide="ignore"):
-        ended = -np.log2(hazard * survival[:, :-1])  # a segment of exactly this length
-        cut = -np.log2(survival[:, :-1])  # of at least this length
-    loss = np.array([_kt(run) for run in range(1, length + 1)])
-    best = {0: np.where(np.arange(length) == 0, 0.0, -np.inf)}
-    bounds = []
-    for m in range(1, max(SEGMENTS) + 1):
-        before = best[m - 1]
-        bounds.append(
-            max(before[s] + cut[s, length - s - 1] + loss[length - s - 1] for s in range(length))
-        )
-        after = np.full(length, -np.inf)
-        for s, run in itertools.product(range(length), range(1, length)):
-            if s + run < length:
-                after[s + run] = max(after[s + run], before[s] + ended[s, run - 1] + loss[run - 1])
-        best[m] = after
-    return [max(bounds[:m]) for m in SEGMENTS]
+    """The bound for a prior under which every partition is possible."""
+    starts = np.arange(length)
+    runs = np.maximum(starts - starts[:, None], 1)
+    ended = -prior.log_pmf(starts[:, None], runs) / np.log(2) + _kt(runs)
+    gains = np.where(starts > starts[:, None], ended, -np.inf)
+    last = -prior.log_survival(starts, length - starts - 1) / np.log(2) + _kt(length - starts)
+    return (-_least(-gains, -np.asarray(last, float))).tolist()
 
 
-def _plot(result: xr.Dataset, local: xr.Dataset | None = None) -> dict[str, Figure]:
+def _plot(result: xr.Dataset) -> dict[str, Figure]:
     """The regret in the worst case with the bounds, and the sequences."""
-    del local
     return {"worst-case": _regrets(result), "worst-case-sequences": _sequences(result)}
 
 
@@ -233,13 +201,11 @@ def _regrets(result: xr.Dataset) -> Figure:
     figure, panels = figures.panels(2, 2, 3.2, 0.5, sharey=False)
     sizes = result.attrs["short_length"], result.attrs["worst_length"]
     for axes, prefix, size in zip(panels, ("short_", ""), sizes, strict=True):
-        for name in names(result["predictor"]):
-            one = result.sel(predictor=name)
-            style = figures.line_style(name)
-            axes.plot(result["segments"], one[f"{prefix}regret"], label=display_name(name), **style)
-            bound = one[f"{prefix}bound"]
-            if bound.notnull().any():
-                dashed = {**style, "linestyle": (0, (1, 1.5)), "linewidth": 1.6}
+        for name, one in slices(result, "predictor"):
+            look = style.line_style(name)
+            axes.plot(result["segments"], one[f"{prefix}regret"], label=display_name(name), **look)
+            if (bound := one[f"{prefix}bound"]).notnull().any():
+                dashed = look | {"linestyle": (0, (1, 1.5)), "linewidth": 1.6}
                 axes.plot(result["segments"], bound, marker="_", **dashed)
         how = "all sequences" if prefix else "the worst that a search found"
         axes.set_title(f"{size} symbols: {how}")
@@ -253,15 +219,12 @@ def _regrets(result: xr.Dataset) -> Figure:
 
 def _sequences(result: xr.Dataset) -> Figure:
     """The worst sequences against 2 segments in hindsight, a row for each predictor."""
-    rows = result["symbols"].sel(segments=2).values
+    two = result.sel(segments=2)
+    rows = two["symbols"].values
     figure, (axes,) = figures.panels(1, 1, 0.32 * len(rows), 0.6)
     axes.imshow(rows, cmap="Blues", vmin=0, vmax=1.4, aspect="auto", interpolation="nearest")
-    labels = [
-        f"{display_name(name)}, {float(regret):.1f}"
-        for name, regret in zip(
-            names(result["predictor"]), result["regret"].sel(segments=2).values, strict=True
-        )
-    ]
+    pairs = slices(two["regret"], "predictor")
+    labels = [f"{display_name(name)}, {float(regret):.1f}" for name, regret in pairs]
     axes.set_yticks(range(len(rows)), labels)
     for edge in range(1, len(rows)):
         axes.axhline(edge - 0.5, color="white", linewidth=3)
@@ -271,12 +234,8 @@ def _sequences(result: xr.Dataset) -> Figure:
 
 
 def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
-    networks = [name for name in names(result["predictor"]) if name not in _EXACT]
-    above = _above_bound(result)
-    length = result.attrs["worst_length"]
-    broken = ", ".join(
-        f"{display_name(name)} by {excess:.1f}" for name, excess in above.items() if excess > 0
-    )
+    above, length = _above_bound(result), result.attrs["worst_length"]
+    broken = ", ".join(listed(above[above > 0], "by {:.1f}".format))
     return {
         "worst-case": base.Caption(
             alt="Two panels: regret in the worst case against the number of segments in hindsight, "
@@ -289,7 +248,7 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
         "worst-case-sequences": base.Caption(
             alt=f"Sequences of {length} bits as dark and light cells, a row for each predictor.",
             observed="The worst sequences that were found against at most two segments in "
-            f"hindsight, with their regret in bits, of {len(networks)} networks and three exact "
+            f"hindsight, with their regret in bits, of {above.size} networks and three exact "
             "predictors.",
             paper="Not in the paper.",
             size="one sequence for each predictor",
@@ -297,11 +256,10 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
     }
 
 
-def _above_bound(result: xr.Dataset) -> dict[str, float]:
+def _above_bound(result: xr.Dataset) -> xr.DataArray:
     """By how much the worst case of each network exceeds the bound of PTW, at most."""
-    bound = result["bound"].sel(predictor="ptw")
-    networks = [name for name in names(result["predictor"]) if name not in _EXACT]
-    return {name: float((result["regret"].sel(predictor=name) - bound).max()) for name in networks}
+    gap = result["regret"] - result["bound"].sel(predictor="ptw", drop=True)
+    return gap.drop_sel(predictor=list(_EXACT)).max("segments")
 
 
 def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
@@ -310,8 +268,7 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     tables = []
     for prefix, size in (("short_", "short_length"), ("", "worst_length")):
         rows = []
-        for name in names(result["predictor"]):
-            one = result.sel(predictor=name)
+        for name, one in slices(result, "predictor"):
             pairs = zip(one[f"{prefix}regret"].values, one[f"{prefix}bound"].values, strict=True)
             cells = [
                 f"{regret:.2f}" if np.isnan(bound) else f"{regret:.2f} (at most {bound:.2f})"
@@ -327,8 +284,8 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
 
 def _inherited(result: xr.Dataset) -> base.Verdict:
     above = _above_bound(result)
-    texts = [f"{display_name(name)} {excess:+.1f}" for name, excess in above.items()]
-    return max(above.values()) <= 0, f"bits above the bound of PTW: {', '.join(texts)}"
+    texts = ", ".join(listed(above, "{:+.1f}".format))
+    return bool((above <= 0).all()), f"bits above the bound of PTW: {texts}"
 
 
 STUDY = base.Study(

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 import xarray as xr
 
 from switchpoint._numbers import bits
+
+Labelled = TypeVar("Labelled", xr.Dataset, xr.DataArray)
 
 NAMES: Mapping[str, str] = {
     "rnn": "RNN",
@@ -31,10 +34,10 @@ def names(coordinate: xr.DataArray) -> list[str]:
     return [str(name) for name in coordinate.values]
 
 
-def slices(dataset: xr.Dataset, dimension: str) -> Iterator[tuple[str, xr.Dataset]]:
-    """Each label of a dimension, and the dataset there."""
-    for name in names(dataset[dimension]):
-        yield name, dataset.sel({dimension: name})
+def slices(values: Labelled, dimension: str) -> Iterator[tuple[str, Labelled]]:
+    """Each label of a dimension, and the values there."""
+    for name, label in zip(names(values[dimension]), values[dimension].values, strict=True):
+        yield name, values.sel({dimension: label})
 
 
 def display_name(predictor: str) -> str:
@@ -52,8 +55,30 @@ def with_subscripts(text: str) -> str:
     return _DEPTH.sub(lambda match: match.group().translate(_SUBSCRIPTS), text)
 
 
+def described(
+    values: Labelled,
+    dimension: str,
+    text: Callable[[Labelled], str],
+    name: Callable[[str], str] = display_name,
+) -> list[str]:
+    """A text about the values at each label of a dimension, after the name of the label."""
+    return [f"{name(label)} {text(one)}" for label, one in slices(values, dimension)]
+
+
 def listed(values: xr.DataArray, text: Callable[[float], str] = bits) -> list[str]:
     """The values of networks or predictors as texts, each after its name."""
-    (labels,) = values.indexes.values()
-    pairs = zip(labels, values.values, strict=True)
-    return [f"{display_name(str(name))} {text(float(value))}" for name, value in pairs]
+    (dimension,) = values.dims
+    return described(values, str(dimension), lambda value: text(float(value)))
+
+
+def value_range(values: xr.DataArray) -> str:
+    """The lowest and the highest value over architectures, with their names."""
+    finite = values.dropna("architecture")
+    ends = finite.sortby(finite)[[0, -1]] if finite.size else finite
+    return (
+        " to ".join(
+            f"{bits(float(value))} ({display_name(name)})"
+            for name, value in slices(ends, "architecture")
+        )
+        or "unknown"
+    )
