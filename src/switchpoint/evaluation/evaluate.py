@@ -1,6 +1,6 @@
 """The regret of any predictors on any source or sequences, as a labelled dataset."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from switchpoint import _checks
 from switchpoint._progress import Progress
 from switchpoint.evaluation.measure import CHUNK, Member, chunks, data_chunks, measure
-from switchpoint.evaluation.metrics import Moments
+from switchpoint.evaluation.metrics import Part, mean_and_error, moments
 from switchpoint.exact import ExactPredictor
 from switchpoint.neural import Network
 from switchpoint.predictor import Predictor
@@ -76,12 +76,10 @@ def evaluate(
     ensembles = [_members(name, entry) for name, entry in predictors.items()]
     if not ensembles:
         raise ValueError("predictors must hold at least one predictor, got none")
-    places = [(i, j) for i, ensemble in enumerate(ensembles) for j in range(len(ensemble))]
-    named = [
-        (name, each)
-        for name, members in zip(predictors, ensembles, strict=True)
-        for each in members
-    ]
+    counts = np.array(list(map(len, ensembles)), np.int32)
+    places = [(i, j) for i, count in enumerate(counts) for j in range(count)]
+    names = list(predictors)
+    named = [(names[i], ensembles[i][j]) for i, j in places]
     chunk = _checks.positive_int("chunk", chunk)
     if isinstance(source, AbstractSource):
         if length is None or sequences is None:
@@ -91,7 +89,10 @@ def evaluate(
         length = _checks.positive_int("length", length)
         sequences = _checks.positive_int("sequences", sequences)
         tests = chunks(source, length, sequences, _checks.seed(seed), chunk)
-        segment, attributes = source.oracle_segment, _attributes(length, chunk, source, seed)
+        fields = ("prior", "segment") if isinstance(source, Source) else ()
+        law = {name: repr(getattr(source, name)) for name in fields}
+        segment, law = source.oracle_segment, law or {"source": repr(source)}
+        attributes = _attributes(length, chunk, **law, seed=seed)
     else:
         if length is not None or sequences is not None:
             raise ValueError(
@@ -103,44 +104,43 @@ def evaluate(
         tests = data_chunks(data, chunk)
         segment, attributes = None, _attributes(length, chunk)
     main = "regret" if isinstance(source, AbstractSource | Draw) else "code_length"
-    shape = (len(ensembles), max(map(len, ensembles)))
+    shape = (len(ensembles), int(counts.max()))
     totals = {name: np.full((*shape, sequences), np.nan) for name in (main, "code_length")}
     switches = np.zeros(sequences, np.int32)
-    moments = [Moments(length) for _ in places]
+    parts: list[list[Part]] = [[] for _ in places]
     every = None
     if keep == "all":
         every = np.full((*shape, sequences, length), np.nan, jnp.zeros(()).dtype)
 
-    for indices, rows, test, *measured in measure(
-        named, _reporting(tests, sequences, progress), segment
-    ):
+    def report(done: int) -> None:
+        if progress is not None:
+            progress.update(f"{done:,} of {sequences:,} sequences", done / sequences)
+
+    for indices, rows, test, *measured in measure(named, tests, segment, report):
         if isinstance(test, Draw):
             switches[rows] = np.asarray(test.switches).sum(-1)[: rows.stop - rows.start]
         for index, bits, code in zip(indices, *measured, strict=True):
             place = (*places[index], rows)
-            moments[index].add(bits)
+            parts[index].append(moments(bits))
             totals[main][place] = bits.sum(-1, dtype=np.float64)
             totals["code_length"][place] = code.sum(-1, dtype=np.float64)
             if every is not None:
                 every[place] = bits
 
     by_time = np.full((2, *shape, length), np.nan)
-    for place, moment in zip(places, moments, strict=True):
-        by_time[(slice(None), *place)] = moment.mean, moment.error
-    counts = np.array([len(ensemble) for ensemble in ensembles], np.int32)
+    for place, own in zip(places, parts, strict=True):
+        by_time[(slice(None), *place)] = mean_and_error(own)
     words = main.replace("_", " ")
     variables: dict[str, Any] = {
-        **{
-            name: _variable(f"{name.replace('_', ' ')} of a sequence", values, "sequence")
-            for name, values in totals.items()
-        },
-        f"{main}_by_time": _variable(f"mean {words} of a symbol", by_time[0], "time"),
-        f"{main}_by_time_error": _variable("its standard error", by_time[1], "time"),
+        name: _variable(f"{name.replace('_', ' ')} of a sequence", values, "sequence")
+        for name, values in totals.items()
     }
+    variables[f"{main}_by_time"] = _variable(f"mean {words} of a symbol", by_time[0], "time")
+    variables[f"{main}_by_time_error"] = _variable("its standard error", by_time[1], "time")
     if every is not None:
         variables[f"{main}_by_symbol"] = _variable(words, every, "sequence", "time")
     coordinates: dict[str, Any] = {
-        "predictor": list(predictors),
+        "predictor": names,
         "members": ("predictor", counts, {"long_name": "number of members"}),
         "member": np.arange(shape[1], dtype=np.int32),
         "sequence": np.arange(sequences, dtype=np.int32),
@@ -180,18 +180,6 @@ def regrets(
         result = evaluate(ensemble, source, length, sequences, seed, chunk, progress=progress)
         totals[list(present)] = result["regret"].values[0]
     return totals
-
-
-def _reporting(
-    tests: Iterable[tuple[slice, Any]],
-    sequences: int,
-    progress: Progress | None,
-) -> Iterator[tuple[slice, Any]]:
-    """The same chunks of sequences; progress is made when all predictors are done with one."""
-    for rows, test in tests:
-        yield rows, test
-        if progress is not None:
-            progress.update(f"{rows.stop:,} of {sequences:,} sequences", rows.stop / sequences)
 
 
 def _flat_draw(draw: Draw) -> Draw:
@@ -241,20 +229,8 @@ def _variable(name: str, values: np.ndarray, *dimensions: str) -> xr.Variable:
     return xr.Variable(("predictor", "member", *dimensions), values, attributes)
 
 
-def _attributes(
-    length: int, chunk: int, source: AbstractSource | None = None, seed: int | None = None
-) -> dict[str, Any]:
+def _attributes(length: int, chunk: int, **drawn: Any) -> dict[str, Any]:
     from switchpoint import __version__  # defined once the package is imported
 
-    drawn: dict[str, Any] = {}
-    if source is not None:
-        names = ("prior", "segment") if isinstance(source, Source) else ()
-        parts = {name: repr(getattr(source, name)) for name in names} or {"source": repr(source)}
-        drawn = {**parts, "seed": seed}
-    return {
-        **drawn,
-        "length": length,
-        "chunk": chunk,
-        "version": __version__,
-        "jax": jax.__version__,
-    }
+    versions = {"version": __version__, "jax": jax.__version__}
+    return {**drawn, "length": length, "chunk": chunk, **versions}

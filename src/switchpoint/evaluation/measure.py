@@ -115,12 +115,14 @@ def measure(
     members: Sequence[tuple[str, Any]],
     tests: Iterable[tuple[slice, Draw | np.ndarray]],
     segment: Segment | None,
+    report: Callable[[int], object] = lambda _: None,
 ) -> Iterator[tuple[Sequence[int], slice, Draw | np.ndarray, Bits, Bits]]:
     """Measure every member, given with its name for messages, on every chunk of sequences.
 
     `segment` is that of the source, if there is one. Yields the indices of some members, the
     sequences of the chunk, the chunk itself, and the regret and the code length in bits of each of
     these members on every symbol. Without a `Draw` the code length takes the place of the regret.
+    `report` receives the number of sequences that all members are done with.
     """
     groups = _groups([member for _, member in members])
     for rows, test in tests:
@@ -129,12 +131,11 @@ def measure(
             if networks is not None and isinstance(test, Draw):
                 bits = _bits_of_networks(networks, test)
             else:
-                parts = []
-                for index in indices:
-                    parts.append(_bits(test, _predictions(*predictors[index], test)))
+                parts = [_bits(test, _predictions(*predictors[index], test)) for index in indices]
                 bits = jax.tree.map(lambda *parts: jnp.stack(parts), *parts)
             regret_bits, code_bits = (np.asarray(x)[:, : rows.stop - rows.start] for x in bits)
             yield indices, rows, test, regret_bits, code_bits
+        report(rows.stop)
 
 
 def _predictions(

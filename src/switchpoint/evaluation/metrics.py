@@ -1,6 +1,7 @@
 """Regret and code length in bits, and the error of their means."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,8 @@ from jaxtyping import Array, Float
 
 from switchpoint._labels import keeps_labels, unlabelled
 from switchpoint.sources import Draw
+
+Part: TypeAlias = tuple[int, Float[np.ndarray, " width"], Float[np.ndarray, " width"]]
 
 BITS_PER_NAT = float(1 / np.log(2))
 """The factor from natural logarithms to bits."""
@@ -115,40 +118,24 @@ def standard_error(values: Any, axis: Any = -1) -> Any:
         return values.std(axis, ddof=1) / np.sqrt(count)
 
 
-class Moments:
-    """The mean of rows that come a few at a time, and its standard error, in float64.
+def moments(rows: Float[np.ndarray, "rows width"]) -> Part:
+    """The number of rows, their sum and their sum of squared deviations, in float64."""
+    rows = rows.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # infinite values have no deviation
+        return len(rows), rows.sum(0), ((rows - rows.mean(0)) ** 2).sum(0)
 
-    Chan's update of the sum of squared deviations (Chan, Golub and LeVeque, 1983).
+
+def mean_and_error(parts: Sequence[Part]) -> Float[np.ndarray, "2 width"]:
+    """The mean of all rows, and its standard error, from the moments of a few at a time.
+
+    See Chan, Golub and LeVeque (1983); the error is NaN if there is only one row.
     """
-
-    def __init__(self, width: int) -> None:
-        self._count = 0
-        self._sum = np.zeros(width)
-        self._squares = np.zeros(width)
-
-    def add(self, rows: Float[np.ndarray, "rows width"]) -> None:
-        """Add rows."""
-        rows = rows.astype(np.float64)
-        mean = rows.mean(0)
-        with np.errstate(invalid="ignore"):  # infinite values have no deviation
-            self._squares += ((rows - mean) ** 2).sum(0)
-            if self._count:
-                share = self._count * len(rows) / (self._count + len(rows))
-                self._squares += (mean - self.mean) ** 2 * share
-        self._sum += rows.sum(0)
-        self._count += len(rows)
-
-    @property
-    def mean(self) -> Float[np.ndarray, " width"]:
-        """The mean of all rows."""
-        return self._sum / self._count
-
-    @property
-    def error(self) -> Float[np.ndarray, " width"]:
-        """The standard error of the mean; NaN if there is only one row."""
-        if self._count < 2:
-            return np.full_like(self._sum, np.nan)
-        return np.sqrt(self._squares / (self._count - 1) / self._count)
+    counts, sums, squares = (np.array(each) for each in zip(*parts, strict=True))
+    count, counts = counts.sum(), counts[:, None]
+    mean = sums.sum(0) / count
+    with np.errstate(invalid="ignore"):  # 0 / 0 of one row
+        deviations = (squares + counts * (sums / counts - mean) ** 2).sum(0)
+        return np.stack([mean, np.sqrt(deviations / np.float64(count - 1) / count)])
 
 
 def _same_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:
