@@ -19,7 +19,6 @@ from switchpoint.paper.results import (
 from switchpoint.paper.scale import RECORDED
 from switchpoint.zoo import Zoo, build
 
-RUN_AT_FULL = ["trajectory", "mean-regret", "on-distribution", "longer-lengths", "memory"]
 MADE = ["trajectory", "mean-regret", "on-distribution", "longer-lengths", "memory"]
 
 
@@ -30,7 +29,7 @@ def scale(tiny_studies, tmp_path_factory):
     build([tiny_studies / "runs" / "lstm"], Zoo(directory / "zoo"), 50)
     recorded = directory / "results"
     recorded.mkdir()
-    for study in RUN_AT_FULL:
+    for study in MADE:
         copy_result(result_path(tiny_studies, study), recorded / f"{study}.nc")
     small = {"sequences": 20, "longer_sequences": 10}
     return TINY.replace(name="zoo", zoo=directory / "zoo", recorded=recorded, **small)

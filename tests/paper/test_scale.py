@@ -63,6 +63,9 @@ QUICK = SCALES["quick"]
         ("memoryless_settings", {"seeds": 3}, ["memoryless_settings", "seeds"]),
         ("ablations", [{"part": "core"}], ["model"]),
         ("first_seed", -1, ["first_seed", "-1"]),
+        ("fewer_steps", {"gru": {}}, ["gru", "lstm"]),
+        ("fewer_steps", {"lstm": {"poisson": 2}}, ["poisson"]),
+        ("fewer_steps", {"lstm": {"lin": 0}}, ["lin"]),
     ],
 )
 def test_what_a_scale_cannot_be_is_refused_by_name(name, value, words):

@@ -9,7 +9,7 @@ import xarray as xr
 from test_report import QUICK
 
 from switchpoint.paper import STUDIES, draw, load_result
-from switchpoint.paper.labels import display_name, source_label
+from switchpoint.paper.labels import display_name
 from switchpoint.paper.results import Result, copy_result, result_path
 from switchpoint.paper.scale import RECORDED
 
@@ -26,12 +26,6 @@ def recorded(name):
     return load_result(RECORDED, name).shown
 
 
-@functools.cache
-def figures_of(name):
-    """The figures of a study, drawn once for all tests."""
-    return STUDIES[name].figures(saved(name))
-
-
 def labels_of(coordinate):
     return [str(label) for label in coordinate.values]
 
@@ -41,25 +35,9 @@ def heights(axes):
     return np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
 
 
-def marks(figure):
-    """The number of lines and marks in a figure."""
-    return sum(len(axes.lines) for axes in figure.axes)
-
-
 def contains(drawn, values):
     """Whether every one of `values` is among those that were drawn."""
     return all(np.isclose(drawn, value, rtol=1e-6).any() for value in np.ravel(values))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DONE)
-def test_every_figure_has_a_caption_and_labelled_axes(name):
-    assert list(STUDIES[name].captions(saved(name))) == list(figures_of(name))
-    for figure in figures_of(name).values():
-        assert figure.axes
-        titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
-        assert len(set(titles)) == len(titles) or name == "priors"
-        assert any(axes.get_xlabel() or axes.get_title(loc="left") for axes in figure.axes)
 
 
 DRAWN = {
@@ -70,30 +48,32 @@ DRAWN = {
     "ablations": ("ablations-parameters", ["optimum_regret"]),
     "regret-by-index": ("regret-by-index", ["regret", "optimum_regret"]),
     "memory": ("memory", ["regret", "regret_mean", "bound", "optimum_regret"]),
-    "trajectory": ("trajectory-lin", []),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DRAWN)
-def test_figures_show_the_saved_numbers(name):
-    figure, variables = DRAWN[name]
-    drawn = np.concatenate([heights(axes) for axes in figures_of(name)[figure].axes])
+@pytest.mark.parametrize("name", DONE)
+def test_figures_have_captions_and_labels_and_show_the_saved_numbers(name):
+    result = saved(name)
+    figures = STUDIES[name].figures(result)
+    assert list(STUDIES[name].captions(result)) == list(figures)
+    for figure in figures.values():
+        assert any(axes.get_xlabel() or axes.get_title(loc="left") for axes in figure.axes)
+    figure, variables = DRAWN.get(name, (None, []))
     for variable in variables:
-        assert contains(drawn, saved(name)[variable]), variable
+        drawn = np.concatenate([heights(axes) for axes in figures[figure].axes])
+        assert contains(drawn, result[variable]), variable
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_captions_are_whole_sentences(name):
+def test_captions_are_complete(name):
     results = [saved(name)] if name in DONE else []
     results += [recorded(name)] if (RECORDED / f"{name}.nc").exists() else []
     assert results
-    for result in results:
-        for caption in STUDIES[name].captions(result).values():
-            for words in (caption.alt, caption.observed, caption.paper):
-                assert words[0].isupper() or words[0].isdigit()
-                assert words.rstrip().endswith(".")
-                assert not re.search(r"\b(nan|unknown|None|inf)\b", words)
+    for caption in (c for result in results for c in STUDIES[name].captions(result).values()):
+        for words in (caption.alt, caption.observed, caption.paper):
+            assert words
+            assert not re.search(r"\b(nan|unknown|None|inf)\b", words)
 
 
 @pytest.mark.slow
@@ -130,10 +110,8 @@ def test_a_network_that_diverged_is_left_out():
     result = saved("on-distribution").isel(source=[0, 1]).copy(deep=True)
     result["regret"][0, 1, 0] = np.nan
     figure = STUDIES["on-distribution"].figures(result)["on-distribution"]
-    for axes, source in zip(figure.axes, labels_of(result["source"]), strict=True):
-        assert axes.get_title(loc="left") == source_label(result, source)
-        regret = result["regret"].sel(source=source).values
-        assert contains(heights(axes), regret[np.isfinite(regret)])
+    for axes, regret in zip(figure.axes, result["regret"].transpose("source", ...), strict=True):
+        assert contains(heights(axes), regret.values[np.isfinite(regret.values)])
 
 
 def test_one_seed_is_enough():
@@ -142,7 +120,7 @@ def test_one_seed_is_enough():
         result = saved(name).isel(seed=[0])
         missing = {n: np.nan * result[n] for n in result if str(n).endswith("_deviation")}
         assert missing
-        assert list(STUDIES[name].figures(result.assign(missing))) == list(figures_of(name))
+        assert STUDIES[name].figures(result.assign(missing))
 
 
 def test_ablations_show_a_part_where_there_is_something_to_compare():
@@ -156,19 +134,14 @@ def test_ablations_show_a_part_where_there_is_something_to_compare():
         ([], [], False),
         ([*of_each, *places["positions"], *whole], ["positions and layers"], False),
         ([*of_each, *first, *places["context"]], ["context window"], False),
-        ([*of_each, *first, *whole], [], False),
         (places["stack"], [], True),
     ):
         some = result.isel(configuration=[*places["core"], *chosen])
         figures = STUDIES["ablations"].figures(some)
-        captions = STUDIES["ablations"].captions(some)
-        assert list(captions) == list(figures)
+        assert list(STUDIES["ablations"].captions(some)) == list(figures)
         assert ("ablations-stack" in figures) == stack
-        assert len(figures["ablations-parameters"].axes) == 1 + ("positions and layers" in titles)
         shown = figures[panels].axes if panels in figures else []
         assert [axes.get_title(loc="left") for axes in shown] == titles
-        for each in titles:
-            assert f"best {each}: " in captions[panels].observed
 
 
 def test_networks_that_track_the_position_expect_switches_where_ptw_does():
@@ -181,8 +154,6 @@ def test_networks_that_track_the_position_expect_switches_where_ptw_does():
     result = old.assign(
         after_zeros=(("architecture", "time"), own), exact_after_zeros=("time", exact)
     )
-    panels = STUDIES["length-512"].figures(result)["length-512-clock"].axes
-    assert len(panels) == len(networks)
     (table,) = STUDIES["length-512"].tables({"length-512": result})
     assert [row[0] for row in table.rows] == [display_name(name) for name in networks]
     assert table.rows[0][2:4] == ["1.00", "1.00"]

@@ -126,7 +126,7 @@ class Caption:
     """A description of the picture for those who cannot see it."""
     observed: str
     """The observation, in numbers of this result."""
-    paper: str
+    paper: str = "Not in the paper."
     """The observation of the paper."""
     size: str = ""
     """The seeds and sequences that it shows, where they are not those of the whole study."""

@@ -72,7 +72,7 @@ def panels_along(
     """The same with a panel for each label of a dimension: its axes, the label, the values."""
     parts = list(slices(values, dimension))
     figure, used = panels(len(parts), columns, height, extra, **options)
-    return figure, [(axes, *part) for axes, part in zip(used, parts, strict=True)]
+    return figure, [(axes, name, one) for axes, (name, one) in zip(used, parts, strict=True)]
 
 
 def labels_right(figure: Figure, labels: Mapping[Axes, Sequence[Label]]) -> None:
@@ -286,7 +286,7 @@ def _columns(axes: Axes, one: xr.Dataset, kind: str) -> None:
         lowest = float(column[f"{kind}_minimum"])
         axes.plot([place], [lowest], "v", markersize=4.5, color=INK, zorder=4)
     axes.set_xlim(-0.6, len(architectures) - 0.4)
-    slanted = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}
+    slanted: dict[str, Any] = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(architectures)), list(map(display_name, architectures)), **slanted)
     axes.grid(False, axis="x")
 

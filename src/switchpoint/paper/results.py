@@ -31,24 +31,23 @@ class Result:
 
     @property
     def shown(self) -> xr.Dataset:
-        """The dataset of figures and tables: the record, unless the local result is as large."""
+        """The dataset of figures and tables: the record, unless the local result is as large.
+
+        That is one of as many sequences, and not of single seeds.
+        """
         local, recorded = self.local, self.recorded
-        whole = recorded is None or (local is not None and _as_large(local, recorded))
-        shown = local if whole else recorded
-        if shown is None:
-            raise ValueError("there is no result")
-        return shown
+        if local is None or recorded is None:
+            shown = recorded if local is None else local
+            if shown is None:
+                raise ValueError("there is no result")
+            return shown
+        own, known = (each.attrs.get("sequences", 0) for each in (local, recorded))
+        return local if "seed" not in local.dims and own >= known else recorded
 
     @property
     def beside(self) -> xr.Dataset | None:
-        """The local measurement that is drawn over the record."""
+        """The local measurement where the record is shown."""
         return None if self.shown is self.local else self.local
-
-
-def _as_large(local: xr.Dataset, recorded: xr.Dataset) -> bool:
-    """Whether a local result of a record has as many sequences, and is not of single seeds."""
-    own, known = (each.attrs.get("sequences", 0) for each in (local, recorded))
-    return "seed" not in local.dims and own >= known
 
 
 def result_path(out: Path, study: str) -> Path:
@@ -78,12 +77,10 @@ def load_result(out: Path, study: str) -> Result:
 
 def find_result(out: Path, study: str) -> Result | None:
     """The same, or None if there is no result."""
-    own, recorded = out / f"{study}.nc", recorded_path(out, study)
-    paths = own if own.exists() else result_path(out, study), recorded
-    local, recorded_result = (read_result(p, study) if p.exists() else None for p in paths)
-    if local is None and recorded_result is None:
-        return None
-    return Result(local, recorded_result)
+    own = out / f"{study}.nc"
+    paths = own if own.exists() else result_path(out, study), recorded_path(out, study)
+    local, recorded = (read_result(path, study) if path.exists() else None for path in paths)
+    return None if local is None and recorded is None else Result(local, recorded)
 
 
 def read_result(path: Path, study: str) -> xr.Dataset:
@@ -105,24 +102,20 @@ def finished(
 ) -> xr.Dataset | None:
     """The saved local result, if it has this plan."""
     path = result_path(out, study.name)
-    if not path.exists():
-        return None
     try:
-        result = read_result(path, study.name)
+        result = read_result(path, study.name) if path.exists() else None
     except ValueError as error:
         note(f"{error}; it is computed again")
         return None
-    return result if has_plan(result, plan) else None
+    return result if result is not None and has_plan(result, plan) else None
 
 
 def has_plan(result: xr.Dataset, plan: Mapping[str, Any]) -> bool:
     """Whether a result has this plan; settings that are newer than the result have defaults."""
     saved = result.attrs.get("plan", {})
     try:
-        runs = {
-            name: TrainConfig.from_dict(config).to_dict()
-            for name, config in saved.get("runs", {}).items()
-        }
+        runs = saved.get("runs", {}).items()
+        runs = {name: TrainConfig.from_dict(config).to_dict() for name, config in runs}
     except (AttributeError, TypeError, ValueError):
         return False
     return {**saved, "runs": runs} == plan

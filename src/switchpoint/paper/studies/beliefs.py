@@ -395,7 +395,6 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
             "octaves. In the mean over test sequences the decoded posterior is nearest to the "
             f"exact one for the {order[0]} ({float(trained.min()):.2f} bits), and farthest for "
             f"the {order[-1]} ({float(trained.max()):.2f} bits).",
-            paper="Not in the paper.",
             size="one test sequence",
         ),
         "beliefs": base.Caption(
@@ -404,12 +403,10 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
             observed="Expected log2 of the run length is read from the states with an R² of "
             f"{shares}; position and the last 8 symbols alone reach {context:.2f}. The control "
             "of shuffled targets shows how much is knowledge of the position alone.",
-            paper="Not in the paper.",
         ),
         "beliefs-places": base.Caption(
             alt="R² of the probes by the layer of the Transformer, and by position.",
             observed="By position, R² is beside the mean at the position, which explains nothing.",
-            paper="Not in the paper.",
         ),
     }
 

@@ -126,7 +126,7 @@ def _counts_by_depth(result: xr.Dataset) -> Figure:
         left.plot(at, law, "o-", label=depth, **look)
         width = one["ptw_count_sampled_deviation"]
         # Down to the edge of the picture at most, where a bar would reach below 0.
-        down = np.minimum(width, sampled - _SMALLEST).clip(min=0).fillna(0)
+        down = width.clip(max=sampled - _SMALLEST).clip(min=0).fillna(0)
         right.errorbar(at, sampled, yerr=[down, width], fmt="o-", elinewidth=0.6, **look)
     for axes in (left, right):
         limit = result["ptw_count_limit"]

@@ -125,8 +125,8 @@ def _difference(result: xr.Dataset) -> Figure:
         result, "architecture", 1, 1.25, 0.7, sharex=True, sharey=True
     )
     for axes, architecture, one in used:
-        width = 2 * one["difference_error"].values
-        figures.band(axes, times, one["difference"].values, width, architecture, linewidth=1.1)
+        error = 2 * one["difference_error"].values
+        figures.band(axes, times, one["difference"].values, error, architecture, linewidth=1.1)
         axes.axhline(0, color=style.GREY, linewidth=0.8)
         figures.name_panel(axes, architecture)
     middle, width = result["difference"], 2 * result["difference_error"]

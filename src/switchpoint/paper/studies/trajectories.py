@@ -80,7 +80,10 @@ def _plot(result: xr.Dataset) -> dict[str, Any]:
 
 def _trajectory(one: xr.Dataset, source: str) -> Figure:
     label = source_label(one, source)
-    layout = {"title": f"One sequence from {label}", "height_ratios": [2.2, 1.2, 1.4]}
+    layout: dict[str, Any] = {
+        "title": f"One sequence from {label}",
+        "height_ratios": [2.2, 1.2, 1.4],
+    }
     figure, (top, middle, bottom) = figures.panels(3, 1, 5.6 / 3, sharex=True, **layout)
     figures.draw_symbols(top, one["symbols"].values, one["probability"].values)
     for predictor, drawn in slices(one, "predictor"):

@@ -53,7 +53,6 @@ def _twice_the_length(context: StudyContext) -> xr.Dataset:
     exact = np.concatenate([exact, _of_one(optimum, zeros)[scale.length :]])
     counts = losses["optimum"]["switches"].values
     order = np.argsort(counts, kind="stable")
-    architectures = {"architecture": list(networks)}
     differences = [(losses[name] - losses["optimum"]).values[order] for name in networks]
     result = one.assign(
         difference=(
@@ -69,7 +68,7 @@ def _twice_the_length(context: StudyContext) -> xr.Dataset:
         ),
         exact_after_zeros=("time", exact, {"units": "1"}),
     )
-    result = result.assign_coords(**architectures, sequence=np.arange(len(order)))
+    result = result.assign_coords(architecture=list(networks), sequence=np.arange(len(order)))
     return result.assign_attrs(test_length=length)
 
 
@@ -241,7 +240,6 @@ def _clock_caption(result: xr.Dataset) -> base.Caption:
         f"multiples of powers of two. PTW is that of the training length up to {end - 1}, and of "
         f"twice the length from there on; at {end} it gives a one the probability {exact:.2g}."
         f"{agreement * (len(order) > 1)}",
-        paper="Not in the paper.",
         size="one sequence, of zeros",
     )
 

@@ -250,7 +250,6 @@ def _captions(result: xr.Dataset) -> dict[str, base.Caption]:
             observed="The worst sequences that were found against at most two segments in "
             f"hindsight, with their regret in bits, of {above.size} networks and three exact "
             "predictors.",
-            paper="Not in the paper.",
             size="one sequence for each predictor",
         ),
     }
