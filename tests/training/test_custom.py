@@ -1,6 +1,7 @@
 """Training a user's own network on a user's own source, and loading it again."""
 
 import io
+import json
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from switchpoint.cli import main
 from switchpoint.neural import network_from_name
 from switchpoint.neural.density import ValueSpec
 from switchpoint.neural.registry import MODELS
-from switchpoint.training.custom import _identity, _named_sources, custom_config
+from switchpoint.training.custom import CustomConfig, _identity, _named_sources, custom_config
 
 DOCS = Path(__file__).parents[2] / "docs" / "training.md"
 
@@ -236,6 +237,17 @@ def test_sources_and_networks_are_replaced_one_without_the_other():
     assert (made.prior, made.model, made.hidden) == (("ptw", "lin"), "custom", None)
     assert made.source("ptw").prior == sp.PTW(3)
     assert isinstance(made.network(jax.random.key(0)), Last)
+
+
+def test_a_custom_configuration_is_its_description_in_json():
+    real = sp.Source(sp.PTW(3), sp.Gaussian())
+    spec = ValueSpec((0.0,), (1.5,))
+    for made in (
+        custom_config(config(model="lstm"), real, None, spec),
+        custom_config(config(), {"slow": sp.Source(Ramp(0.1)), "fast": SOURCE}, make),
+    ):
+        written = json.loads(json.dumps(made.to_dict()))
+        assert CustomConfig.from_dict(written).to_dict() == written == made.to_dict()
 
 
 def test_defaults_follow_the_recipe_of_custom_networks():

@@ -15,6 +15,7 @@ from switchpoint._provenance import environment_info
 from switchpoint.paper.base import Study
 from switchpoint.paper.scale import Scale
 from switchpoint.training import TrainConfig
+from switchpoint.training.custom import CustomConfig
 
 FORMAT = 1
 """Of the files of results and of their costs."""
@@ -114,8 +115,10 @@ def has_plan(result: xr.Dataset, plan: Mapping[str, Any]) -> bool:
     """Whether a result has this plan; settings that are newer than the result have defaults."""
     saved = result.attrs.get("plan", {})
     try:
-        runs = saved.get("runs", {}).items()
-        runs = {name: TrainConfig.from_dict(config).to_dict() for name, config in runs}
+        runs = {
+            name: (CustomConfig if "sources" in config else TrainConfig).from_dict(config).to_dict()
+            for name, config in saved.get("runs", {}).items()
+        }
     except (AttributeError, TypeError, ValueError):
         return False
     return {**saved, "runs": runs} == plan

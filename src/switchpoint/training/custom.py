@@ -11,6 +11,7 @@ from jaxtyping import PRNGKeyArray
 from pydantic import Field
 
 from switchpoint._random import key_for
+from switchpoint._settings import OneOrMore
 from switchpoint.neural import Network, network_from_name
 from switchpoint.neural.density import ValueSpec
 from switchpoint.neural.networks.baselines import Memoryless
@@ -27,6 +28,7 @@ MakeNetwork = Callable[[PRNGKeyArray], Network]
 _SCALE_SEQUENCES = 256  # from which the scale of values is estimated
 _OF_SOURCES = ("prior", "alphabet", *SEGMENT, *PARAMETER_OWNERS)
 _OF_NETWORKS = ("model", *OPTIONS)
+_DESCRIBED = ("sources", "values", "network", "leaves", "start")
 
 
 class CustomConfig(TrainConfig):
@@ -37,7 +39,7 @@ class CustomConfig(TrainConfig):
     with the recipe of that.
     """
 
-    prior: tuple[str, ...]
+    prior: OneOrMore[str]
     alphabet: int | None = None  # type: ignore[assignment]
     alpha: float | None = None
     beta: float | None = None
@@ -65,6 +67,14 @@ class CustomConfig(TrainConfig):
         """Every field, and a description of the user's source and network."""
         return {**super().to_dict(), **self.description}
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """The configuration that `to_dict` wrote, whose source and network are descriptions."""
+        described = {name: values[name] for name in _DESCRIBED if name in values}
+        given = {name: each for name, each in values.items() if name not in described}
+        replaced = {"sources": described.get("sources"), "description": described}
+        return super().from_dict({**given, **replaced})
+
     def _check_source(self) -> None:
         if self.sources is None:
             super()._check_source()
@@ -74,13 +84,16 @@ def custom_config(
     config: TrainConfig,
     source: AbstractSource | Mapping[str, AbstractSource] | None,
     network: MakeNetwork | Network | None,
+    values: ValueSpec | None = None,
 ) -> CustomConfig:
-    """`config` with these in place of its source and its network."""
+    """`config` with these in place of its source and its network.
+
+    The scale of real values is estimated from the sources, unless `values` has it.
+    """
     sources = None if source is None else _named_sources(source, config.length)
     replaced = {*(_OF_SOURCES if sources else ()), *(_OF_NETWORKS if network else ())}
     settings = {name: value for name, value in config.given.items() if name not in replaced}
     description: dict[str, Any] = {}
-    values = None
     if sources is None:
         settings |= {name: getattr(config, name) for name in ("prior", "alphabet", *SEGMENT)}
     else:
@@ -88,8 +101,9 @@ def custom_config(
         settings |= {"prior": tuple(sources), "alphabet": alphabet}
         description["sources"] = {label: _identity(each) for label, each in sources.items()}
         if alphabet is None and network is None:
-            values = _value_spec(sources, config.length)
-            description["values"] = values._asdict()
+            values = values or _value_spec(sources, config.length)
+            pairs = values._asdict().items()  # as JSON has them
+            description["values"] = {n: list(v) if isinstance(v, tuple) else v for n, v in pairs}
     if network is not None:
         shapes = network_shapes(network)
         card = describe_network(shapes) or {"model": CUSTOM, "options": {}}
