@@ -52,6 +52,9 @@ TINY = Scale(
     orders=(0,),
     memoryless_settings=SMALL,
     bound_order=3,
+    richer_length=6,
+    richer_sources=("categorical",),
+    richer_architectures={"lstm": CELL},
 )
 
 

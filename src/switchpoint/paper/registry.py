@@ -13,6 +13,7 @@ from switchpoint.paper.studies import (
     on_distribution,
     prior_statistics,
     regret_by_position,
+    richer_sources,
     training_curves,
     trajectories,
     twice_the_length,
@@ -35,6 +36,7 @@ STUDIES: Mapping[str, Study] = {
         memory.STUDY,
         beliefs.STUDY,
         worst_case.STUDY,
+        richer_sources.STUDY,
         training_curves.STUDY,
     )
 }

@@ -28,6 +28,10 @@ RECORDED = Path(__file__).parent / "recorded"
 """Results of the full scale, made on a GPU and shipped with the package."""
 
 
+RICHER_SOURCES = ("categorical", "markov", "gaussian", "concepts", "hmm")
+"""The names of the sources beyond Bernoulli segments."""
+
+
 @dataclass(frozen=True)
 class TestSet:
     """Test sequences: a source, their length, and how many; fewer are the first of more."""
@@ -127,6 +131,12 @@ class Scale(Settings):
     """Symbols of the sequences that are searched for the worst case."""
     probe_sequences: Annotated[int, Field(ge=8)]
     """Sequences to fit linear probes of states to, and as many to test them on."""
+    richer_length: PositiveInt
+    """Symbols in the sequences of the study of richer sources."""
+    richer_sources: OneOrMore[Annotated[str, one_of(*RICHER_SOURCES)]]
+    """The names of these sources."""
+    richer_architectures: dict[str, TrainingSettings]
+    """The networks that are trained on them, each with its training settings."""
     orders: Annotated[OneOrMore[NaturalNumber], _including(0)]
     """How many of the last symbols the networks of the memory study see."""
     memoryless_settings: TrainingSettings
@@ -270,6 +280,30 @@ _RECURRENT = ("rnn", "lstm", *_STACKS)
 _TRANSFORMERS = ("transformer",)
 _POSITIONS = ("sincos", "alibi", "relative")
 
+
+def _steps(steps: int) -> dict[str, Any]:
+    return {"steps": steps, "warmup": steps // 10}
+
+
+def _richer(steps: int, learning_rate: float, **settings: Any) -> dict[str, Any]:
+    """The default recipe of a network, with fewer sequences."""
+    reports = {"validation": 250, "report_every": steps // 4}
+    more = {"batch": 16, "matrix_decay": 0.1, "learning_rate": learning_rate, **settings}
+    return {**_MUON, **_steps(steps), **reports, **more}
+
+
+_CELL_64: Mapping[str, Any] = {"hidden": 64, "readout": 1}
+_LAYERS: Mapping[str, Any] = {"layers": 2, "width": 32}
+_RICHER: dict[str, Any] = {
+    "rnn": _richer(8_000, 1e-3, **_CELL_64),
+    "lstm": _richer(4_000, 2.5e-3, **_CELL_64, clip_norm=0.1),
+    "stack-rnn": _richer(6_000, 1.5e-3, **_CELL_64, stack_depth=8, stack_width=8, clip_norm=0.1),
+    "gru": _richer(4_000, 1e-2, hidden=64),
+    "lru": _richer(2_000, 1e-2, **_LAYERS, state_size=32),
+    "mamba": _richer(1_200, 3e-3, **_LAYERS, state_size=8),
+    "transformer": _richer(1_600, 3e-3, **_LAYERS, heads=4, positions="rotary", b2=0.99),
+}
+
 FULL = Scale(
     name="full",
     length=256,
@@ -306,12 +340,11 @@ FULL = Scale(
         "warmup": 100,
     },
     bound_order=12,
+    richer_length=64,
+    richer_sources=RICHER_SOURCES,
+    richer_architectures=_RICHER,
 )
 """The paper's setting, for a GPU."""
-
-
-def _steps(steps: int) -> dict[str, Any]:
-    return {"steps": steps, "warmup": steps // 10}
 
 
 _SMALL: Mapping[str, Any] = {**_MUON, "batch": 32, "validation": 250, "report_every": 10_000}
@@ -363,6 +396,9 @@ QUICK = Scale(
     orders=(0, 1, 2, 4, 8),
     memoryless_settings={**_SMALL, "batch": 16, **_steps(500), "learning_rate": 1e-2},
     bound_order=10,
+    richer_length=16,
+    richer_sources=("markov", "hmm"),
+    richer_architectures={name: {**_CELL, **_steps(300)} for name in ("rnn", "gru")},
 )
 """Small networks on short sequences: all studies in minutes on two cores."""
 
