@@ -74,7 +74,7 @@ class Prior(Parametric):
         """
         return 1 - self.hazard_after(start, run)
 
-    def log_survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+    def log_survival_after(self, start: Positions, run: Positions) -> Numbers:
         """ln of `survival_after`; -inf, with derivative 0, where that is 0."""
         survival = self.survival_after(start, run)
         there = survival > 0

@@ -157,7 +157,7 @@ class Geometric(Prior):
         del start, run
         return sigmoid(-self.hazard_log_odds)
 
-    def log_survival_after(self, start: Positions, run: Positions) -> Float[Array, "..."]:
+    def log_survival_after(self, start: Positions, run: Positions) -> Numbers:
         del start, run
         return log_sigmoid(-self.hazard_log_odds)
 
