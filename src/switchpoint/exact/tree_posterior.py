@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from switchpoint._batching import in_chunks
 from switchpoint._random import uniform
@@ -57,15 +57,12 @@ class TreePartitions(Partitions):
     def sample(self, key: PRNGKeyArray, count: int) -> Bool[Array, "count flat time"]:
         """Splits nodes from the root down, each with its posterior probability."""
         flat, time = self.shape
-        levels = self.levels()
-        alive = jnp.ones((count, flat, 1), bool)
-        switches = jnp.zeros((count, flat, 1), bool)
-        for level in reversed(levels[1:]):
-            splits = jax.nn.sigmoid(-level.final_log_odds())
-            coins = uniform(jax.random.fold_in(key, level.height), (count, *splits.shape))
-            alive = alive & (coins < splits)
-            switches, alive = _materialize(_interleave(switches, alive), _interleave(alive, alive))
-        return switches[..., :time]
+        splits = []
+        for level in self.levels()[1:]:
+            chances = _splits(level)
+            coins = uniform(jax.random.fold_in(key, level.height), (count, *chances.shape))
+            splits.append(coins < chances)
+        return _switches(jnp.ones((count, flat, 1), bool), splits)[..., :time]
 
     @functools.partial(jax.jit, static_argnames="most")
     def run_lengths(self, most: int) -> Float[Array, "flat time lengths"]:
@@ -108,7 +105,7 @@ class TreePartitions(Partitions):
         outside = 1.0 - jnp.pad(windows, ((0, 0), (0, padded - time))).T
         none = jnp.ones((flat, padded, len(windows)))
         for level in levels[1:]:
-            splits = jax.nn.sigmoid(-level.final_log_odds())[..., None]
+            splits = _splits(level)[..., None]
             both = none[:, ::2] * none[:, 1::2] * outside[_midpoints(level, padded)]
             (none,) = _materialize(1 - splits * (1 - both))
         return none[:, 0]
@@ -120,11 +117,12 @@ def _fields(prior: PTW, segment: Segment, sequences: Sequences) -> dict[str, Arr
         levels = list(tree_levels(prior, segment, sequences))
         time = sequences.values.shape[1]
         filtered, run_length = _filtered(levels)
+        splits = [_splits(level) for level in levels[1:]]
         best, best_log_prob = _most_probable(levels, time)
         return {
             "log_marginal": levels[-1].log_density[:, :time].sum(-1),
             "switch_filtered": filtered[:, :time],
-            "switch_smoothed": _switch_smoothed(levels)[:, :time],
+            "switch_smoothed": _switches(jnp.ones((len(best), 1)), splits)[:, :time],
             "run_length_mean": run_length[:, :time],
             "map_switches": best[:, :time],
             "map_log_prob": best_log_prob,
@@ -160,14 +158,17 @@ def _splits(level: TreeLevel) -> Float[Array, "flat nodes"]:
     return jax.nn.sigmoid(-level.final_log_odds())
 
 
-def _switch_smoothed(levels: Sequence[TreeLevel]) -> Float[Array, "flat padded"]:
-    """P(a segment starts at t | x)."""
-    flat = len(levels[0].log_odds)
-    alive = jnp.ones((flat, 1))  # P(all ancestors split | x)
-    switches = jnp.zeros((flat, 1))
-    for level in reversed(levels[1:]):
-        alive = alive * _splits(level)
-        switches, alive = _materialize(_interleave(switches, alive), _interleave(alive, alive))
+def _switches(
+    exists: Shaped[Array, "*any 1"], splits: Sequence[Array]
+) -> Shaped[Array, "*any padded"]:
+    """Where segments start, from the nodes of each height that split if they exist.
+
+    Or the probabilities of both, where P(a node exists | x) is that all of its ancestors split.
+    """
+    switches = jnp.zeros_like(exists)
+    for each in reversed(splits):
+        exists = exists * each
+        switches, exists = _materialize(_interleave(switches, exists), _interleave(exists, exists))
     return switches
 
 
