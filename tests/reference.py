@@ -4,7 +4,6 @@ None of this uses the library's inference: partitions are enumerated, laws are w
 again from the paper, marginals come from log-gamma functions.
 """
 
-import copy
 import functools
 import itertools
 import math
@@ -75,89 +74,6 @@ def prior_of_partition(prior, switches):
     *done, (last, end) = bounds(switches)
     chances = [pmf(prior, a, b - a) for a, b in done]
     return math.prod(chances) * survival(prior, last, end - last - 1)
-
-
-class Enumeration:
-    """The posterior of one sequence, by enumerating its partitions."""
-
-    def __init__(self, prior, segment, symbols):
-        self.segment, self.symbols = segment, symbols
-        pseudo = np.asarray(segment.pseudo_counts)
-        # For each segment from a up to b: P(it ends at b), P(it ends at b or later), P(symbols).
-        self.ends, self.lasts, self.data, self.means = {}, {}, {}, {}
-        for a in range(len(symbols)):
-            survives = 1.0
-            for b in range(a + 1, len(symbols) + 1):
-                counts = np.bincount(symbols[a:b], minlength=segment.alphabet) + pseudo
-                self.ends[a, b] = pmf(prior, a, b - a)
-                self.lasts[a, b] = survives
-                self.data[a, b] = log_marginal_of_segment(segment, symbols[a:b])
-                self.means[a, b] = counts / counts.sum()
-                survives = max(0.0, survives - self.ends[a, b])
-        self._sum_up(len(symbols))
-
-    def _sum_up(self, length):
-        self.length = length
-        self.partitions, self.bounds = partitions(length), all_bounds(length)
-        logs = []
-        for segments in self.bounds:
-            *done, last = segments
-            chance = math.prod(self.ends[each] for each in done) * self.lasts[last]
-            data = math.fsum(self.data[each] for each in segments)
-            logs.append(math.log(chance) + data if chance > 0 else -math.inf)
-        self.log_marginal = float(np.logaddexp.reduce(logs))
-        self.weights = np.exp(np.asarray(logs) - self.log_marginal)
-
-    def of_first(self, length):
-        """The posterior given the first symbols only."""
-        shorter = copy.copy(self)
-        shorter._sum_up(length)
-        return shorter
-
-    def switch_probability(self):
-        return self.weights @ np.asarray(self.partitions, float)
-
-    def switch_count_pmf(self):
-        """P(k switches), k = 0..length-1."""
-        counts = np.asarray(self.partitions).sum(-1)
-        return np.bincount(counts, self.weights, minlength=self.length)
-
-    def switch_within(self, begin, end):
-        """P(at least one switch at begin..end, both included)."""
-        inside = np.asarray(self.partitions)[:, begin : end + 1].any(-1)
-        return float(self.weights @ inside)
-
-    def probs(self):
-        """The posterior mean of the distribution at each time."""
-        mean = np.zeros((self.length, self.segment.alphabet))
-        for weight, segments in zip(self.weights, self.bounds, strict=True):
-            for a, b in segments:
-                mean[a:b] += weight * self.means[a, b]
-        return mean
-
-    def run_length_mean(self):
-        """The mean length of the last segment."""
-        return float(self.run_length_pmf() @ np.arange(1, self.length + 1))
-
-    def run_length_pmf(self):
-        """P(the last segment has length r), r = 1..length."""
-        lengths = [b - a for *_, (a, b) in self.bounds]
-        return np.bincount(lengths, self.weights, minlength=self.length + 1)[1:]
-
-    def weight_of(self, switches):
-        return self.weights[self.partitions.index(tuple(bool(s) for s in switches))]
-
-
-def ptw_marginal(depth, symbols, split=0.5):
-    """PTW_d(x) by its recursive definition (Veness et al., 2013), KT inside the segments."""
-    if len(symbols) == 0:
-        return 1.0
-    whole = math.exp(log_marginal_of_segment(sp.Bernoulli(), symbols))
-    if depth == 0:
-        return whole
-    half = 2 ** (depth - 1)
-    halves = [ptw_marginal(depth - 1, part, split) for part in (symbols[:half], symbols[half:])]
-    return (1 - split) * whole + split * math.prod(halves)
 
 
 PRIORS = [

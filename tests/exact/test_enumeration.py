@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from reference import Enumeration, name
+from family_reference import Enumeration
+from reference import name, partitions
+from test_families import compare, partitions_of
 
 import switchpoint as sp
 
@@ -40,9 +42,9 @@ def sequences(segment, length=LENGTH, count=SEQUENCES):
     return np.concatenate([random, np.zeros((1, length), int)])
 
 
-def log_marginal(predictor, symbols):
+def log_density(predictor, symbols):
     log_probs = np.asarray(predictor.log_probs(symbols), np.float64)
-    return np.take_along_axis(log_probs, symbols[..., None], axis=-1).sum((-1, -2))
+    return np.take_along_axis(log_probs, symbols[..., None], axis=-1)[..., 0]
 
 
 @pytest.mark.parametrize(("prior", "segment", "tolerance"), CASES, ids=name)
@@ -51,42 +53,11 @@ def test_posterior_is_that_of_the_enumeration(prior, segment, tolerance):
         symbols = sequences(segment)
         predictor = sp.bayes_optimal(sp.Source(prior, segment))
         posterior = predictor.posterior(symbols)
-        marginals = log_marginal(predictor, symbols)
-        pmf = np.asarray(posterior.switch_count_pmf())
-        within = np.asarray(posterior.switch_within(2, 5))
-        runs = np.asarray(posterior.run_length_pmf())
+        laws = partitions_of(posterior)
         posterior = jax.tree.map(np.asarray, posterior)
-    for i, row in enumerate(symbols):
-        reference = Enumeration(prior, segment, row)
-        assert np.exp(marginals[i] - reference.log_marginal) == pytest.approx(1, rel=tolerance)
-        assert np.exp(posterior.log_marginal[i] - reference.log_marginal) == pytest.approx(
-            1, rel=5 * tolerance
-        )
-        np.testing.assert_allclose(
-            posterior.switch_smoothed[i], reference.switch_probability(), atol=5 * tolerance
-        )
-        np.testing.assert_allclose(
-            posterior.probs_smoothed[i], reference.probs(), atol=5 * tolerance
-        )
-        counts = reference.switch_count_pmf()
-        np.testing.assert_allclose(pmf[i], counts, atol=5 * tolerance)
-        np.testing.assert_allclose(within[i], reference.switch_within(2, 5), atol=5 * tolerance)
-        best = reference.weights.max()
-        assert np.exp(posterior.map_log_prob[i]) == pytest.approx(best, rel=10 * tolerance)
-        assert reference.weight_of(posterior.map_switches[i]) == pytest.approx(
-            best, rel=10 * tolerance
-        )
-        for time in range(LENGTH):
-            past = reference.of_first(time + 1)
-            assert posterior.switch_filtered[i, time] == pytest.approx(
-                past.switch_probability()[time], abs=5 * tolerance
-            )
-            assert posterior.run_length_mean[i, time] == pytest.approx(
-                past.run_length_mean(), rel=5 * tolerance
-            )
-            lengths = past.run_length_pmf()
-            np.testing.assert_allclose(runs[i, time, : time + 1], lengths, atol=5 * tolerance)
-            assert np.all(runs[i, time, time + 1 :] == 0)
+        logs = log_density(predictor, symbols)
+    truths = [Enumeration(prior, segment, row) for row in symbols]
+    compare(posterior, logs, truths, 5 * tolerance, laws)
 
 
 @pytest.mark.usefixtures("float64")
@@ -94,21 +65,13 @@ def test_posterior_is_that_of_the_enumeration(prior, segment, tolerance):
 @pytest.mark.parametrize("prior", [sp.PTW(4), sp.LIN()], ids=name)
 @pytest.mark.slow
 def test_marginal_and_partition_at_other_lengths(prior, length):
-    segment = sp.Bernoulli()
-    symbols = sequences(segment, length)
-    predictor = sp.bayes_optimal(sp.Source(prior, segment))
+    symbols = sequences(sp.Bernoulli(), length)
+    predictor = sp.bayes_optimal(sp.Source(prior))
     posterior = predictor.posterior(symbols)
-    marginals, pmf = log_marginal(predictor, symbols), np.asarray(posterior.switch_count_pmf(2))
-    for i, row in enumerate(symbols):
-        reference = Enumeration(prior, segment, row)
-        assert marginals[i] == pytest.approx(reference.log_marginal, rel=1e-12)
-        counts = reference.switch_count_pmf()[:3]
-        np.testing.assert_allclose(pmf[i, : len(counts)], counts, atol=1e-12)
-        best = reference.weights.max()
-        assert reference.weight_of(posterior.map_switches[i]) == pytest.approx(best)
-        np.testing.assert_allclose(
-            posterior.switch_smoothed[i], reference.switch_probability(), atol=1e-12
-        )
+    truths = [Enumeration(prior, sp.Bernoulli(), row) for row in symbols]
+    compare(posterior, log_density(predictor, symbols), truths, 5 * DOUBLE)
+    for pmf, truth in zip(posterior.switch_count_pmf(2), truths, strict=True):
+        np.testing.assert_allclose(pmf, truth.switch_count_pmf(), atol=1e-12)
 
 
 def test_run_lengths_that_need_too_much_memory_are_refused(monkeypatch):
@@ -144,7 +107,7 @@ def test_a_finite_family_of_ones_own_has_smoothed_probabilities(prior):
     posterior = sp.bayes_optimal(sp.Source(prior, Symbols())).posterior(symbols)
     assert posterior.level_mean is None
     for row, probs in zip(symbols, posterior.probs_smoothed, strict=True):
-        expected = Enumeration(prior, sp.Categorical(3), row).probs()
+        expected, _ = Enumeration(prior, sp.Categorical(3), row).levels()
         np.testing.assert_allclose(probs, expected, atol=1e-5)
 
 
@@ -160,7 +123,7 @@ def test_posterior_samples_have_the_posterior_law(prior, key):
     codes = samples @ (1 << np.arange(6))
     expected = {
         int(np.array(p) @ (1 << np.arange(6))): w * draws
-        for p, w in zip(reference.partitions, reference.weights, strict=True)
+        for p, w in zip(partitions(6), reference.weights, strict=True)
     }
     assert set(codes) <= {code for code, count in expected.items() if count > 0}
     likely = {code: count for code, count in expected.items() if count > 10}

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from family_reference import FamilyEnumeration
+from family_reference import Enumeration
 from reference import name, pmf, survival
 
 import switchpoint as sp
@@ -88,30 +88,10 @@ def example(segment, length=LENGTH, seed=3):
     return values
 
 
-def check(prior, reference_prior, segment, tolerance):
-    examples = example(segment)
-    constant, missing = np.ones_like(examples[:1]), np.full_like(examples[:1], np.nan)
-    values = np.concatenate([examples, constant, missing])
-    partitions = isinstance(segment, sp.NormalGamma)  # the same passes for every family
-    with jax.enable_x64(tolerance == DOUBLE):
-        predictor = sp.bayes_optimal(sp.Source(prior(), segment))
-        log_density = np.asarray(predictor.log_density(values))
-        posterior = predictor.posterior(values)
-        if partitions:
-            pmf_, within = posterior.switch_count_pmf(), posterior.switch_within(2, 5)
-            runs = posterior.run_length_pmf(most=5)
-        posterior = jax.tree.map(np.asarray, posterior)
-    assert log_density.dtype == (np.float64 if tolerance == DOUBLE else np.float32)
-    level = "probs_smoothed" if segment.finite else "level_std"
-    for field in ("switch_smoothed", "switch_filtered", "run_length_mean", level):
-        assert np.all(np.isfinite(getattr(posterior, field)[2:]))
-    assert np.all(getattr(posterior, level)[2:] > 0)
-    np.testing.assert_allclose(posterior.log_marginal[3], 0, atol=tolerance)
-    for i, row in enumerate(examples):
-        truth = FamilyEnumeration(reference_prior, segment, row)
-        close = {"atol": tolerance, "rtol": tolerance}
-        missing = np.isnan(row.reshape(LENGTH, -1)).all(-1)
-        assert np.all(log_density[i][missing] == 0)
+def compare(posterior, log_density, truths, tolerance, partitions=None):
+    """A posterior, and what `partitions_of` returns, with the sums over all partitions."""
+    close = {"atol": tolerance, "rtol": tolerance}
+    for i, truth in enumerate(truths):
         np.testing.assert_allclose(log_density[i], truth.log_density(), atol=tolerance)
         np.testing.assert_allclose(posterior.log_marginal[i], truth.log_marginal, **close)
         for field in ("switch_smoothed", "switch_filtered", "run_length_mean"):
@@ -119,21 +99,53 @@ def check(prior, reference_prior, segment, tolerance):
             if field != "run_length_mean":
                 expected[0] = 0
             np.testing.assert_allclose(getattr(posterior, field)[i], expected, **close)
-        if partitions:
-            np.testing.assert_allclose(pmf_[i], truth.switch_count_pmf(), **close)
+        if partitions is not None:
+            counts, within, runs = partitions
+            np.testing.assert_allclose(counts[i], truth.switch_count_pmf(), **close)
             np.testing.assert_allclose(within[i], truth.switch_within(2, 5), **close)
-            np.testing.assert_allclose(runs[i], truth.run_length_pmf()[:, :5], **close)
+            lengths = truth.run_length_pmf()[:, : runs.shape[-1]]
+            np.testing.assert_allclose(runs[i], lengths, **close)
         best = truth.weights.max()
-        assert np.exp(posterior.map_log_prob[i]) == pytest.approx(best, rel=tolerance)
-        assert truth.weight_of(posterior.map_switches[i]) == pytest.approx(best, rel=tolerance)
+        assert np.exp(posterior.map_log_prob[i]) == pytest.approx(best, rel=10 * tolerance)
+        assert truth.weight_of(posterior.map_switches[i]) == pytest.approx(best, rel=10 * tolerance)
         mean, std = truth.levels()
-        if segment.finite:
+        if truth.segment.finite:
             np.testing.assert_allclose(posterior.probs_smoothed[i], mean, **close)
             assert posterior.level_mean is None
         else:
             np.testing.assert_allclose(posterior.level_mean[i], mean, **close)
             np.testing.assert_allclose(posterior.level_std[i], std, **close)
             assert posterior.probs_smoothed is None
+
+
+def partitions_of(posterior, most=None):
+    """The laws of the number of switches, of a switch in a window, and of run lengths."""
+    within = posterior.switch_within(2, 5)
+    return posterior.switch_count_pmf(), within, posterior.run_length_pmf(most)
+
+
+def check(prior, reference_prior, segment, tolerance):
+    examples = example(segment)
+    constant, missing = np.ones_like(examples[:1]), np.full_like(examples[:1], np.nan)
+    values = np.concatenate([examples, constant, missing])
+    partitions = None
+    with jax.enable_x64(tolerance == DOUBLE):
+        predictor = sp.bayes_optimal(sp.Source(prior(), segment))
+        log_density = np.asarray(predictor.log_density(values))
+        posterior = predictor.posterior(values)
+        if isinstance(segment, sp.NormalGamma):  # the same passes for every family
+            partitions = partitions_of(posterior, most=5)
+        posterior = jax.tree.map(np.asarray, posterior)
+    assert log_density.dtype == (np.float64 if tolerance == DOUBLE else np.float32)
+    level = "probs_smoothed" if segment.finite else "level_std"
+    for field in ("switch_smoothed", "switch_filtered", "run_length_mean", level):
+        assert np.all(np.isfinite(getattr(posterior, field)[2:]))
+    assert np.all(getattr(posterior, level)[2:] > 0)
+    np.testing.assert_allclose(posterior.log_marginal[3], 0, atol=tolerance)
+    missing = np.isnan(examples.reshape(*examples.shape[:2], -1)).all(-1)
+    assert np.all(log_density[:2][missing] == 0)
+    truths = [Enumeration(reference_prior, segment, row) for row in examples]
+    compare(posterior, log_density, truths, tolerance, partitions)
 
 
 CASES = [
@@ -168,7 +180,7 @@ def test_a_mixture_of_sources_is_the_sum_over_sources_and_partitions():
     posterior, close = bayes.posterior(values), {"atol": DOUBLE, "rtol": DOUBLE}
     drawn = np.asarray(posterior.sample(jax.random.key(0), 4000)).mean(0)
     for i, row in enumerate(values):
-        truths = [FamilyEnumeration(prior, segment, row) for prior, segment in pairs]
+        truths = [Enumeration(prior, segment, row) for prior, segment in pairs]
         logs = log_weights + np.array([truth.log_marginals for truth in truths]).T
         totals = np.logaddexp.reduce(logs, axis=-1)
         probs = np.exp(logs - totals[:, None])

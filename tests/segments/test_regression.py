@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from family_reference import FamilyEnumeration
+from family_reference import Enumeration
 from test_families import Tabulated
 
 import switchpoint as sp
@@ -114,7 +114,7 @@ def test_any_prior_is_the_sum_over_all_partitions(monkeypatch):
     values = series(9, missing=(3, 4), covariates=1)
     values[5:] += 4
     for prior in (sp.Geometric(0.2), sp.RandomUniform(4)):
-        truth = FamilyEnumeration(prior, segment, values)
+        truth = Enumeration(prior, segment, values)
         with jax.enable_x64(True):
             bayes = sp.bayes_optimal(sp.Source(Tabulated.of(prior), segment))
             logs, posterior = bayes.log_density(values), bayes.posterior(values)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from family_reference import FamilyEnumeration
+from family_reference import Enumeration
 from reference import name
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -54,7 +54,7 @@ def test_every_family_and_prior_is_the_sum_over_all_partitions(segment):
     rows = example(segment)
     for i, prior in enumerate((*PRIORS, sp.PTW(5))):
         row = rows[i % 2]
-        truth = FamilyEnumeration(prior, segment, row)
+        truth = Enumeration(prior, segment, row)
         stream = sp.Stream(sp.bayes_optimal(sp.Source(prior, segment)))
         logs = []
         for x in row:
