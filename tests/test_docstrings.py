@@ -25,7 +25,7 @@ MODULES = [
     "switchpoint.predictor",
     "switchpoint._namespace",
     "switchpoint._parameters",
-    "switchpoint.checking.parts",
+    "switchpoint.checking.properties",
     *(
         module.name
         for package in (*PACKAGES, sp.neural.networks)

@@ -6,7 +6,7 @@ The public API is `__all__` of this package and of its subpackages; everything e
 TYPE_CHECKING = False  # True for type checkers; importing `typing` would take long
 
 if TYPE_CHECKING:  # the names below, for type checkers
-    from switchpoint.checking.parts import check as check
+    from switchpoint.checking import check as check
     from switchpoint.detection import Segmentation as Segmentation
     from switchpoint.detection import detect as detect
     from switchpoint.evaluation import code_length as code_length

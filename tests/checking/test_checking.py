@@ -8,14 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reference import PRIORS, name
 from test_families import documented_family
 
 import switchpoint as sp
-from switchpoint.checking.families import check_family, drawn_segments
-from switchpoint.checking.laws import check_law
-from switchpoint.checking.parts import check_draws
-from switchpoint.checking.predictors import check_predictor
-from switchpoint.checking.report import Collector
+from switchpoint.checking.properties import findings
+from switchpoint.checking.subject import Subject
 from switchpoint.segments import Discrete, Normal, StudentT
 
 ROOT = Path(__file__).parents[2]
@@ -47,23 +45,14 @@ def test_the_documented_parts_pass(make):
     assert not report.failed
 
 
-def findings_of(check, *args):
-    findings = Collector()
-    check(findings, *args)
-    return findings.findings
+def findings_of(part, thing, values=None):
+    return findings(Subject(thing, values, 20, 0), [part])
 
 
-def assert_failed(findings, fault, consequences=()):
+def assert_failed(found, fault, consequences=()):
     """That this property fails, and only it and perhaps its consequences."""
-    failed = {each.name for each in findings if not each.ok}
-    assert failed - set(consequences) == ({fault} if fault else set()), findings
-
-
-def of_family(segment):
-    draws = drawn_segments(segment, 0)
-    return findings_of(
-        check_family, segment, np.asarray(draws[:3].reshape(15, *draws.shape[2:])), draws
-    )
+    failed = {each.name for each in found if not each.ok}
+    assert failed - set(consequences) == ({fault} if fault else set()), found
 
 
 LINES = sp.Independent(sp.NormalGamma(1.0, 2.0, 3.0, 0.5), sp.Trend())
@@ -73,17 +62,17 @@ OTHERS = sp.Independent(sp.Gaussian(), sp.Poisson(), sp.Exponential(2.0, 3.0), s
 @pytest.mark.slow
 @pytest.mark.parametrize("segment", [sp.MarkovChain(3), OTHERS, LINES], ids=["1", "2", "3"])
 def test_families_of_the_package_pass(segment):
-    findings = of_family(segment)
-    assert_failed(findings, None)
-    names = {each.name for each in findings}
+    found = findings_of("segment", segment)
+    assert_failed(found, None)
+    names = {each.name for each in found}
     assert {"normalised", "merge is associative", "empty is neutral", "sampler"} <= names
     assert ("translate" in names) == (segment.event_shape != ())
     assert ("run_log_density" in names) == (segment is LINES)
 
 
-@pytest.mark.parametrize("prior", [sp.PTW(5, 0.3), sp.LIN(), sp.Renewal([0.1, 0, 0.5, 0.4])])
+@pytest.mark.parametrize("prior", PRIORS, ids=name)
 def test_priors_of_the_package_pass(prior):
-    assert_failed(findings_of(check_law, prior, 0), None)
+    assert_failed(findings_of("prior", prior), None)
 
 
 class Noise(sp.Segment):
@@ -148,7 +137,9 @@ class Loud(Normal):
 )
 def test_the_fault_of_a_family_is_named(fault):
     family = Still if fault == "translate" else Noise
-    assert_failed(of_family(family(fault)), fault, {"sampler"} if "merge" in fault else ())
+    assert_failed(
+        findings_of("segment", family(fault)), fault, {"sampler"} if "merge" in fault else ()
+    )
 
 
 class Coin(sp.Prior):
@@ -190,7 +181,7 @@ class Coin(sp.Prior):
     ],
 )
 def test_the_fault_of_a_prior_is_named(fault, failing, consequences):
-    assert_failed(findings_of(check_law, Coin(fault), 0), failing, consequences)
+    assert_failed(findings_of("prior", Coin(fault)), failing, consequences)
 
 
 class Tally(sp.neural.Network):
@@ -244,8 +235,8 @@ FORMS = {"stream", "chunks", "jit and vmap"}
 def test_the_fault_of_a_network_is_named(fault, consequences):
     symbols = np.random.default_rng(0).integers(0, 2, (2, 20))
     decay = np.arange(1, 2) if fault == "leaves" else jnp.asarray(0.7)
-    findings = findings_of(check_predictor, Tally(decay, fault), symbols)
-    assert_failed(findings, fault, set(consequences) - {fault})
+    found = findings_of("predictor", Tally(decay, fault), symbols)
+    assert_failed(found, fault, set(consequences) - {fault})
 
 
 class Gaps(Noise):
@@ -276,10 +267,10 @@ class Rough(Noise):
 def test_the_fault_of_a_predictor_is_named(segment, fault):
     predictor = sp.bayes_optimal(sp.Source(sp.Geometric(0.1), segment))
     values = np.random.default_rng(0).normal(size=(1, 20))
-    findings = findings_of(check_predictor, predictor, values)
-    assert_failed(findings, fault)
+    found = findings_of("predictor", predictor, values)
+    assert_failed(found, fault)
     if fault == "gradients":  # the log likelihood does not depend on the value of `scale`
-        detail = next(each.detail for each in findings if not each.ok)
+        detail = next(each.detail for each in found if not each.ok)
         assert "segment.scale" in detail
         assert " 0 by finite differences" in detail
 
@@ -293,9 +284,11 @@ class Biased(sp.Source):
 
 
 def test_draws_follow_their_true_probabilities():
-    assert check_draws(sp.Source(sp.LIN()), 20, 0)
-    with pytest.raises(ValueError, match="symbols against their true probabilities: at time "):
-        check_draws(Biased(sp.LIN()), 20, 0)
+    for segment in (sp.Bernoulli(), sp.Categorical(5, 0.7)):
+        assert_failed(findings_of("sampler", sp.Source(sp.LIN(), segment)), None)
+    (finding,) = findings_of("sampler", Biased(sp.LIN()))
+    assert not finding.ok
+    assert finding.detail.startswith("symbols against their true probabilities: at time ")
 
 
 class Symbols(sp.Segment):

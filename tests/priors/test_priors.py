@@ -23,16 +23,6 @@ def test_law_is_the_one_in_the_table(prior):
     np.testing.assert_allclose(np.exp(prior.log_survival(starts, runs)), tails, atol=1e-12)
 
 
-@pytest.mark.usefixtures("float64")
-@starts
-def test_closed_survival_is_the_product_of_the_hazards(prior):
-    closed = prior.log_survival(np.arange(LENGTH)[:, None], np.arange(9))
-    slow = sp.Prior.log_survival(
-        prior, *jnp.broadcast_arrays(jnp.arange(LENGTH)[:, None], jnp.arange(9))
-    )
-    np.testing.assert_allclose(np.exp(closed), np.exp(slow), atol=1e-12)
-
-
 def test_survival_of_lin_is_accurate_far_out():
     runs = np.array([1, 10, 15, 16, 17, 100, 4096, 10**6])
     exact = np.array([np.log1p(-0.5 / np.arange(1, r + 1)).sum() for r in runs])

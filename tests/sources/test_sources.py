@@ -45,28 +45,6 @@ def test_number_of_switches_has_its_exact_law(prior, key):
     assert chi_square(counts, law * BATCH) > 1e-3
 
 
-@priors
-def test_positions_of_switches_have_their_exact_law(prior, key):
-    switches = np.asarray(prior.sample_switches(key, BATCH, LENGTH))
-    chances = prior.switch_probability(LENGTH)[1:]
-    seen = switches.mean(0)[1:]
-    spread = np.sqrt(chances * (1 - chances) / BATCH)
-    sure = spread < 1e-9
-    np.testing.assert_allclose(seen[sure], chances[sure], atol=1e-9)
-    assert np.all(np.abs(seen - chances)[~sure] < 5 * spread[~sure])
-
-
-@priors
-@pytest.mark.slow
-def test_length_of_the_first_segment_has_its_exact_law(prior, key):
-    switches = np.asarray(prior.sample_switches(key, BATCH, LENGTH))
-    first = np.where(switches.any(1), switches.argmax(1), LENGTH)
-    runs = np.arange(1, LENGTH)
-    law = np.exp(np.asarray(prior.log_pmf(np.zeros_like(runs), runs), np.float64))
-    law = np.append(law, max(0.0, 1 - law.sum()) if law.sum() < 1 - 1e-5 else 0.0)
-    assert chi_square(np.bincount(first, minlength=LENGTH + 1)[1:], law * BATCH) > 1e-3
-
-
 def test_regular_switches_are_where_they_must_be(key):
     switches = np.asarray(sp.RegularPeriodic(5).sample_switches(key, 3, 17))
     np.testing.assert_array_equal(switches, [np.isin(np.arange(17), [5, 10, 15])] * 3)
@@ -108,18 +86,6 @@ def test_segment_parameters_have_their_beta_law(segment, beta, key):
         np.testing.assert_array_equal(probs[:, start], probs[:, start + 3])  # one segment
     independent = scipy.stats.spearmanr(probs[:, 0, symbol], probs[:, 4, symbol]).pvalue
     assert independent > 1e-3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("segment", [sp.Bernoulli(), sp.Categorical(5, 0.7)], ids=name)
-def test_symbols_have_the_true_distribution(segment, key):
-    draw = sp.Source(sp.LIN(), segment).sample(key, 2000, 50)
-    probs = np.asarray(draw.probs, np.float64)
-    for symbol in range(segment.alphabet):
-        hit = np.asarray(draw.symbols) == symbol
-        surplus = (hit - probs[..., symbol]).sum()
-        spread = np.sqrt((probs[..., symbol] * (1 - probs[..., symbol])).sum())
-        assert abs(surplus) < 4 * spread
 
 
 def test_distribution_changes_exactly_at_the_switches(key):

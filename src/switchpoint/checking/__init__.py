@@ -1,6 +1,6 @@
 """Checks of priors, segment models, sources, networks and predictors of one's own."""
 
-from switchpoint.checking.parts import check
+from switchpoint.checking.properties import check
 from switchpoint.checking.report import Finding, Report
 
 __all__ = ["Finding", "Report", "check"]

@@ -1,14 +1,12 @@
-"""The findings of a check, and how they are collected and shown."""
+"""The findings of a check, how they are shown, and what decides them."""
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-_LEAST_P = 1e-6  # of a check that passes: seeds are fixed, and there are few checks
+LEAST_P = 1e-6  # of a check that passes: seeds are fixed, and there are few checks
 
 
 @dataclass(frozen=True)
@@ -55,39 +53,13 @@ class Report:
         return "\n".join([f"{self.subject}: {count}", *rows])
 
 
-class Collector:
-    """Findings one after another. A check returns a detail, or raises where a property fails."""
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-
-    def run(self, name: str, check: Callable[..., str | None], *args: Any) -> None:
-        """Add the finding of `check(*args)`, unless it returns None: it does not apply."""
-        try:
-            detail = check(*args)
-            if detail is not None:
-                self.findings.append(Finding(name, True, detail))
-        except Exception as error:  # of a check, or of the code that is checked
-            text = " ".join(str(error).split())
-            text = text if len(text) <= 300 else f"{text[:297]}..."
-            detail = text if type(error) is ValueError else f"{type(error).__name__}: {text}"
-            if all(each.detail != detail for each in self.findings):  # one failure is enough
-                self.findings.append(Finding(name, False, detail))
-
-    def make(self, name: str, function: Callable[..., Any], *args: Any) -> Any:
-        """The result of `function(*args)`; None if it raises, which is a failure of this name."""
-        results: list[Any] = []
-        self.run(name, lambda: results.append(function(*args)))
-        return results[0] if results else None
-
-
 def require(condition: Any, problem: str) -> None:
     """Raise a `ValueError` unless a condition holds."""
     if not condition:
         raise ValueError(problem)
 
 
-def require_equal(found: Any, expected: Any, tolerance: float, what: str) -> str:
+def require_equal(what: str, found: Any, expected: Any, tolerance: float) -> str:
     """Raise a `ValueError` unless two arrays agree, relative to 1 or to their size; the detail."""
     found, expected = (np.asarray(each, np.float64) for each in (found, expected))
     require(found.shape == expected.shape, f"{what}: shape {found.shape}, not {expected.shape}")
@@ -105,21 +77,17 @@ def require_equal(found: Any, expected: Any, tolerance: float, what: str) -> str
 def require_uniform(ranks: Float[np.ndarray, "draws time columns"], what: str) -> str:
     """Raise a `ValueError` unless the ranks at each time are uniform; the detail.
 
-    By the bound of Dvoretzky, Kiefer and Wolfowitz,
-    P(the largest difference of the distribution functions > d) <= 2 exp(-2 n d^2) (Massart, 1990).
+    By the test of Kolmogorov and Smirnov.
     """
-    draws = len(ranks)
-    order = np.sort(np.asarray(ranks, np.float64), axis=0)
-    steps = np.arange(1, draws + 1)[:, None, None] / draws
-    gaps = np.maximum(np.abs(order - steps), np.abs(order - steps + 1 / draws)).max(0)
-    gaps = np.nan_to_num(gaps, nan=1.0)
-    time, column = np.unravel_index(np.argmax(gaps), gaps.shape)
-    gap = float(gaps[time, column])
-    bound = 2 * math.exp(-2 * draws * gap**2)
-    which = f", column {column}" if gaps.shape[1] > 1 else ""
+    from scipy import stats  # slow to import
+
+    tests = stats.kstest(np.asarray(ranks, np.float64), "uniform", axis=0)
+    at = np.unravel_index(np.argmin(np.nan_to_num(tests.pvalue)), tests.pvalue.shape)
+    gap, chance = float(tests.statistic[at]), float(np.nan_to_num(tests.pvalue[at]))
+    which = f", column {at[1]}" if ranks.shape[2] > 1 else ""
     require(
-        bound >= _LEAST_P,
-        f"{what}: at time {time}{which} the ranks of {draws} draws are {gap:.3g} from uniform, "
-        f"which has a probability below {bound:.1g}",
+        chance >= LEAST_P,
+        f"{what}: at time {at[0]}{which} the ranks of {len(ranks)} draws are {gap:.3g} from "
+        f"uniform, which has a probability of {chance:.1g}",
     )
-    return f"{what}: ranks of {draws} draws within {gap:.2g} of uniform"
+    return f"{what}: ranks of {len(ranks)} draws within {gap:.2g} of uniform"
