@@ -31,9 +31,9 @@ class Subject:
     def __init__(self, thing: Any, values: Any, length: int, seed: int) -> None:
         self.thing, self.length, self.seed = thing, length, seed
         source = isinstance(thing, Source)
-        self.prior: Prior | None = thing.prior if source else self._if(Prior)
-        self.segment: Segment | None = thing.segment if source else self._if(Segment)
-        self.sampler: AbstractSource | None = self._if(AbstractSource)
+        self.prior: Any = thing.prior if source else self._if(Prior)
+        self.segment: Any = thing.segment if source else self._if(Segment)
+        self.sampler: Any = self._if(AbstractSource)
         self.densities: dict[str, Any] | None = None
         self._given = None if values is None else self._batched(np.asarray(values))
 
@@ -56,7 +56,6 @@ class Subject:
     @cached_property
     def draws(self) -> Float[Array, "draws time *event"]:
         """Many short segments."""
-        assert self.segment is not None
         source = Source(RegularPeriodic(_SEGMENT), self.segment)
         draw = source.sample(jax.random.key(self.seed), _DRAWS, _SEGMENT)
         return jnp.asarray(draw.values, float)
