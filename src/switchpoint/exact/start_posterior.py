@@ -216,7 +216,7 @@ class StartPartitions(Partitions):
             one = StartPartitions(self.prior, self.segment, sequence, filtered, self.width)
             return function(one, *rest)
 
-        chunks = self.sequences, self.filtered, *more
+        chunks: tuple[Any, ...] = (self.sequences, self.filtered, *more)
         return in_chunks(lambda chunk: jax.vmap(of_one)(*chunk), chunks, most)
 
     # What follows is of one sequence, without the axis of the batch.
