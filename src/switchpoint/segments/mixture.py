@@ -13,7 +13,7 @@ from switchpoint._parameters import simplex
 from switchpoint.segments._special import log_probs, log_sum
 from switchpoint.segments.base import Level, Segment, prior_statistics
 from switchpoint.segments.distributions import Discrete, Distribution, Joint, Support
-from switchpoint.segments.values import families_by_column, run_statistics
+from switchpoint.segments.values import families_by_column, observations_in_words, run_statistics
 
 
 class MixtureRun(NamedTuple):
@@ -293,25 +293,12 @@ def _check_kind(kind: Any, first: Segment) -> None:
             "kinds must have the evidence of a run of observations in closed form, "
             f"run_log_density, which {type(kind).__name__} has not"
         )
-    for what, one, other in (
-        ("one shape of observations", kind.event_shape, first.event_shape),
-        ("one support", *(_support(each) for each in (kind, first))),
-    ):
-        if one != other:
-            raise ValueError(
-                f"kinds must have {what}, got {_shown(one)} for {kind!r} and {_shown(other)} for "
-                f"{first!r}"
-            )
-
-
-def _support(kind: Segment) -> Support | tuple[Support, ...]:
-    """The support of all columns; of each if they differ."""
-    each = tuple(family.support for family in families_by_column(kind))
-    return each[0] if len(set(each)) == 1 else each
-
-
-def _shown(thing: Any) -> str:
-    return str(thing) if isinstance(thing, Support) else repr(thing)
+    one, other = observations_in_words(kind), observations_in_words(first)
+    if one != other:
+        raise ValueError(
+            f"kinds must have the same observations, got {one} for {kind!r} and {other} for "
+            f"{first!r}"
+        )
 
 
 def _where(begun: Any, run: Any, otherwise: Any) -> Any:

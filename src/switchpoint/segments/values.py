@@ -180,6 +180,14 @@ def families_by_column(segment: Segment) -> tuple[Segment, ...]:
     return getattr(segment, "columns", (segment,) * columns)
 
 
+def observations_in_words(segment: Segment) -> str:
+    """What the observations of a family are, in words."""
+    if segment.finite:
+        return f"symbols of {segment.alphabet}"
+    supports = [str(family.support) for family in families_by_column(segment)]
+    return f"vectors of {', '.join(supports)}" if segment.event_shape else f"single {supports[0]}"
+
+
 def _check_each(
     segment: Segment, array: Float[np.ndarray, "..."], name: str, *, position: bool = True
 ) -> None:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from switchpoint import _checks
 from switchpoint._parameters import Parametric, simplex
 from switchpoint.segments import Segment
-from switchpoint.segments.values import families_by_column
+from switchpoint.segments.values import observations_in_words
 from switchpoint.sources.source import AbstractSource, Draw
 
 
@@ -49,7 +49,7 @@ class SourceMixture(AbstractSource, Parametric):
                     f"sources must be sources, such as switchpoint.Source(switchpoint.LIN()), got "
                     f"{source!r}"
                 )
-            kinds = [_observations(each) for each in (source, self.sources[0])]
+            kinds = [observations_in_words(each.segment) for each in (source, self.sources[0])]
             if kinds[0] != kinds[1]:
                 raise ValueError(
                     f"sources must have the same observations, got {kinds[0]} of {source!r} and "
@@ -89,12 +89,3 @@ class SourceMixture(AbstractSource, Parametric):
             return jnp.take_along_axis(jnp.stack(leaves), at, 0)[0]
 
         return jax.tree.map(chosen, *draws)
-
-
-def _observations(source: AbstractSource) -> str:
-    """What the observations of a source are, in words."""
-    segment = source.segment
-    if segment.finite:
-        return f"symbols of {segment.alphabet}"
-    supports = [str(family.support) for family in families_by_column(segment)]
-    return f"vectors of {', '.join(supports)}" if segment.event_shape else f"single {supports[0]}"
