@@ -1,7 +1,5 @@
 """Parameters of priors and segments are leaves: any value, one program, and derivatives."""
 
-from pathlib import Path
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -158,48 +156,13 @@ def test_gradients_of_equinox_are_finite_differences(prior, segment, values, cou
             assert float((slope * step).sum()) / 1e-5 == pytest.approx(expected, rel=1e-5, abs=1e-8)
 
 
-@pytest.mark.slow
-def test_a_thousand_values_cost_no_memory_maps():
-    def evidence(hazard):
-        predictor = sp.bayes_optimal(sp.Source(sp.Geometric(hazard)))
-        return jax.block_until_ready(predictor.log_probs(SYMBOLS))
-
-    evidence(0.5)
-    maps = Path("/proc/self/maps")
-    before = len(maps.read_text().splitlines())
-    for hazard in np.linspace(0.001, 0.999, 1000):
-        evidence(hazard)
-    assert len(maps.read_text().splitlines()) < before + 50
-
-
-LAWS = [
-    sp.PTW(10, 0.3),
-    sp.Geometric(0.05),
-    sp.LIN(),
-    sp.RegularPeriodic(20),
-    sp.RandomUniform(30),
-    sp.Renewal([0.1, 0.0, 0.5, 0.4]),
-    Own(0.1),
-]
-FAMILIES = [
-    sp.Bernoulli(0.7, 2.0),
-    sp.Categorical(3, 0.7),
-    sp.Categorical(12, 0.7),
-    sp.MarkovChain(2, concentration=0.6),
-    sp.NormalGamma(mean=0.2, strength=0.5, shape=1.5, rate=0.8),
-    sp.Independent(
-        sp.Gaussian(mean=0.3, mean_scale=2.0, scale=0.7),
-        sp.Poisson(shape=2.0, rate=0.5),
-        sp.Exponential(shape=1.5, rate=2.0),
-        sp.Trend(level_scale=2.0, slope_scale=0.3, shape=1.2, rate=0.7, level=0.1),
-    ),
-]
 # One case for each algorithm: tree, few and many symbols, densities with and without closed form.
-ALGORITHMS = [(0, 0), (2, 0), (1, 2), (1, 3), (1, 4)]  # of LAWS and FAMILIES
 DIFFERENTIATED = [
-    pytest.param(prior, segment, marks=() if (i, j) in ALGORITHMS else pytest.mark.fuzz)
-    for j, segment in enumerate(FAMILIES)
-    for i, prior in enumerate(LAWS)
+    (sp.PTW(10, 0.3), sp.Bernoulli(0.7, 2.0)),
+    (sp.LIN(), sp.Bernoulli(0.7, 2.0)),
+    (sp.Geometric(0.05), sp.Categorical(12, 0.7)),
+    (sp.Geometric(0.05), sp.MarkovChain(2, concentration=0.6)),
+    (sp.Geometric(0.05), sp.NormalGamma(mean=0.2, strength=0.5, shape=1.5, rate=0.8)),
 ]
 
 
@@ -317,23 +280,3 @@ def test_draws_of_the_papers_sources_stay_the_same():
 def test_what_exact_prediction_rests_on_cannot_be_overridden(name):
     with pytest.raises(TypeError, match=f"Mine.{name} cannot be overridden.*pseudo_counts"):
         type("Mine", (sp.Bernoulli,), {name: lambda *_: None, "__annotations__": {}})
-
-
-@pytest.mark.slow
-def test_a_segment_of_ones_own_is_its_pseudo_counts():
-    class Skewed(sp.segments.Dirichlet):
-        tilt: float
-
-        @property
-        def pseudo_counts(self):
-            return (self.tilt, 1.0, 2.0)
-
-    source = sp.Source(sp.LIN(), Skewed(0.3))
-    predictor = sp.bayes_optimal(source)
-    symbols = source.sample(jax.random.key(0), 1, 12).symbols[0]
-    state, rows = predictor.init(), []
-    for symbol in symbols:
-        rows.append(predictor.predict(state))
-        state = predictor.update(state, symbol)
-    np.testing.assert_allclose(jnp.stack(rows), predictor.log_probs(symbols), atol=1e-5)
-    np.testing.assert_allclose(np.exp(rows[0]), np.array([0.3, 1, 2]) / 3.3, atol=1e-6)

@@ -92,7 +92,7 @@ def one_at_a_time(predictor, symbols):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["ptw", "ptw-deep", "lin", "uniform", "always", *OTHERS, *NETWORKS]
+    "name", ["ptw", "ptw-deep", "lin", "uniform", *OTHERS, *NETWORKS]
 )  # for other priors it is the same program
 def test_all_forms_agree(name):
     """Normalised, causal, stream = chunks = whole, batches, `jit`, `vmap`, gradients."""
