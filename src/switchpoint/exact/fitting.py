@@ -102,16 +102,13 @@ def compare(
             "sources must be a mapping from names to at least one Source, got "
             f"{_checks.shown(sources)}"
         )
+    optima = {name: bayes_optimal(each, max_hypotheses) for name, each in sources.items()}
     return Comparison(
         {
-            name: _log_evidence(bayes_optimal(source, max_hypotheses), values)
-            for name, source in sources.items()
+            name: float(np.asarray(predictor.log_density(values), np.float64).sum())
+            for name, predictor in optima.items()
         }
     )
-
-
-def _log_evidence(predictor: Any, values: Any) -> float:
-    return float(np.asarray(predictor.log_density(values), np.float64).sum())
 
 
 def fit(
@@ -267,10 +264,6 @@ class _Hyperparameter(NamedTuple):
         """Unconstrained coordinates of a value."""
         return _COORDINATES[self.support][0](jnp.asarray(value, float))
 
-    def bound(self, free: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The value at unconstrained coordinates."""
-        return _COORDINATES[self.support][1](free)
-
 
 class _Problem(eqx.Module):
     """The evidence as a function of the coordinates of the varied hyperparameters."""
@@ -288,7 +281,7 @@ class _Problem(eqx.Module):
         leaves, structure = jax.tree.flatten(self.source)
         _, unravel = ravel_pytree(self.coordinates())
         for each, free in zip(self.varied, unravel(point), strict=True):
-            leaves[each.place] = each.bound(free)
+            leaves[each.place] = _COORDINATES[each.support][1](free)
         return jax.tree.unflatten(structure, leaves)
 
     def scales(self, spread: float) -> list[Float[Array, "..."]]:
@@ -319,21 +312,21 @@ def _varied(source: Source, parameters: Iterable[str] | None) -> tuple[_Hyperpar
         raise ValueError(f"there is nothing to fit: {source!r} has no hyperparameters")
     if parameters is not None:
         wanted = [parameters] if isinstance(parameters, str) else list(parameters)
+
+        def chosen(name: str, patterns: Iterable[str] = wanted) -> bool:
+            return any(f".{name}".endswith("." + pattern) for pattern in patterns)
+
         for pattern in wanted or [""]:
-            if not any(_matches(name, pattern) for name in names):
+            if not any(chosen(name, [pattern]) for name in names):
                 raise ValueError(
                     f"parameters must be among {', '.join(names)} (or the last part of one), "
                     f"got {repr(pattern) if wanted else 'none'}"
                 )
-        varied = [row for row in varied if any(_matches(row[0].name, each) for each in wanted)]
+        varied = [row for row in varied if chosen(row[0].name)]
     for each, value in varied:
         if not np.all(np.isfinite(each.free(value))):
             raise ValueError(f"{each.name} is at the edge of its range, and cannot be fitted")
     return tuple(each for each, _ in varied)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return name == pattern or name.endswith("." + pattern)
 
 
 def _hyperparameter(source: Source, place: int, path: Any, value: Any) -> _Hyperparameter:
