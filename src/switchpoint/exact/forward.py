@@ -94,28 +94,33 @@ def bayes_optimal(source: AbstractSource, max_hypotheses: int | None = None) -> 
 
 
 class ForwardState(eqx.Module):
-    """The hypotheses about where the current segment started."""
+    """The hypotheses about where the current segment started, after t observations.
+
+    time
+        t, the number of observations seen.
+    starts: (m,)
+        The hypothesised starts s of the current segment (their last 31 bits), in m slots.
+    log_weights: (m,)
+        ln w_t(s) = ln P(the current segment started at s | x_<t); -inf in unused slots.
+    statistics: (m, ...)
+        The statistics of x_s..x_(t-1); for symbols, the count of each.
+    offset: the shape of an observation
+        The first value, from which all are measured; NaN before it.
+    pruned_weight: ()
+        The sum of the weights of all pruned hypotheses, each when it was pruned.
+    grows
+        Whether a longer stream needs more slots.
+
+    `ForwardPredictor` makes it, and has an example.
+    """
 
     time: Clock
-    """The number of observations seen."""
-
     starts: Int[Array, " hypotheses"]
-    """The hypothesised starts of the current segment (their last 31 bits)."""
-
     log_weights: Float[Array, " hypotheses"]
-    """ln P(the current segment started there | x_<t). Unused slots have -inf."""
-
     statistics: Statistics
-    """The statistics since that start (for symbols, the count of each): (hypotheses, ...)."""
-
     offset: Float[Array, "*event"]
-    """The first value, from which all are measured; NaN before it."""
-
     pruned_weight: Float[Array, ""]
-    """The sum of the weights of all pruned hypotheses, each when it was pruned."""
-
     grows: bool = eqx.field(static=True)
-    """Whether a longer stream needs more slots."""
 
     @property
     def weights(self) -> Float[Array, " hypotheses"]:

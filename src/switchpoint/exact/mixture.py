@@ -1,5 +1,6 @@
 """The exact predictor of a mixture of sources: their optima, weighted by their evidence."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -18,11 +19,17 @@ from switchpoint.segments._special import log_probs
 
 
 class MixtureState(eqx.Module):
-    """The states of the predictors of all sources, and their posterior."""
+    """The states of the predictors of all sources, and the posterior of the sources.
+
+    log_weights: (components,)
+        ln P(source | x_<t).
+    states
+        The state of the predictor of each source.
+
+    `MixturePredictor` makes it, and has the formulas.
+    """
 
     log_weights: Float[Array, " components"]
-    """ln P(source | x_<t)."""
-
     states: tuple[Any, ...]
 
 
@@ -138,41 +145,31 @@ class MixturePredictor(Predictor[MixtureState]):
         _, after = self._weights(self._log_prior, self._log_densities(values))
         log_final, filtered = after[..., -1], jnp.exp(after)
         final = jnp.exp(log_final)
-
-        def stacked(name: str) -> Array:
-            return jnp.stack([getattr(part, name) for part in parts])
-
-        def mean(name: str, weights: Array = final) -> Array:
-            values = stacked(name)
-            return (_like(weights, values) * values).sum(0)
-
-        pairs = log_final + stacked("map_log_prob")
-        best = pairs.argmax(0)
-        switches = stacked("map_switches")
-        level: dict[str, Array] = {}
-        if self.segment.finite:
-            level["probs_smoothed"] = mean("probs_smoothed")
-        else:
-            level["level_mean"] = mean("level_mean")
-            gaps = stacked("level_mean") - level["level_mean"]
-            variances = stacked("level_std") ** 2 + gaps**2
-            level["level_std"] = jnp.sqrt((_like(final, variances) * variances).sum(0))
+        names = [
+            each.name for each in dataclasses.fields(Posterior) if not each.name.startswith("_")
+        ]
+        fields = [name for name in names if getattr(parts[0], name) is not None]
+        whole = {name: jnp.stack([getattr(part, name) for part in parts]) for name in fields}
+        pairs = log_final + whole["map_log_prob"]
+        best, switches = pairs.argmax(0), whole["map_switches"]
+        averaged = {
+            name: _mean(filtered if name in ("switch_filtered", "run_length_mean") else final, each)
+            for name, each in whole.items()
+        }
+        if not self.segment.finite:
+            gaps = whole["level_mean"] - averaged["level_mean"]
+            averaged["level_std"] = jnp.sqrt(_mean(final, whole["level_std"] ** 2 + gaps**2))
+        averaged |= {
+            "log_marginal": _mixed_logs(self._log_prior, whole["log_marginal"]),
+            "map_switches": jnp.take_along_axis(switches, _like(best, switches[0])[None], 0)[0],
+            "map_log_prob": pairs.max(0),
+        }
         flat = final.reshape(len(parts), -1)
         return MixturePosterior(
-            log_marginal=jax.nn.logsumexp(
-                _like(self._log_prior, final) + stacked("log_marginal"), 0
-            ),
-            switch_filtered=mean("switch_filtered", filtered),
-            switch_smoothed=mean("switch_smoothed"),
-            run_length_mean=mean("run_length_mean", filtered),
-            map_switches=jnp.take_along_axis(switches, _like(best, switches[0])[None], 0)[0],
-            map_log_prob=pairs.max(0),
-            **level,
+            **averaged,
             component_probs=jnp.moveaxis(final, 0, -1),
             _partitions=MixturePartitions(
-                tuple(part._partitions for part in parts),
-                flat,
-                filtered.reshape(*flat.shape, -1),
+                tuple(part._partitions for part in parts), flat, filtered.reshape(*flat.shape, -1)
             ),
             _batch=parts[0]._batch,
             _labels=parts[0]._labels,
@@ -248,16 +245,19 @@ class MixturePartitions(Partitions):
         return jnp.take_along_axis(draws, which[None, ..., None], 0)[0]
 
     def run_lengths(self, most: int) -> Float[Array, "flat time lengths"]:
-        parts = jnp.stack([part.run_lengths(most) for part in self.parts])
-        return (self.filtered[..., None] * parts).sum(0)
+        return _mean(self.filtered, [part.run_lengths(most) for part in self.parts])
 
     def switch_counts(self, most: int) -> Float[Array, "flat counts"]:
-        parts = jnp.stack([part.switch_counts(most) for part in self.parts])
-        return (self.final[..., None] * parts).sum(0)
+        return _mean(self.final, [part.switch_counts(most) for part in self.parts])
 
     def without_switch(self, windows: Bool[Array, "windows time"]) -> Float[Array, "flat windows"]:
-        parts = jnp.stack([part.without_switch(windows) for part in self.parts])
-        return (self.final[..., None] * parts).sum(0)
+        return _mean(self.final, [part.without_switch(windows) for part in self.parts])
+
+
+def _mean(weights: Array, parts: Any) -> Array:
+    """The mean over sources, along the first axis."""
+    parts = jnp.asarray(parts)
+    return (_like(weights, parts) * parts).sum(0)
 
 
 def _mixed_logs(log_weights: Array, logs: Float[Array, "components ..."]) -> Float[Array, "..."]:

@@ -95,7 +95,8 @@ class Posterior(eqx.Module):
     constant hazard equals that hazard regardless of the data. `switch_filtered` conditions on x_t
     itself, and `switch_smoothed` on all of x, so both rise where the data suggest a change.
 
-    Computing them takes O(n depth) time for PTW, and O(n^2) for any other prior.
+    Computing them takes O(n depth) time for PTW, and O(n^2) for any other prior, with O(n) memory
+    (Fearnhead and Liu, 2007, draw partitions as `sample` does).
 
         >>> import numpy as np
         >>> import switchpoint as sp

@@ -18,7 +18,7 @@ from switchpoint.exact.streams import (
     fresh_statistics,
     initial_statistics,
 )
-from switchpoint.exact.tree import TreeLevel, stop_log_odds, tree_levels
+from switchpoint.exact.tree import stop_log_odds, tree_levels
 from switchpoint.exact.tree_posterior import tree_posterior
 from switchpoint.predictor import check_state
 from switchpoint.priors import PTW
@@ -27,19 +27,24 @@ from switchpoint.segments.base import Statistics
 
 
 class PTWState(eqx.Module):
-    """The nodes around the next observation, at each height 0..depth."""
+    """The nodes of the tree around the next observation, at each height 0..depth.
+
+    time
+        The number of observations seen.
+    statistics: (depth + 1, ...)
+        The statistics of each node so far; for symbols, the count of each.
+    log_odds: (depth + 1,)
+        ln a / (1 - a), where a = P(the node does not split | its x so far).
+    offset: the shape of an observation
+        The first value, from which all are measured; NaN before it.
+
+    `PTWPredictor` makes it, and has the formulas.
+    """
 
     time: Clock
-    """The number of observations seen."""
-
     statistics: Statistics
-    """The statistics of the node so far (for symbols, the count of each): (heights, ...)."""
-
     log_odds: Float[Array, " heights"]
-    """ln P(the node does not split | its x so far) / P(it splits | its x so far)."""
-
     offset: Float[Array, "*event"]
-    """The first value, from which all are measured; NaN before it."""
 
 
 class PTWPredictor(ExactPredictor[PTWState]):
@@ -112,22 +117,21 @@ class PTWPredictor(ExactPredictor[PTWState]):
 
     @jax.jit
     def _log_probs(self, sequences: Sequences) -> Float[Array, "flat time alphabet"]:
-        def log_probs(sequences: Sequences) -> Float[Array, "flat time alphabet"]:
-            probs: Any = self._root(sequences, with_probs=True).probs
-            return jnp.log(probs[:, : sequences.values.shape[1]])
-
-        return in_chunks(log_probs, sequences)
+        return jnp.log(self._at_root(sequences, "probs"))
 
     @jax.jit
     def _log_density(self, sequences: Sequences) -> Float[Array, "flat time"]:
-        def log_density(sequences: Sequences) -> Float[Array, "flat time"]:
-            return self._root(sequences).log_density[:, : sequences.values.shape[1]]
+        return self._at_root(sequences, "log_density")
 
-        return in_chunks(log_density, sequences)
+    def _at_root(self, sequences: Sequences, name: str) -> Any:
+        """An array of the highest level of the tree."""
 
-    def _root(self, sequences: Sequences, with_probs: bool = False) -> TreeLevel:
-        levels = tree_levels(self.prior, self.segment, sequences, with_probs)
-        return functools.reduce(lambda _, level: level, levels)
+        def of_chunk(sequences: Sequences) -> Any:
+            levels = tree_levels(self.prior, self.segment, sequences, name == "probs")
+            root = functools.reduce(lambda _, level: level, levels)
+            return getattr(root, name)[:, : sequences.values.shape[1]]
+
+        return in_chunks(of_chunk, sequences)
 
     _posterior = tree_posterior
 

@@ -33,6 +33,9 @@ class Dirichlet(Segment):
 
         P(x_{n+1} = k) = (n_k + a_k) / sum over j of (n_j + a_j)
 
+    Counts are differences of prefix sums, so a prediction takes O(K) time for each hypothesis. See
+    Murphy (2022), "Probabilistic Machine Learning", 4.6.
+
     A model of your own is a subclass with `pseudo_counts`; everything else follows from them. The
     exact algorithms rely on that (counts are differences of prefix sums), so `predictive`, `probs`
     and `sample` cannot be overridden.
