@@ -118,6 +118,15 @@ def grid(cell: Callable[..., Measurement], **labels: Iterable[Any]) -> Grid:
     return Grid(tuple(labels), cells)
 
 
+def exact_grid(dimension: str, tests: Mapping[Any, TestSet], exact: Sequence[str] = ()) -> Grid:
+    """The optimum, or several exact predictors, on test sets labelled along a dimension."""
+    several = {"exact": exact} if exact else {}
+    return grid(
+        lambda exact="optimum", **label: Measurement(None, exact, tests[label[dimension]]),
+        **{dimension: tests, **several},
+    )
+
+
 @dataclass(frozen=True)
 class Caption:
     """The text beside a figure."""

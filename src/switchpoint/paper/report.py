@@ -159,23 +159,17 @@ def _beside(row: Any) -> str:
 def _source(result: Result) -> dict[str, Any]:
     """The origin of numbers that were not all computed on this machine."""
     shown = result.shown
-    provenance = shown.attrs["provenance"]
+    made = shown.attrs["provenance"]
+    commit = f" ({str(made['commit'])[:8]})" if made.get("commit") else ""
+    networks = made.get("networks", {}).values()
     return {
         "recorded": shown is result.recorded,
         "local": result.beside is not None,
         "pretrained": shown.attrs["scale"] == "zoo",
         "scale": shown.attrs["scale"],
-        "made": _machine(provenance),
-        "networks": sorted(
-            {str(each["device"]) for each in provenance.get("networks", {}).values() if each}
-        ),
+        "made": f"switchpoint {made['switchpoint']}{commit}, jax {made['jax']}, {made['device']}",
+        "networks": sorted({str(each["device"]) for each in networks if each}),
     }
-
-
-def _machine(provenance: Mapping[str, Any]) -> str:
-    commit = f" ({str(provenance['commit'])[:8]})" if provenance.get("commit") else ""
-    jax, device = provenance["jax"], provenance["device"]
-    return f"switchpoint {provenance['switchpoint']}{commit}, jax {jax}, {device}"
 
 
 def _answer(result: Result) -> dict[str, Any]:

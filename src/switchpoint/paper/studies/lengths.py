@@ -23,9 +23,7 @@ _DASHES: dict[str, Any] = {"own": "solid", "transferred": (0, (4, 2))}
 def _tests(lengths: Iterable[int], sequences: int) -> tuple[dict[int, TestSet], base.Grid]:
     """The test set of each length, and the measurements of the optimum on them."""
     tests = {length: TestSet("ptw", length, sequences) for length in lengths}
-    return tests, base.grid(
-        lambda length: base.Measurement(None, "optimum", tests[length]), length=tests
-    )
+    return tests, base.exact_grid("length", tests)
 
 
 def _draw(

@@ -36,9 +36,7 @@ def _grids(scale: Scale) -> dict[str, base.Grid]:
             source=SOURCES,
             order=scale.orders,
         ),
-        "optimum": base.grid(
-            lambda source: base.Measurement(None, "optimum", tests[source]), source=SOURCES
-        ),
+        "optimum": base.exact_grid("source", tests),
     }
 
 

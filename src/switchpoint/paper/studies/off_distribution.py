@@ -43,11 +43,7 @@ def _grids(scale: Scale) -> dict[str, base.Grid]:
             test_source=SOURCES,
             architecture=scale.architectures,
         ),
-        "exact": base.grid(
-            lambda test_source, exact: base.Measurement(None, exact, tests[test_source]),
-            test_source=SOURCES,
-            exact=_EXACT,
-        ),
+        "exact": base.exact_grid("test_source", tests, _EXACT),
     }
 
 

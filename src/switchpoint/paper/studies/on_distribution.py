@@ -33,11 +33,7 @@ def _grids(scale: Scale) -> dict[str, base.Grid]:
             source=SOURCES,
             architecture=scale.architectures,
         ),
-        "exact": base.grid(
-            lambda source, exact: base.Measurement(None, exact, tests[source]),
-            source=SOURCES,
-            exact=_EXACT,
-        ),
+        "exact": base.exact_grid("source", tests, _EXACT),
     }
 
 
