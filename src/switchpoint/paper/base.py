@@ -94,28 +94,17 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Grid:
-    """Measurements with labels along named dimensions."""
+    """Measurements with labels along named dimensions, for every combination of the labels."""
 
-    dimensions: tuple[str, ...]
-    cells: Mapping[tuple[Any, ...], Measurement]
-
-    @property
-    def labels(self) -> dict[str, list[Any]]:
-        """The labels along each dimension, in their order."""
-        axes = zip(*self.cells, strict=True)
-        return {
-            dimension: list(dict.fromkeys(axis))
-            for dimension, axis in zip(self.dimensions, axes, strict=True)
-        }
+    labels: Mapping[str, Sequence[Any]]
+    cells: Sequence[Measurement]
 
 
 def grid(cell: Callable[..., Measurement], **labels: Iterable[Any]) -> Grid:
     """The measurement `cell(**labels)` for every combination of the labels."""
-    cells = {
-        key: cell(**dict(zip(labels, key, strict=True)))
-        for key in itertools.product(*map(list, labels.values()))
-    }
-    return Grid(tuple(labels), cells)
+    axes = {name: list(values) for name, values in labels.items()}
+    keys = itertools.product(*axes.values())
+    return Grid(axes, [cell(**dict(zip(axes, key, strict=True))) for key in keys])
 
 
 def exact_grid(dimension: str, tests: Mapping[Any, TestSet], exact: Sequence[str] = ()) -> Grid:
@@ -201,10 +190,13 @@ class Study:
     seconds: Mapping[str, float]
     """The expected time by scale, including the training it is the first to need."""
 
+    def measurements(self, scale: Scale) -> list[Measurement]:
+        """The measurements of all its grids."""
+        return [each for grid in self.grids(scale).values() for each in grid.cells]
+
     def runs(self, scale: Scale) -> dict[str, Run]:
         """The training runs whose networks it uses, by name."""
-        measured = (m.run for each in self.grids(scale).values() for m in each.cells.values())
-        every = (*self.networks(scale), *measured)
+        every = (*self.networks(scale), *(each.run for each in self.measurements(scale)))
         return {run.name: run for run in every if run is not None}
 
     def plan(self, scale: Scale) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class StudyContext:
     def measure(self, study: Study) -> None:
         """Take every measurement that a study declares, and put them together."""
         for name, grid in study.grids(self.scale).items():
-            for measurement in grid.cells.values():
+            for measurement in grid.cells:
                 self.take(measurement)
             self.regret[name] = self.store.array(grid, self.scale.seed)
 

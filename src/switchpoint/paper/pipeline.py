@@ -193,10 +193,7 @@ class StudyRunner:
                 cost = {**self._cost(study, seconds), "command": command}
                 local = save_result(self.out, study, self.scale, plan, local, cost)
                 progress.note(f"done in {duration(seconds)}")
-        grids = study.grids(self.scale).values()
-        if {cell.test.length for grid in grids for cell in grid.cells.values()} - {
-            self.scale.length
-        }:
+        if any(each.test.length != self.scale.length for each in study.measurements(self.scale)):
             jax.clear_caches()  # compiled for lengths that no other study has
         self.results[study.name] = replace(self.results.get(study.name, Result(None)), local=local)
 

@@ -88,24 +88,17 @@ class MeasurementStore:
 
     def array(self, grid: Grid, test_seed: int) -> xr.DataArray:
         """The regret (labels..., seed, sequence) of a grid; what was not measured is NaN."""
-        cells = {key: self.find(cell, test_seed) for key, cell in grid.cells.items()}
-        labels = list(grid.labels.values())
-        exact = all(cell.run is None for cell in grid.cells.values())
-        seeds = sorted({seed for cell in grid.cells.values() for seed in cell.all_seeds})
-        count = max(cell.test.sequences for cell in grid.cells.values())
-        shape = [*map(len, labels), len(seeds), count]
+        seeds = sorted({seed for cell in grid.cells for seed in cell.all_seeds})
+        missing = np.full(max(cell.test.sequences for cell in grid.cells), np.nan)
+        found = (self.find(cell, test_seed) for cell in grid.cells)
+        rows = [[each.get(seed, missing) for seed in seeds] for each in found]
+        shape = [*map(len, grid.labels.values()), len(seeds), len(missing)]
         values = xr.DataArray(
-            np.full(shape, np.nan),
-            dims=(*grid.dimensions, "seed", "sequence"),
-            coords={
-                **dict(zip(grid.dimensions, labels, strict=True)),
-                "seed": np.array(seeds, np.int32),
-            },
+            np.reshape(rows, shape),
+            {**grid.labels, "seed": np.array(seeds, np.int32)},
+            (*grid.labels, "seed", "sequence"),
         )
-        for key, rows in cells.items():
-            for seed, row in rows.items():
-                place = [axis.index(label) for axis, label in zip(labels, key, strict=True)]
-                values.values[(*place, seeds.index(seed))] = row
+        exact = all(cell.run is None for cell in grid.cells)
         return values.isel(seed=0, drop=True) if exact else values
 
 

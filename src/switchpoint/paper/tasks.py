@@ -24,11 +24,10 @@ from switchpoint.training.run_directory import is_trained
 def measurements_by_run(scale: Scale, studies: Iterable[Study]) -> dict[str, list[Measurement]]:
     """Everything that studies ask of the networks of each run, each test set at its largest."""
     largest: dict[Any, Measurement] = {}
-    for grid in (grid for study in studies for grid in study.grids(scale).values()):
-        for each in grid.cells.values():
-            key = (each.run_name, each.trained_on, each.test.source, each.test.length)
-            if each.test.sequences >= largest.setdefault(key, each).test.sequences:
-                largest[key] = each
+    for each in (each for study in studies for each in study.measurements(scale)):
+        key = (each.run_name, each.trained_on, each.test.source, each.test.length)
+        if each.test.sequences >= largest.setdefault(key, each).test.sequences:
+            largest[key] = each
     by_run: dict[str, list[Measurement]] = {}
     for each in largest.values():
         if each.run is not None:
