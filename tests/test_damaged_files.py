@@ -72,10 +72,10 @@ def checkpoint(directory):
     checkpoints.close()
 
     def read():
-        found = Checkpoints(directory, {"hidden": 4}).restore()
-        if found.checkpoint is None:
-            raise ValueError(" ".join(found.notes))
-        return {name: array.tolist() for name, array in found.checkpoint.arrays.items()}
+        found, notes = Checkpoints(directory, {"hidden": 4}).restore()
+        if found is None:
+            raise ValueError(" ".join(notes))
+        return {name: array.tolist() for name, array in found.arrays.items()}
 
     return directory / "step-000000007.safetensors", read
 
@@ -238,7 +238,7 @@ def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path
     config = TrainConfig(model="memoryless", length=4, steps=2, batch=2, validation=2)
     train(config, tmp_path)
     (path,) = (tmp_path / "checkpoints").iterdir()
-    arrays = Checkpoints(path.parent, config.to_dict()).restore().checkpoint.arrays
+    arrays = Checkpoints(path.parent, config.to_dict()).restore()[0].arrays
     about = {"kind": "checkpoint", "format": 1, "step": 2, "config": config.to_dict()}
     name = sorted(arrays)[1]
     match fault:
@@ -254,7 +254,7 @@ def test_a_whole_checkpoint_with_other_arrays_is_refused_by_name(fault, tmp_path
             about["config"] = "none"
     write_tensors(path, about, arrays, "checkpoint")
     if fault == "config":  # passed over like any that is damaged
-        (note,) = Checkpoints(path.parent, config.to_dict()).restore().notes
+        _, (note,) = Checkpoints(path.parent, config.to_dict()).restore()
         assert str(path) in note
     else:
         with pytest.raises(ValueError, match=r"newest checkpoint in .*checkpoints .* array"):

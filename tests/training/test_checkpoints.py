@@ -38,7 +38,10 @@ def saved(directory, *steps, **options):
 
 
 def restored(directory):
-    return Checkpoints(directory, CONFIG).restore()
+    """The newest intact checkpoint, without any note."""
+    checkpoint, notes = Checkpoints(directory, CONFIG).restore()
+    assert notes == []
+    return checkpoint
 
 
 def names(directory):
@@ -47,7 +50,7 @@ def names(directory):
 
 def test_what_is_saved_comes_back_bit_for_bit(tmp_path):
     saved(tmp_path, 7)
-    checkpoint = restored(tmp_path).checkpoint
+    checkpoint = restored(tmp_path)
     assert (checkpoint.step, checkpoint.path) == (7, tmp_path / "step-000000007.safetensors")
     assert checkpoint.arrays.keys() == state(7).keys()
     for name, array in state(7).items():
@@ -65,7 +68,7 @@ def test_the_last_few_are_kept_and_nothing_else(tmp_path):
         "step-000000003.safetensors",
         "step-1234567890.safetensors",
     ]
-    assert restored(tmp_path).checkpoint.step == 1_234_567_890
+    assert restored(tmp_path).step == 1_234_567_890
 
 
 @pytest.mark.parametrize(
@@ -83,23 +86,22 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, damage, reason):
     saved(tmp_path, 1, 2)
     path = tmp_path / "step-000000002.safetensors"
     damage(path)
-    result = restored(tmp_path)
-    assert result.checkpoint.step == 1
-    assert len(result.notes) == 1
-    assert str(path) in result.notes[0]
-    assert reason in result.notes[0]
+    checkpoint, (note,) = Checkpoints(tmp_path, CONFIG).restore()
+    assert checkpoint.step == 1
+    assert str(path) in note
+    assert reason in note
 
 
 def test_where_all_are_damaged_the_notes_remain_and_the_run_begins_anew(tmp_path):
     saved(tmp_path, 10, 20, 30)
     for path in tmp_path.iterdir():
         path.write_bytes(path.read_bytes()[:100])
-    result = restored(tmp_path)
-    assert result.checkpoint is None
-    assert len(result.notes) == 3
+    checkpoint, notes = Checkpoints(tmp_path, CONFIG).restore()
+    assert checkpoint is None
+    assert len(notes) == 3
     saved(tmp_path, 5)  # must outlive the damaged ones, though they claim to be newer
     assert names(tmp_path) == ["step-000000005.safetensors"]
-    assert restored(tmp_path).checkpoint.step == 5
+    assert restored(tmp_path).step == 5
 
 
 def test_a_run_with_other_settings_is_refused(tmp_path):
@@ -131,19 +133,19 @@ LIVES = """
 import os, random, signal, sys, time, traceback
 from pathlib import Path
 import numpy as np
-from switchpoint.training.checkpoints import Checkpoints, Restored
+from switchpoint.training.checkpoints import Checkpoints
 
 directory = Path(sys.argv[1])
 draw = random.Random(1)
 
 def live():
     checkpoints = Checkpoints(directory, {})
-    result = checkpoints.restore()
-    assert not result.notes, result.notes
+    checkpoint, notes = checkpoints.restore()
+    assert not notes, notes
     step = 0
-    if result.checkpoint is not None:
-        step = result.checkpoint.step
-        assert (result.checkpoint.arrays["x"] == np.arange(300_000) + step).all()
+    if checkpoint is not None:
+        step = checkpoint.step
+        assert (checkpoint.arrays["x"] == np.arange(300_000) + step).all()
     while True:
         step += 1
         checkpoints.save(step, {"x": np.arange(300_000) + step})
@@ -182,11 +184,10 @@ def test_a_killed_run_leaves_whole_checkpoints_only(tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) >= 3  # else the kills have come between the writes, and prove nothing
-    result = Checkpoints(tmp_path, {}).restore()
-    assert result.notes == ()
-    step = result.checkpoint.step
-    assert step >= 30  # each life made one at least
-    np.testing.assert_array_equal(result.checkpoint.arrays["x"], np.arange(300_000) + step)
+    checkpoint, notes = Checkpoints(tmp_path, {}).restore()
+    assert notes == []
+    assert checkpoint.step >= 30  # each life made one at least
+    np.testing.assert_array_equal(checkpoint.arrays["x"], np.arange(300_000) + checkpoint.step)
 
 
 def report(step, *, broken=False):

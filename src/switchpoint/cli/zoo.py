@@ -14,7 +14,7 @@ from switchpoint._progress import Part
 from switchpoint._text import printable
 from switchpoint.cli import output
 from switchpoint.training import use_all_cores
-from switchpoint.zoo import NAMES, Check, Zoo
+from switchpoint.zoo import NAMES, Zoo
 from switchpoint.zoo import verify as check
 from switchpoint.zoo.scoring import trained_source, whole_blocks
 
@@ -77,35 +77,32 @@ def verify(
     for name in wanted:
         _check_request(networks, name, sequences)
     use_all_cores()
-    results: dict[str, Check | str] = {}
-    for number, name in enumerate(wanted, start=1):
-        with show_progress(sys.stderr, lines=False) as progress:
-            part = Part(progress, 0.0, 1.0, f"{name}, {number} of {len(wanted)}: ")
-            try:
-                results[name] = check(networks, name, sequences, part)
-            except ValueError as error:
-                results[name] = str(error)
-        if not sys.stderr.isatty():
-            print(f"{name}: {_verdict(results[name])}", file=sys.stderr, flush=True)
     headings = ("name", "", "on its card", "measured here", "difference", "allowed")
     table = output.table(f"Excess regret in bits, on {sequences:,} sequences", *headings, texts=2)
-    for name, result in results.items():
-        verdict, numbers = _verdict(result), ["-"] * 4
-        if isinstance(result, Check):
-            difference = f"{result.measured - result.claimed:+.4f}"
-            numbers = [f"{result.claimed:.4f}", f"{result.measured:.4f}", difference]
-            numbers.append(f"{result.allowed:.4f}")
-        table.add_row(name, Text(verdict, "green" if verdict == "pass" else "red"), *numbers)
+    failed, problems = [], []
+    with show_progress(sys.stderr, lines=False) as progress:
+        for number, name in enumerate(wanted):
+            part = Part(progress, number / len(wanted), 1 / len(wanted), f"{name}: ")
+            numbers, verdict = ["-"] * 4, "fail"
+            try:
+                result = check(networks, name, sequences, part)
+                verdict = "pass" if result.passed else "fail"
+                numbers = [f"{result.claimed:.4f}", f"{result.measured:.4f}"]
+                numbers += [f"{result.measured - result.claimed:+.4f}", f"{result.allowed:.4f}"]
+            except ValueError as error:
+                problems.append(printable(str(error)))
+            failed += [name] if verdict == "fail" else []
+            table.add_row(name, Text(verdict, "green" if verdict == "pass" else "red"), *numbers)
+            if not sys.stderr.isatty():
+                print(f"{name}: {verdict}", file=sys.stderr, flush=True)
     screen = output.console()
     screen.print(table)
-    for each in results.values():
-        if isinstance(each, str):
-            screen.print(printable(each), soft_wrap=True)
-    failed = [name for name, each in results.items() if _verdict(each) == "fail"]
+    for problem in problems:
+        screen.print(problem, soft_wrap=True)
     if failed:
-        screen.print(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}")
+        screen.print(f"{len(failed)} of {len(wanted)} failed: {', '.join(failed)}")
         raise typer.Exit(1)
-    screen.print(f"all {len(results)} passed" if len(results) > 1 else "passed")
+    screen.print(f"all {len(wanted)} passed" if len(wanted) > 1 else "passed")
 
 
 def _open(directory: Path | None) -> Zoo:
@@ -132,7 +129,3 @@ def _check_request(networks: Zoo, name: str, sequences: int) -> None:
             f"sequences must be at most {tested}, the number that {name} was tested on, "
             f"got {sequences}"
         )
-
-
-def _verdict(result: Check | str) -> str:
-    return "pass" if isinstance(result, Check) and result.passed else "fail"

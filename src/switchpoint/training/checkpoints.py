@@ -49,13 +49,6 @@ class Checkpoint(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-class Restored(NamedTuple):
-    """The newest intact checkpoint, if any, and a note for each one that was skipped."""
-
-    checkpoint: Checkpoint | None
-    notes: tuple[str, ...]
-
-
 class Checkpoints:
     """The last `keep` checkpoints of the run with these settings, in a directory.
 
@@ -86,12 +79,12 @@ class Checkpoints:
         self._thread.shutdown()
         self._finish()
 
-    def restore(self) -> Restored:
-        """Read the newest intact checkpoint.
+    def restore(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest intact checkpoint, if any, and a note for each one that was skipped.
 
         Raises a `ValueError` if it comes from a run with other settings or a newer version.
         """
-        notes = []
+        notes = list[str]()
         for step, path in sorted(self._files(), reverse=True):
             try:
                 about, arrays = read_tensors(path, _KIND)
@@ -106,8 +99,8 @@ class Checkpoints:
                 notes.append(f"skipped the checkpoint {path}: {damage}")
                 continue
             self._check_config(about["config"])
-            return Restored(Checkpoint(path, step, arrays), tuple(notes))
-        return Restored(None, tuple(notes))
+            return Checkpoint(path, step, arrays), notes
+        return None, notes
 
     def _finish(self) -> None:
         """Wait for the write that is under way, if any."""
