@@ -407,7 +407,7 @@ def run_task(
     Returns the messages that there was no `progress` to show at once.
     """
     silent, notes = Progress(), list[str]()
-    silent.note = notes.append  # type: ignore[method-assign]
+    silent.note = notes.append  # type: ignore[method-assign, assignment]
     try:
         with FileLock(lock, timeout=patience):
             task.function(*task.arguments, progress or silent)

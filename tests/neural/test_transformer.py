@@ -252,19 +252,6 @@ class TestNetwork:
         expected = deviation / np.sqrt(64)
         np.testing.assert_allclose(np.std(blocks.qkv, axis=(1, 2)), expected, rtol=0.06)
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"layers": 0}, "layers must be a whole number of at least 1, got 0"),
-            ({"width": 60}, "width must be divisible by the 8 heads, got 60"),
-            ({"heads": 3}, "width must be divisible by the 3 heads, got 64"),
-            ({"width": 15, "heads": 3}, "width must be even .*'relative'.* got 15"),
-        ],
-    )
-    def test_bad_options_are_refused(self, options, message, key):
-        with pytest.raises(ValueError, match=message):
-            Transformer(2, key=key, **options)
-
 
 class TestMemory:
     def test_a_full_memory_is_a_window(self):

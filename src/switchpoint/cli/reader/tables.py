@@ -132,7 +132,12 @@ def read_table(
         rows: Sequence[Sequence[str]], numbers: Sequence[int], unit: str, note: str
     ) -> Table:
         """A table of these rows, of which the first may be names."""
-        _check_widths(rows, numbers, unit)
+        for number, row in zip(numbers, rows, strict=True):
+            if len(row) != len(rows[0]):
+                raise ValueError(
+                    f"{unit} {number} has {len(row)} cell{'s' * (len(row) != 1)}, the first has "
+                    f"{len(rows[0])}; give --separator if they are separated otherwise"
+                )
         header = layout.header
         if header is None:
             header = guess_header(rows, names, labels) if rows else False
@@ -254,16 +259,6 @@ def guess_separator(
     if scores:
         return max(scores, key=lambda mark: scores[mark])
     return next((mark for mark in "\t;|," if mark in marks), "")
-
-
-def _check_widths(rows: Sequence[Sequence[str]], numbers: Sequence[int], unit: str) -> None:
-    """Raise a `ValueError` unless all rows have as many cells as the first."""
-    for number, row in zip(numbers, rows, strict=True):
-        if len(row) != len(rows[0]):
-            raise ValueError(
-                f"{unit} {number} has {len(row)} cell{'s' * (len(row) != 1)}, the first has "
-                f"{len(rows[0])}; give --separator if they are separated otherwise"
-            )
 
 
 def column_names(header: Sequence[str]) -> list[str]:
