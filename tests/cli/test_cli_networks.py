@@ -3,7 +3,6 @@
 import csv
 import functools
 import io
-import json
 
 import jax
 import numpy as np
@@ -234,18 +233,3 @@ def test_labels_and_references(run_directory, run):
     assert status == 0
     assert list(table_of(out)) == ["one[ptw]", "big[ptw]", "big[lin]", "optimum"]
     assert table_of(out)["big[lin]"][3:5] == ["0.000", "0.000"]
-
-
-def test_prediction_and_evaluation_agree(run_directory, run):
-    arguments = ("--length", LENGTH, "--sequences", 1, "--out", "results.nc")
-    assert run("evaluate", "lstm", *arguments)[0] == 0
-    dataset = evaluation.load("results.nc")
-    key = jax.random.fold_in(jax.random.key(0), 0)
-    drawn = sp.Source(sp.PTW(5)).sample(key, dataset.attrs["chunk"], LENGTH).symbols[0]
-    np.save("drawn.npy", np.asarray(drawn))
-    arguments = ("--model", run_directory, "--member", 4, "--out", "rows.json")
-    assert run("predict", "drawn.npy", *arguments)[0] == 0
-    with open("rows.json") as file:
-        bits = json.load(file)["summary"]["bits"]
-    expected = dataset["code_length"].sel(predictor="lstm[lin]", member=1, sequence=0)
-    assert bits == pytest.approx(float(expected), rel=1e-5)
