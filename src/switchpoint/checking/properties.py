@@ -6,7 +6,7 @@ The table at the end has all of them.
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -43,14 +43,7 @@ _SHORT = 16  # observations whose density is differentiated
 _FEW = 6  # observations one at a time outside of `jit`
 _DRAWN = 24  # observations of each draw of a source
 
-# Programs that run once or twice take longer to optimise than to run.
-_compiled = functools.partial(
-    eqx.filter_jit,
-    compiler_options={
-        "xla_backend_optimization_level": 0,
-        "xla_llvm_disable_expensive_passes": True,
-    },
-)
+Result = TypeVar("Result")
 
 
 def check(thing: Any, values: Any = None, *, length: int = 60, seed: int = 0) -> Report:
@@ -91,6 +84,14 @@ def check(thing: Any, values: Any = None, *, length: int = 60, seed: int = 0) ->
     line = _checks.one_line(thing)
     subject = line if len(line) <= 80 else type(thing).__name__
     return Report(subject, tuple(findings(Subject(thing, values, length, seed))))
+
+
+def _compiled(function: Callable[..., Result]) -> Callable[..., Result]:
+    """The function compiled without optimisation, which would take longer than a run or two."""
+    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    jit: Any = eqx.filter_jit  # whose annotation lacks the options of `jax.jit`
+    compiled: Callable[..., Result] = jit(function, compiler_options=options)
+    return compiled
 
 
 class Property(NamedTuple):
@@ -517,7 +518,8 @@ def _draws(s: Subject) -> Iterator[Any]:
         yield "true log densities are all finite"
         return
     coins = jax.random.uniform(key_coin, shape)
-    ranks = jax.vmap(jax.vmap(_probability_integral))(Discrete(draw.probs), draw.symbols, coins)
+    ranks_of = _compiled(jax.vmap(jax.vmap(_probability_integral)))
+    ranks = ranks_of(Discrete(draw.probs), draw.symbols, coins)
     yield require_uniform(np.asarray(ranks), "symbols against their true probabilities")
 
 
