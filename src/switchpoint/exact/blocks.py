@@ -24,9 +24,10 @@ from switchpoint.exact.block_weights import (
     earlier_by_steps,
     filter_block,
 )
-from switchpoint.exact.counts import filter_counts
+from switchpoint.exact.counts import LANES, extend_counts, few_symbols, filter_counts
 from switchpoint.exact.hypotheses import (
     Filtered,
+    FilteredChunk,
     Hypotheses,
     Sequences,
     Starts,
@@ -197,9 +198,9 @@ def filter_batch(
     return in_chunks(filter_chunk, sequences, _NUMBERS_PER_SYMBOL)
 
 
-def whole_blocks(time: int) -> int:
-    """How many observations of a chunk `extend_blocks` can take at once."""
-    return time - time % _chunk_block(time)
+def whole_blocks(segment: Segment, time: int) -> int:
+    """How many observations of a chunk `extend_hypotheses` can take at once."""
+    return time if few_symbols(segment) else time - time % _chunk_block(time)
 
 
 def _chunk_block(time: int) -> int:
@@ -208,33 +209,39 @@ def _chunk_block(time: int) -> int:
     return max((block for block in lengths if time % block == 0), default=BLOCK)
 
 
-def extend_blocks(
+def extend_hypotheses(
     prior: Prior,
     segment: Segment,
     hypotheses: Hypotheses,
     sequences: Sequences,
     next_starts: Int[Array, " after"],
 ) -> tuple[Hypotheses, Filtered]:
-    """The recursion over a chunk of one stream, of a number of observations in whole blocks.
+    """The recursion over a chunk of one stream, whose length is one of `whole_blocks`.
 
     `next_starts` are the starts of segments that begin in the chunk, or right after it. All
     hypotheses are returned, the new ones last. There are probabilities where there is an alphabet.
     """
-    time = sequences.values.shape[1]
-    block = _chunk_block(time)
-    blocks = cut_into_blocks(segment, sequences, segment.finite, block)
+    values = sequences.values
+    time = values.shape[1]
+    counted = few_symbols(segment)
+    lanes = LANES if counted else _chunk_block(time)
     fresh = jax.tree.map(lambda leaf: leaf[0], sequences.initial_statistics(segment))
-    history = hypotheses.in_rows(block, fresh)
-    starts = Starts.of_chunk(time, block, history, next_starts)
-    result = filter_blocks(
-        prior, segment, sequences, blocks, (history, starts), with_probs=segment.finite
-    )
-    log_weights, statistics = jax.tree.map(
-        lambda leaf: leaf[:, :, 0], (result.weights.log_weights, result.statistics)
-    )
-    log_start = result.weights.log_start[0]
-    following = Hypotheses(next_starts[-1], jnp.zeros((), jnp.int32), log_start, fresh)
-    return starts.hypotheses(log_weights, statistics, following, time), result.filtered
+    history = hypotheses.in_rows(lanes, fresh)
+    starts = Starts.of_chunk(time, lanes, history, next_starts)
+    if counted:
+        symbols = jnp.where(jnp.isnan(values), -1, values).astype(jnp.int32)
+        filtered, after = extend_counts(prior, as_dirichlet(segment), symbols, (history, starts))
+    else:
+        blocks = cut_into_blocks(segment, sequences, segment.finite, lanes)
+        result = filter_blocks(
+            prior, segment, sequences, blocks, (history, starts), with_probs=segment.finite
+        )
+        filtered, log_start = result.filtered, result.weights.log_start[0]
+        log_weights, statistics = jax.tree.map(
+            lambda leaf: leaf[:, :, 0], (result.weights.log_weights, result.statistics)
+        )
+        after = FilteredChunk(log_weights, statistics, log_start)
+    return starts.hypotheses(after, next_starts[-1], fresh, time), filtered
 
 
 class FilteredBlocks(NamedTuple):

@@ -19,9 +19,9 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from switchpoint.exact.block_weights import safe_log
 from switchpoint.exact.counting import select_symbol
-from switchpoint.exact.hypotheses import Filtered, Hypotheses, Starts, pieces
+from switchpoint.exact.hypotheses import Filtered, FilteredChunk, Hypotheses, Starts, pieces
 from switchpoint.priors import Prior
-from switchpoint.segments import Dirichlet
+from switchpoint.segments import Dirichlet, Segment
 
 SMALL_ALPHABET = 8
 """The largest alphabet for which separate counts of every symbol are faster."""
@@ -30,6 +30,11 @@ LANES = 64  # neighbouring starts
 _LARGE_BATCH = 256  # sequences
 _SMALL_WORK = 2**25  # steps times starts, which take a twentieth of a second
 _BLOCK = 32  # steps
+
+
+def few_symbols(segment: Segment) -> bool:
+    """Whether independent symbols are few enough for separate counts."""
+    return isinstance(segment, Dirichlet) and segment.alphabet <= SMALL_ALPHABET
 
 
 class _Carry(NamedTuple):
@@ -42,27 +47,23 @@ class _Carry(NamedTuple):
 
 def filter_counts(prior: Prior, segment: Dirichlet, symbols: Int[Array, "batch time"]) -> Filtered:
     """The recursion over whole sequences."""
-    if segment.alphabet > SMALL_ALPHABET:
-        return filter_large_alphabet(prior, segment, symbols)
-    return filter_small_alphabet(prior, segment, symbols)[0]
+    if few_symbols(segment):
+        return filter_small_alphabet(prior, segment, symbols)[0]
+    return filter_large_alphabet(prior, segment, symbols)
 
 
 def extend_counts(
     prior: Prior,
     segment: Dirichlet,
-    hypotheses: Hypotheses,
-    symbols: Int[Array, " time"],
-    next_starts: Int[Array, " after"],
-) -> tuple[Hypotheses, Filtered]:
-    """The recursion over a chunk of one stream; all hypotheses are returned, the new ones last.
+    symbols: Int[Array, "1 time"],
+    begin: tuple[Hypotheses, Starts],
+) -> tuple[Filtered, FilteredChunk]:
+    """The recursion over a chunk of one stream, in which symbols below 0 are missing.
 
-    Symbols below 0 are missing. `next_starts` are the starts of segments that begin in the chunk,
-    or right after it.
+    It begins with hypotheses in rows of `LANES`, among which is the one that starts at time 0.
     """
-    fresh = jnp.zeros(segment.alphabet, jnp.int32)
-    history = hypotheses.in_rows(LANES, fresh)
-    starts = Starts.of_chunk(len(symbols), LANES, history, next_starts)
-    filtered, carry = filter_small_alphabet(prior, segment, symbols[None], (history, starts))
+    history, starts = begin
+    filtered, carry = filter_small_alphabet(prior, segment, symbols, begin)
     before = jnp.stack(carry.before, -1)[:, 0]
     later = jnp.zeros((len(before) - starts.earlier, LANES, segment.alphabet), jnp.int32)
     # Since its beginning, or since the start: whole numbers that single precision represents.
@@ -70,11 +71,8 @@ def extend_counts(
     counts = jax.vmap(jax.vmap(segment.merge))(
         jnp.concatenate([history.statistics, later]), in_chunk.astype(jnp.int32)
     )
-    following = Hypotheses(
-        next_starts[-1], jnp.zeros((), jnp.int32), safe_log(carry.start_mass[0]), fresh
-    )
-    weights = safe_log(carry.weights[:, 0])
-    return starts.hypotheses(weights, counts, following, len(symbols)), filtered
+    log_start = safe_log(carry.start_mass[0])
+    return filtered, FilteredChunk(safe_log(carry.weights[:, 0]), counts, log_start)
 
 
 def filter_small_alphabet(

@@ -13,9 +13,8 @@ from jaxtyping import Array, Float, Int
 from switchpoint import _checks
 from switchpoint.exact.base import ExactPredictor, remembered
 from switchpoint.exact.block_weights import safe_log
-from switchpoint.exact.blocks import extend_blocks, filter_batch, whole_blocks
+from switchpoint.exact.blocks import extend_hypotheses, filter_batch, whole_blocks
 from switchpoint.exact.counting import Clock
-from switchpoint.exact.counts import SMALL_ALPHABET, extend_counts
 from switchpoint.exact.hypotheses import Hypotheses, Sequences
 from switchpoint.exact.mixture import MixturePredictor
 from switchpoint.exact.ptw import PTWPredictor
@@ -28,9 +27,8 @@ from switchpoint.exact.streams import (
     initial_statistics,
 )
 from switchpoint.priors import PTW, Prior
-from switchpoint.segments import Dirichlet, Segment
+from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics
-from switchpoint.segments.dirichlet import as_dirichlet
 from switchpoint.sources import AbstractSource, Source, SourceMixture
 
 _INITIAL_CAPACITY = 64
@@ -232,38 +230,26 @@ class ForwardPredictor(ExactPredictor[ForwardState]):
         self, state: ForwardState, values: Float[Array, "time *event"], live: int
     ) -> Any:
         check_statistics(self.segment, state.statistics, len(state.log_weights))
-        by_symbol = isinstance(self.segment, Dirichlet) and self.alphabet <= SMALL_ALPHABET
-        whole = len(values) if by_symbol else whole_blocks(len(values))
+        whole = whole_blocks(self.segment, len(values))
         parts = []
         if whole:
-            state, logs = self._extend_blocks(state, values[:whole], live, by_symbol)
+            state, logs = self._extend_blocks(state, values[:whole], live)
             parts.append(logs)
-
         if whole < len(values):
             state, logs = self._extend_by_steps(state, values[whole:])
             parts.append(logs)
         return state, jnp.concatenate(parts)
 
     def _extend_blocks(
-        self,
-        state: ForwardState,
-        values: Float[Array, "time *event"],
-        live: int,
-        by_symbol: bool,
+        self, state: ForwardState, values: Float[Array, "time *event"], live: int
     ) -> Any:
         """`_extend` without pruning, for many observations at once."""
         times = state.time.plus(jnp.arange(len(values) + 1, dtype=jnp.int32))
         hypotheses = jax.tree.map(lambda leaf: leaf[:live], self._started(state))
-        if by_symbol:
-            symbols = jnp.where(jnp.isnan(values), -1, values).astype(jnp.int32)
-            after, filtered = extend_counts(
-                self.prior, as_dirichlet(self.segment), hypotheses, symbols, times.low
-            )
-        else:
-            sequences = Sequences(values[None], anchor(state.offset)[None])
-            after, filtered = extend_blocks(
-                self.prior, self.segment, hypotheses, sequences, times.low
-            )
+        sequences = Sequences(values[None], anchor(state.offset)[None])
+        after, filtered = extend_hypotheses(
+            self.prior, self.segment, hypotheses, sequences, times.low
+        )
         logs = filtered.log_density if filtered.probs is None else jnp.log(filtered.probs)
         # As many as there are slots; if that is too few, the stream becomes NaN.
         capacity, number = len(state.log_weights), len(after.log_weights)

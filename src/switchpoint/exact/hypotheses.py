@@ -51,6 +51,15 @@ class Filtered(NamedTuple):
     with a probability that is not negligible, if requested."""
 
 
+class FilteredChunk(NamedTuple):
+    """The hypotheses in rows after a chunk of one stream."""
+
+    log_weights: Float[Array, "rows lanes"]
+    statistics: Statistics
+    log_start: Float[Array, ""]
+    """ln P(a segment starts right after the chunk | x)."""
+
+
 class Hypotheses(NamedTuple):
     """Hypotheses about the start of the current segment of one stream.
 
@@ -113,14 +122,11 @@ class Starts(NamedTuple):
         )
 
     def hypotheses(
-        self,
-        log_weights: Float[Array, "rows lanes"],
-        statistics: Statistics,
-        following: Hypotheses,
-        time: int,
+        self, after: FilteredChunk, start: Int[Array, ""], fresh: Statistics, time: int
     ) -> Hypotheses:
         """All hypotheses after the chunk, the one that starts right after it last."""
-        rows = Hypotheses(self.absolute, time - self.relative, log_weights, statistics)
+        rows = Hypotheses(self.absolute, time - self.relative, after.log_weights, after.statistics)
+        following = Hypotheses(start, jnp.zeros((), jnp.int32), after.log_start, fresh)
 
         def flat(rows: Array, last: Any) -> Array:
             one = jnp.asarray(last, rows.dtype)[None]
