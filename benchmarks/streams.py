@@ -6,7 +6,9 @@
     python benchmarks/streams.py many [keys]
     python benchmarks/streams.py ray [keys]
 
-Rates are by CPU time, so that other work on the machine matters little. Other packages are
+Rates are by CPU time, so that other work on the machine matters little: of `predict` and `update`,
+of `update` with `change_probability` and `run_length` read after each, and for values the median
+time of `predict().quantile(0.9)`. Other packages are
 measured where they are installed: changepoint (Rust), river's ADWIN and fast-bocpd. With `long`,
 many bits go through PTW(40) and a pruned Geometric in chunks: time per symbol, memory and weights
 at the beginning and at the end. With `chunks`, `predictor.extend` takes one after another, beside
@@ -31,6 +33,7 @@ import jax
 import numpy as np
 
 import switchpoint as sp
+from switchpoint.segments import StudentT, namespace
 
 BARS = {
     "PTW(40)": 120_000,
@@ -38,6 +41,11 @@ BARS = {
     "LIN, 100 hypotheses": 100_000,
     "KT": 500_000,
     "NormalGamma, 100 hypotheses": 60_000,
+    "Poisson, 100 hypotheses": 100_000,
+    "Exponential, 100 hypotheses": 100_000,
+    "two NormalGammas, 100 hypotheses": 100_000,
+    "NormalGamma and Poisson, 100 hypotheses": 100_000,
+    "a family of one's own, 100 hypotheses": 20_000,
     "lstm-ptw": 4_000,
 }
 
@@ -55,6 +63,35 @@ def values(count: int) -> list[float]:
     return (level + rng.normal(size=count)).tolist()
 
 
+def counts(count: int) -> list[int]:
+    """Counts whose rate changes every 500 or so."""
+    rng = np.random.default_rng(1)
+    return rng.poisson(np.repeat(rng.gamma(2, 3, count // 500 + 1), 500)[:count]).tolist()
+
+
+def waits(count: int) -> list[float]:
+    """Waiting times whose rate changes every 500 or so."""
+    rng = np.random.default_rng(2)
+    return rng.exponential(np.repeat(rng.gamma(2, 3, count // 500 + 1), 500)[:count]).tolist()
+
+
+def pairs(count: int) -> list[tuple[float, int]]:
+    """Normal values, and counts."""
+    return list(zip(values(count), counts(count), strict=True))
+
+
+class Volatility(sp.Segment):
+    """Noise around 0, whose precision is drawn from Gamma(1, 1): a family of one's own."""
+
+    def statistic(self, x: Any) -> Any:
+        return namespace(x).ones_like(x), x**2
+
+    def predictive(self, statistics: Any) -> StudentT:
+        count, squares = statistics
+        shape, rate = 1 + count / 2, 1 + squares / 2
+        return StudentT(2 * shape, 0.0, rate / shape)
+
+
 def streams() -> dict[str, tuple[Any, Callable[[int], list[Any]], int]]:
     """The predictors, what they observe, and how many for each that is asked for."""
 
@@ -62,16 +99,23 @@ def streams() -> dict[str, tuple[Any, Callable[[int], list[Any]], int]]:
         return sp.bayes_optimal(sp.Source(prior, segment), **options)
 
     bernoulli, few = sp.Bernoulli(), {"max_hypotheses": 100}
+    families: dict[str, tuple[sp.Segment, Callable[[int], list[Any]]]] = {
+        "NormalGamma": (sp.NormalGamma(), values),
+        "Poisson": (sp.Poisson(), counts),
+        "Exponential": (sp.Exponential(), waits),
+        "two NormalGammas": (sp.Independent(sp.NormalGamma(), sp.NormalGamma()), pairs),
+        "NormalGamma and Poisson": (sp.Independent(sp.NormalGamma(), sp.Poisson()), pairs),
+        "a family of one's own": (Volatility(), values),
+    }
     return {
         "PTW(40)": (optimal(sp.PTW(40), bernoulli), bits, 1),
         "Geometric, 100 hypotheses": (optimal(sp.Geometric(0.002), bernoulli, **few), bits, 1),
         "LIN, 100 hypotheses": (optimal(sp.LIN(), bernoulli, **few), bits, 1),
         "KT": (sp.KT(), bits, 1),
-        "NormalGamma, 100 hypotheses": (
-            optimal(sp.Geometric(0.002), sp.NormalGamma(), **few),
-            values,
-            1,
-        ),
+        **{
+            f"{name}, 100 hypotheses": (optimal(sp.Geometric(0.002), segment, **few), draw, 1)
+            for name, (segment, draw) in families.items()
+        },
         "lstm-ptw": (sp.load("lstm-ptw"), bits, 10),
     }
 
@@ -93,6 +137,25 @@ def one_at_a_time(predictor: Any, observations: list[Any]) -> None:
     for x in observations:
         predict()
         update(x)
+
+
+def both_read(predictor: Any, observations: list[Any]) -> None:
+    """Observe, and read both properties of the posterior, one after another."""
+    stream = sp.Stream(predictor)
+    for x in observations:
+        stream.update(x)
+        _ = stream.change_probability(10), stream.run_length
+
+
+def quantile_time(predictor: Any, observations: list[Any]) -> float:
+    """The median time of a prediction and its quantile, in milliseconds."""
+    stream, times = sp.Stream(predictor), []
+    for x in observations[:2000]:
+        stream.update(x)
+        begun = time.perf_counter()
+        stream.predict().quantile(0.9)
+        times.append(time.perf_counter() - begun)
+    return 1000 * float(np.median(times[500:]))
 
 
 def others(count: int) -> dict[str, float]:
@@ -276,11 +339,17 @@ def on_ray(count: int) -> None:
 
 
 def main(count: int) -> None:
-    print(f"{'one at a time, predict and update':44} {'per second':>12} {'bar':>9}")
+    columns = "per second", "bar", "both read", "quantile, ms"
+    print(f"{'one at a time, predict and update':44}", *(f"{each:>12}" for each in columns))
     for name, (predictor, observations, share) in streams().items():
         data = observations(count)[: count // share]
         found = rate(functools.partial(one_at_a_time, predictor, data), len(data))
-        print(f"{name:44} {found:12,.0f} {BARS[name]:9,}", flush=True)
+        line = f"{name:44} {found:12,.0f} {BARS[name]:12,}"
+        if hasattr(predictor, "segment"):
+            line += f" {rate(functools.partial(both_read, predictor, data), len(data)):12,.0f}"
+            if not predictor.segment.finite:
+                line += f" {quantile_time(predictor, data):12.3f}"
+        print(line, flush=True)
     for name, found in others(count).items():
         print(f"{name:44} {found:12,.0f}", flush=True)
 

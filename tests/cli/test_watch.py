@@ -57,7 +57,7 @@ def saved_position(path="x.state"):
 
 
 def without_time(records):
-    return [{key: value for key, value in each.items() if key != "time"} for each in records]
+    return [{k: value for k, value in each.items() if "time" not in k} for each in records]
 
 
 # --- what is written ------------------------------------------------------------------------
@@ -134,6 +134,10 @@ def test_columns_of_a_table(capsys):
     assert {(each["metric"], each["position"] // 80) for each in alarms} == {
         ("heat", 1), ("heat", 2), ("load", 1), ("load", 2)
     }  # fmt: skip
+    times = [row.partition(",")[0] for row in rows]
+    for alarm in alarms:
+        assert alarm["began_time"] == times[alarm["began"]]
+        assert alarm["interval_times"] == [times[each] for each in alarm["interval"]]
     write([*(f"{x};{y}" for x, y in pairs[:30]), ";", f"{VALUES[0]};"])
     records = watch(capsys, "x.txt", "--column", "1", "--segment", "trend")
     assert records[-3]["value"] == float(pairs[29][1])
@@ -524,6 +528,23 @@ def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_beginning(fo
         assert new == [(1, 2, "6", 1)]
         assert [line.text for line in lines] == ["1", "2", "4", "5"]
         assert reader.place_after(new[0])["offset"] == 2
+
+
+def test_a_hangup_reads_a_new_file_before_it_has_content(folder):
+    file = folder / "log.txt"
+    file.write_text("1\n")
+    with LineReader(file, follow=True) as reader:
+        batches = reader.batches(9)
+        assert [line.text for line in next(batches)] == ["1"]
+        file.rename(folder / "log.1")
+        file.touch()
+        assert next(batches) == []
+        assert reader.files == 0
+        reader.reopen()
+        assert next(batches) == []
+        assert reader.files == 1
+        file.write_text("2\n")
+        assert [line.text for line in next(batches)] == ["2"]
 
 
 def test_a_file_that_is_replaced_by_a_longer_copy_is_continued(folder):

@@ -111,7 +111,7 @@ def watch(
     service: bool = typer.Option(
         False,
         "--service",
-        help="End with status 0 at SIGTERM, and save the state at SIGHUP.",
+        help="End with status 0 at SIGTERM, and save the state and reopen FILE at SIGHUP.",
         **_SERVICE,
     ),
     segment: list[str] = typer.Option(
@@ -262,8 +262,10 @@ class _Saver:
             due |= line.number - saved.number >= self._every
         else:
             due |= line is not None and line.number >= self._every
-        if due:
+        if SIGNALS.hangup:
             SIGNALS.hangup = False
+            self._reader.reopen()
+        if due:
             self.save()
 
     def save(self) -> None:

@@ -206,14 +206,17 @@ class Watcher:
         if report.outlier:
             records.append({"event": "outlier", **base})
         if report.change is not None:
-            records.append({"event": "alarm", **base, **self._change(report.change)})
+            records.append({"event": "alarm", **base, **self._change(report.change, report.began)})
         return records
 
-    def _change(self, change: Change) -> dict[str, Any]:
+    def _change(self, change: Change, labels: tuple[str, str, str] | None) -> dict[str, Any]:
+        began, first, last = labels or ("", "", "")
         return {
             "probability": round(change.probability, 2 * _DIGITS),
             "began": change.began,
+            "began_time": began,
             "interval": list(change.interval),
+            "interval_times": [first, last],
             "level_before": self._level(change.level_before),
             "level_after": self._level(change.level_after),
         }

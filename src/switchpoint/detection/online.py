@@ -46,6 +46,7 @@ _CORRELATION = 2.0  # standard errors of an autocorrelation that is noticed
 _DISPERSION = 3.0  # standard errors of a variance that is not Poisson's
 _MANY_COUNTS = 50.0  # a mean above which whole numbers are levels
 _OUTLIER_EVIDENCE = 0.5  # times ln one_in: on these families rarer than 1 in one_in, by far
+_LABELS = 256  # that are kept before those that no segment may have begun with are dropped
 _CLIP = 3.0  # standard deviations
 _CONSTANT_SCALE = 1e-6  # of a stream that begins with a constant, relative to it
 _ROUNDING = 1e-12  # relative variation that is none
@@ -291,6 +292,8 @@ class Report:
     """The alarm that it raises, with levels in the units of the values."""
     probability: float
     """P(a switch since the last alarm | all so far), as in `Alarm`."""
+    began: tuple[str, str, str] | None
+    """The labels of the most probable start of the change, and of both ends of its interval."""
     outlier: bool
     """Whether it is a single value far from its segment."""
     chosen: bool
@@ -342,6 +345,9 @@ class Monitor:
         self._told: dict[str, Any] = {"lags": lags, "log": log}
         self._segment = segment
         self._recent: deque[tuple[tuple[float, ...], str]] = deque()
+        self._labels: dict[int, str] = {}
+        self._most_labels = _LABELS
+        """The labels of the possible starts of the current segment, by position."""
         if segment is not None:
             self.stream = self._new_stream(segment)
 
@@ -378,6 +384,7 @@ class Monitor:
         self._recent.extend((tuple(row), "") for row in rows)
         self.begin()
         self.position = 0
+        self._labels.clear()
         if self.stream is not None:
             self.alarm.reset(self.stream)
 
@@ -388,6 +395,7 @@ class Monitor:
             "models": [asdict(model) for model in self.models],
             "recent": [[list(row), label] for row, label in self._recent],
             "alarm": self.alarm.state(),
+            "labels": list(self._labels.items()),
         }
         return about, b"" if self.stream is None else self.stream.dumps()
 
@@ -397,6 +405,7 @@ class Monitor:
         self.models = tuple(OnlineModel(**model) for model in about["models"])
         self._recent = deque((tuple(row), label) for row, label in about["recent"])
         self.alarm = Alarm.from_state(about["alarm"])
+        self._labels = dict(map(tuple, about["labels"]))
         self.stream = Stream.loads(content) if content else None
 
     def log_density(self, values: Sequence[float]) -> float:
@@ -458,20 +467,43 @@ class Monitor:
         stream, x = self.stream, self._encode(row)
         assert stream is not None
         surprise = -stream.update(x) / math.log(2)
-        change = self.alarm.check(stream, x)
+        change, began = self.alarm.check(stream, x), None
+        self._keep_label(label)
+        if change is not None:
+            change = self._in_units(change, stream.position)
+            first, last = change.interval
+            began = self._label(change.began), self._label(first), self._label(last)
         report = Report(
             self.position,
             row,
             label,
             surprise,
-            None if change is None else self._in_units(change, stream.position),
+            change,
             self.alarm.probability,
+            began,
             stream.outlier_evidence > _OUTLIER_EVIDENCE * math.log(self.alarm.one_in),
             chosen,
             stream.run_length if self.detailed else None,
         )
         self.position += 1
         return report
+
+    def _keep_label(self, label: str) -> None:
+        """Keep the label of this observation, and of those that a segment may have begun with."""
+        assert self.stream is not None
+        if label:
+            self._labels[self.position] = label
+        if len(self._labels) > self._most_labels:
+            starts, _ = self.stream.starts()
+            alive = starts + self.position + 1 - self.stream.position
+            kept = {int(start) for start in alive} | {self.position}
+            self._labels = {k: v for k, v in self._labels.items() if k in kept}
+            self._most_labels = 2 * len(self._labels) + _LABELS
+
+    def _label(self, position: int) -> str:
+        """The label of a position, or of the last one before it that is known."""
+        before = [each for each in self._labels if each <= position]
+        return self._labels[max(before)] if before else ""
 
     def _in_units(self, change: Change, position: int) -> Change:
         """A change of the stream, at this position of it, as a change of the values."""

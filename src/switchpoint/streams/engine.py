@@ -165,7 +165,9 @@ class HostEngine(Engine):
     def update(self, x: Any) -> float:
         if x.__class__ in _NUMPY_NUMBERS:
             x = x.item()
-        if not (x.__class__ in _NUMBERS and self.scalar and self._is_possible(x)):
+        if x.__class__ in _NUMBERS and self.scalar and self._is_possible(x):
+            x = float(x)
+        else:
             x = self._checked(x)
         log_density = self.step(x)
         self.log_evidence += log_density
@@ -197,7 +199,7 @@ class HostEngine(Engine):
     def _checked(self, x: Any) -> Any:
         if not self.scalar:
             x = self._row(x)
-            known = isinstance(x, list) and len(x) == len(self._supports)
+            known = isinstance(x, list | tuple) and len(x) == len(self._supports)
             known = known and not self.segment.complete_rows
             if known and all(self._is_plain(each, column) for column, each in enumerate(x)):
                 return np.array(x, np.float64)

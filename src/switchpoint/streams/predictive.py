@@ -156,20 +156,24 @@ class _Column:
         with jax.enable_x64(True):
             return jax.tree.map(np.asarray, _compiled(self._components, name, *points))
 
+    def _average(self, values: Any) -> Any:
+        """The mean over the components."""
+        return np.add.reduce(values * self._weights, -1)
+
     def mean(self) -> Any:
         """E[X]."""
-        return self._get("mean").dot(self._weights)
+        return self._average(self._get("mean"))
 
     def cdf(self, x: Any) -> Any:
         """P(X <= x)."""
-        return self._get("cdf", np.asarray(x)[..., None]).dot(self._weights)
+        return self._average(self._get("cdf", np.asarray(x)[..., None]))
 
     def variance(self) -> Any:
         """Var[X]."""
         means = self._get("mean")
         with np.errstate(invalid="ignore"):  # infinite means
-            squares = (means - means.dot(self._weights)) ** 2
-            return (self._get("variance") + squares).dot(self._weights)
+            squares = (means - self._average(means)) ** 2
+            return self._average(self._get("variance") + squares)
 
     def quantile(self, q: float) -> float:
         """The smallest x with P(X <= x) >= q; NaN unless 0 < q < 1.
@@ -178,20 +182,20 @@ class _Column:
         """
         if not 0 < q < 1:
             return math.nan
-        weights, (centres, scales) = self._weights, self._get("location")
-        centre = float(centres.dot(weights))
-        spread = math.sqrt((scales**2 + (centres - centre) ** 2).dot(weights))
+        centres, scales = self._get("location")
+        centre = float(self._average(centres))
+        spread = math.sqrt(self._average(scales**2 + (centres - centre) ** 2))
         x = centre + spread * float(scipy.special.ndtri(q))
         if self._components.support.whole:
             return self._whole_quantile(q, round(x))
         low, high, slope, last, close = -math.inf, math.inf, 0.0, 1.0, _CLOSE * min(q, 1 - q) ** 2
         for step in range(_MOST_STEPS):
-            point = np.array([x])
-            gap = float(self._get("cdf", point).dot(weights)) - q
+            gap = float(self.cdf(x)) - q
             low, high = (low, x) if gap >= 0 else (x, high)
             done = abs(gap * last) < close or not low < high
             if not done:
-                slope, last = float(np.exp(self._get("log_density", point)).dot(weights)), gap
+                logs = self._get("log_density", np.array([x]))
+                slope, last = float(self._average(np.exp(logs))), gap
             following = x - gap / slope if slope > 0 else x
             if done:
                 return following if low <= following <= high else x
@@ -208,7 +212,7 @@ class _Column:
         """The same for whole numbers from 0, near `start`."""
 
         def reached(x: int) -> bool:
-            return x >= 0 and bool(self._get("cdf", np.array([float(x)])).dot(self._weights) >= q)
+            return x >= 0 and bool(self.cdf(float(x)) >= q)
 
         low, high, step = start - 1, start, 1
         while not reached(high):

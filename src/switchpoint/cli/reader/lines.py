@@ -45,6 +45,7 @@ class LineReader:
     files = 0
     """The number of files that were followed before this one."""
     _successor: Any = None
+    _reopening = False  # whether another file at the path is read even without content
     _unfinished = False  # whether the last line that was read had no end yet
 
     def __init__(
@@ -134,6 +135,10 @@ class LineReader:
         if line is None or line.file != self.files:
             return {"line": 0, "offset": 0, "tail": _tail(self._file, 0)}
         return {"line": line.number, "offset": line.end, "tail": _tail(self._file, line.end)}
+
+    def reopen(self) -> None:
+        """Read what has the path now, once the open file has been read to its end."""
+        self._reopening = self._file is not None and self._is_renamed()
 
     def close(self) -> None:
         """Close the file."""
@@ -226,7 +231,8 @@ class LineReader:
             other = self.path.open("rb", buffering=0)
         except OSError:
             return None  # not there yet
-        if _size(other) > 0:
+        if _size(other) > 0 or self._reopening:
+            self._reopening = False
             return other
         other.close()
         return None
