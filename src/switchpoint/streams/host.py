@@ -9,7 +9,7 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -64,7 +64,8 @@ class HostFamily:
     In a conjugate exponential family, ln p(x | S) = ln Z(S with x) - ln Z(S) + ln h(x). Where a
     family has that form, the last array of a table is ln Z of the statistics, so that an
     observation takes one evaluation: `_including` gives S with x, `_log_normalizer` ln Z, and
-    `_log_base` ln h. They run on the host alone: in single precision the difference has no digits.
+    `_log_base` ln h. They run on the host alone: the difference loses as many digits as ln Z has
+    before the point, which errors of later observations do not add to.
     """
 
     def __init__(self, segment: Segment, width: tuple[int, ...] = ()) -> None:
@@ -145,9 +146,9 @@ class HostFamily:
 
     @functools.cached_property
     def clocks(self) -> Table:
-        """For each array of the statistics, 1 where it counts time."""
+        """For each array of a table, 1 where it counts time."""
         still = jax.tree.map(np.zeros_like, prior_statistics(self.segment))
-        return jax.tree.leaves(elapse(still, 1.0))
+        return [*jax.tree.leaves(elapse(still, 1.0)), *[np.zeros(())] * self._closed]
 
     def probs(self, table: Table) -> Any:
         """P(next symbol = k) under each hypothesis."""
@@ -162,14 +163,13 @@ class HostFamily:
         except _NOT_ON_HOST:
             return False
 
-    def marginals(self, table: Table) -> list[tuple[Distribution, bool]]:
-        """The distributions of the next observation of each column, and whether NumPy has them."""
+    def marginals(self, table: Table) -> list[Distribution]:
+        """The distributions of the next observation of each column; in NumPy if they work there."""
         if self._forecasts:
-            return [(self._formulas.predictive(self.statistics(table)), True)]
+            return [self._formulas.predictive(self.statistics(table))]
         with jax.enable_x64(True):
             joint = jax.vmap(self.segment.predictive)(self.statistics(table))
-            columns = joint.marginals if isinstance(joint, Joint) else (joint,)
-        return [(column, False) for column in columns]
+            return list(joint.marginals) if isinstance(joint, Joint) else [joint]
 
     def works(self, x: Any) -> bool:
         """Whether the formulas give for many hypotheses what they give for each, in NumPy."""
@@ -237,7 +237,7 @@ class CompiledFamily(HostFamily):
 
 
 class ColumnsFamily(HostFamily):
-    """The formulas of several columns: of equal families on an axis of the same arrays."""
+    """The formulas of several columns: of equal families on the last axis of the same arrays."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
@@ -245,121 +245,93 @@ class ColumnsFamily(HostFamily):
         alike: dict[Any, list[int]] = {}
         for index, column in enumerate(columns):
             alike.setdefault(jax.tree.structure(column), []).append(index)
-        self._groups: list[tuple[Any, HostFamily, slice]] = []
-        begin = 0
-        for indices in alike.values():
-            for where, family in _groups([columns[i] for i in indices], indices):
-                end = begin + len(family.first)
-                self._groups.append((where, family, slice(begin, end)))
-                begin = end
-        self.first = [each for _, family, _ in self._groups for each in family.first]
-        self.fitted = [each for _, family, _ in self._groups for each in family.fitted]
+        self._groups: list[tuple[list[int], HostFamily, slice]] = []
+        self.first, self.fitted = [], []
+        for group in alike.values():
+            stack = _stacked([columns[index] for index in group])
+            for indices in [group] if stack is not None else [[index] for index in group]:
+                family = stack or host_family(columns[indices[0]])
+                end = len(self.first) + len(family.first)
+                self._groups.append((indices, family, slice(len(self.first), end)))
+                self.first += family.first
+                self.fitted += family.fitted
+        self._structure = jax.tree.structure(self.statistics(self.first))
+
+    def _by_column(self, results: Sequence[Any]) -> list[Any]:
+        """The results for each group by column, where columns may share their arrays."""
+        columns: dict[int, Any] = {}
+        for (indices, _, _), result in zip(self._groups, results, strict=True):
+            for k, index in enumerate(indices):
+                alone = len(indices) == 1
+                columns[index] = result if alone else jax.tree.map(lambda a, k=k: a[..., k], result)
+        return [columns[index] for index in range(len(columns))]
 
     def statistics(self, table: Table) -> Any:
-        columns: dict[int, Any] = {}
-        for where, family, part in self._groups:
-            statistics = family.statistics(table[part])
-            if isinstance(where, int):
-                columns[where] = statistics
-                continue
-            for k, index in enumerate(where):
-                columns[index] = jax.tree.map(lambda leaf, k=k: leaf[..., k], statistics)
-        return tuple(columns[index] for index in range(len(columns)))
+        each = [family.statistics(table[part]) for _, family, part in self._groups]
+        return tuple(self._by_column(each))
 
     def table(self, leaves: Sequence[np.ndarray]) -> Table:
-        counts = {}
-        for where, family, _ in self._groups:
-            counts.update(
-                dict.fromkeys([where] if isinstance(where, int) else where, family.leaves)
-            )
-        ends = np.cumsum([counts[index] for index in range(len(counts))]).tolist()
-        columns = [list(leaves[i:j]) for i, j in zip([0, *ends], ends, strict=False)]
+        columns = list(map(jax.tree.leaves, jax.tree.unflatten(self._structure, leaves)))
         table = []
-        for where, family, _ in self._groups:
-            if isinstance(where, int):
-                table += family.table(columns[where])
-            else:
-                stacks = zip(*(columns[index] for index in where), strict=True)
-                table += family.table([np.stack(each, -1) for each in stacks])
+        for indices, family, _ in self._groups:
+            parts = zip(*(columns[index] for index in indices), strict=True)
+            table += family.table([np.stack(p, -1) if len(p) > 1 else p[0] for p in parts])
         return table
 
     def absorb(self, table: Table, x: Any) -> Any:
         values, logs = x.tolist(), None
-        for where, family, part in self._groups:
+        for indices, family, part in self._groups:
             leaves = table[part]
-            if isinstance(where, int):
-                found = family.absorb(leaves, values[where])
+            if len(indices) == 1:
+                found = family.absorb(leaves, values[indices[0]])
             else:
-                found = _absorb_stack(family, leaves, [values[index] for index in where])
+                found = _absorb_stack(family, leaves, [values[index] for index in indices])
             table[part] = leaves
             if found is not None:
                 logs = found if logs is None else logs + found
         return logs
 
-    def marginals(self, table: Table) -> list[tuple[Distribution, bool]]:
-        columns: dict[int, Any] = {}
-        for where, family, part in self._groups:
-            ((predictive, on_host),) = family.marginals(table[part])
-            if isinstance(where, int):
-                columns[where] = predictive, on_host
-                continue
-            for k, index in enumerate(where):
-                one = jax.tree.map(lambda leaf, k=k: leaf[..., k], predictive)
-                columns[index] = one, on_host
-        return [columns[index] for index in range(len(columns))]
+    def marginals(self, table: Table) -> list[Distribution]:
+        return self._by_column(
+            [family.marginals(table[part])[0] for _, family, part in self._groups]
+        )
 
     @functools.cached_property
     def clocks(self) -> Table:
-        """Of all arrays of a table."""
-        clocks = []
-        for _, family, part in self._groups:
-            more = part.stop - part.start - len(family.clocks)
-            clocks += [*family.clocks, *[np.zeros(())] * more]
-        return clocks
+        return [clock for _, family, _ in self._groups for clock in family.clocks]
 
 
 def _absorb_stack(family: HostFamily, table: Table, xs: list[float]) -> Any:
     """`absorb` of columns that are the last axis of a table, of which some may be missing."""
     missing = [x != x for x in xs]
-    if all(missing):
-        family.skip(table)
-        return None
     if not any(missing):
         return family._absorb(table, np.array(xs)).dot(np.ones(len(xs)))
     skipped, gaps = list(table), np.array(missing)
     family.skip(skipped)
     logs = family._absorb(table, np.where(gaps, 1.0, xs))
     table[:] = [np.where(gaps, old, new) for old, new in zip(skipped, table, strict=True)]
-    return np.where(gaps, 0.0, logs).sum(-1)
+    return None if all(missing) else np.where(gaps, 0.0, logs).sum(-1)
 
 
-def _groups(columns: list[Segment], indices: list[int]) -> Iterator[tuple[Any, HostFamily]]:
-    """The families of columns of one structure: a stack of all where that works, or each."""
+def _stacked(columns: list[Segment]) -> HostFamily | None:
+    """One family for columns of one structure, if its formulas give what they give for each."""
     families = list(map(host_family, columns))
-    if len(columns) > 1 and not any(isinstance(each, CompiledFamily) for each in families):
-        stack: Any = jax.tree.map(lambda *leaves: np.array(leaves), *columns)
-        first = families[0]
-        if not stack.finite and all(leaf.ndim == 0 for leaf in first.first):
-            family = HostFamily(stack, (len(columns),))
-            if _agrees(family, families):
-                yield indices, family
-                return
-    yield from zip(indices, families, strict=True)
-
-
-def _agrees(stack: HostFamily, families: Sequence[HostFamily]) -> bool:
-    """Whether the formulas give for columns on an axis what they give for each."""
+    if len(columns) == 1 or any(isinstance(each, CompiledFamily) for each in families):
+        return None
+    stack: Any = jax.tree.map(lambda *leaves: np.array(leaves), *columns)
+    if stack.finite or any(leaf.ndim for leaf in families[0].first):
+        return None
     try:
-        table = stack.rows(2)
-        logs = [stack._absorb(table, np.ones(len(families))) for _ in range(2)]
-        for k, family in enumerate(families):
-            alone = family.rows(2)
-            for both in logs:
-                if not np.allclose(both[:, k], family._absorb(alone, 1.0)):
-                    return False
+        family = HostFamily(stack, (len(columns),))
+        table = family.rows(2)
+        logs = [family._absorb(table, np.ones(len(columns))) for _ in range(2)]
+        for k, one in enumerate(families):
+            alone = one.rows(2)
+            if not all(np.allclose(both[:, k], one._absorb(alone, 1.0)) for both in logs):
+                return None
     except _NOT_ON_HOST:
-        return False
-    return True
+        return None
+    return family
 
 
 def _is_flat(statistics: Any) -> bool:

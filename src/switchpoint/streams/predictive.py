@@ -9,6 +9,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
+from switchpoint._namespace import namespace
 from switchpoint.segments import Distribution, MixtureSameFamily
 from switchpoint.segments.values import families_by_column
 from switchpoint.streams.host import HostFamily, Table
@@ -90,7 +91,7 @@ class Predictive:
     def _columns(self) -> list["_Column"]:
         """The marginal distributions of the columns, under each hypothesis."""
         marginals = self._family.marginals([each[self._used] for each in self._table])
-        return [_Column(self._weights, *each) for each in marginals]
+        return [_Column(self._weights, each) for each in marginals]
 
     @property
     def mean(self) -> Any:
@@ -143,10 +144,9 @@ class Predictive:
 class _Column:
     """A mixture of distributions of a number, by NumPy where their formulas work there."""
 
-    def __init__(
-        self, weights: Float[np.ndarray, " n"], components: Distribution, on_host: bool
-    ) -> None:
-        self._weights, self._components, self._on_host = weights, components, on_host
+    def __init__(self, weights: Float[np.ndarray, " n"], components: Distribution) -> None:
+        self._weights, self._components = weights, components
+        self._on_host = namespace(*jax.tree.leaves(components)) is np
 
     def _get(self, name: str, *points: Any) -> Any:
         """A property of the components, or a function at points."""
@@ -158,7 +158,10 @@ class _Column:
 
     def _average(self, values: Any) -> Any:
         """The mean over the components."""
-        return np.add.reduce(values * self._weights, -1)
+        values = np.asarray(values)
+        if values.shape[-1:] != self._weights.shape:  # the same for all
+            values = values * np.ones(len(self._weights))
+        return values.dot(self._weights)
 
     def mean(self) -> Any:
         """E[X]."""
@@ -190,11 +193,12 @@ class _Column:
             return self._whole_quantile(q, round(x))
         low, high, slope, last, close = -math.inf, math.inf, 0.0, 1.0, _CLOSE * min(q, 1 - q) ** 2
         for step in range(_MOST_STEPS):
-            gap = float(self.cdf(x)) - q
+            point = np.array([x])
+            gap = float(self._average(self._get("cdf", point))) - q
             low, high = (low, x) if gap >= 0 else (x, high)
             done = abs(gap * last) < close or not low < high
             if not done:
-                logs = self._get("log_density", np.array([x]))
+                logs = self._get("log_density", point)
                 slope, last = float(self._average(np.exp(logs))), gap
             following = x - gap / slope if slope > 0 else x
             if done:

@@ -212,7 +212,8 @@ class Stream:
             raise _in_use()
         self._busy = True
         try:
-            last = _checks.positive_int("last", last)
+            if last.__class__ is not int or last < 1:
+                last = _checks.positive_int("last", last)
             return self._engine.probability_since(max(1, self._engine.position - last))
         finally:
             self._busy = False
