@@ -22,7 +22,7 @@ Rule: TypeAlias = Callable[[list[float]], list[int]]
 ONE_IN = 14_000
 STATIONARY = 700_000
 """Observations of N(0, 1), in which 50 false alarms are expected."""
-THRESHOLDS = (8.5, 9.0, 9.25, 9.5, 9.75, 10.0, 10.5)
+THRESHOLDS = (9.0, 9.5, 10.0, 10.25, 10.5)
 SHIFTS = (0.5, 1.0, 2.0, 3.0, 5.0)
 ORDINARY = 100_000
 """Observations of each ordinary metric, in which the default rule expects one false alarm."""
