@@ -25,6 +25,7 @@ from test_predictors import EXACT, NETWORKS, OTHERS, predictor_of, random_symbol
 import switchpoint as sp
 from switchpoint import spec
 from switchpoint.neural import ValueSpec, network_from_name
+from switchpoint.streams.host import CompiledFamily, host_family
 
 KINDS = [*EXACT, *OTHERS, *NETWORKS]
 
@@ -178,6 +179,12 @@ def test_streams_of_equal_segments_share_their_formulas():
     np.testing.assert_array_equal(alone.extend(values), first)
     assert not np.allclose(first, different)
     assert not np.allclose(first, second)
+
+
+@pytest.mark.parametrize("segment", [sp.Regression(lags=1), sp.Trend(), sp.Poisson()], ids=name)
+def test_families_that_work_in_numpy_are_not_compiled(segment):
+    """A compiled family is slower, and forgets what passes with time at an outlier."""
+    assert not isinstance(host_family(segment), CompiledFamily)
 
 
 def test_priors_and_families_of_your_own_run():

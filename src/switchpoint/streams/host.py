@@ -336,7 +336,8 @@ def _stacked(columns: list[Segment]) -> HostFamily | None:
 
 def _is_flat(statistics: Any) -> bool:
     """Whether statistics are a named tuple of arrays."""
-    return hasattr(statistics, "_fields") and len(jax.tree.leaves(statistics)) == len(statistics)
+    each = statistics if hasattr(statistics, "_fields") else [()]
+    return all(jax.tree_util.all_leaves([field]) for field in each)
 
 
 def host_family(segment: Segment) -> HostFamily:
