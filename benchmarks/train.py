@@ -1,6 +1,7 @@
 """Speed of training: an ensemble in one program against as many programs of one member.
 
     python benchmarks/train.py            # the issue's bar: 10 LSTM members, about two minutes
+    python benchmarks/train.py --recipe gru lru mamba transformer:rotary    # a step of one member
 
 A step is everything: drawing the data, the forward and backward pass, the update. Each round
 times both ways one after the other, and the ratio is the median over rounds, so that a noisy
@@ -29,6 +30,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=10, help="steps in a timed call")
+    parser.add_argument(
+        "--recipe", nargs="+", help="models, or models with positions, to time by their recipe"
+    )
     return parser.parse_args()
 
 
@@ -50,9 +54,23 @@ class Timed:
         return time.perf_counter() - start
 
 
+def by_recipe(models: list[str]) -> None:
+    """Print the time of a step, and of all steps, of one member on PTW_8."""
+    for name in models:
+        model, _, positions = name.partition(":")
+        config = TrainConfig(model=model, **({"positions": positions} if positions else {}))
+        program = Timed(config)
+        seconds = statistics.median(program.seconds(1) for _ in range(ROUNDS))
+        minutes = seconds * config.steps / 60
+        print(f"{name}: {1e3 * seconds:.0f} ms per step, {minutes:.0f} min for {config.steps:,}")
+
+
 def main() -> None:
     options = arguments()
     use_all_cores()
+    if options.recipe:
+        by_recipe(options.recipe)
+        return
 
     def config(seeds: int, first: int) -> TrainConfig:
         return TrainConfig(

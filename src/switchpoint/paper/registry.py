@@ -6,6 +6,7 @@ from switchpoint.paper.base import Run, Study
 from switchpoint.paper.scale import Scale
 from switchpoint.paper.studies import (
     ablations,
+    amortised,
     beliefs,
     lengths,
     memory,
@@ -37,6 +38,7 @@ STUDIES: Mapping[str, Study] = {
         beliefs.STUDY,
         worst_case.STUDY,
         richer_sources.STUDY,
+        amortised.STUDY,
         training_curves.STUDY,
     )
 }

@@ -137,6 +137,9 @@ class Scale(Settings):
     """The names of these sources."""
     richer_architectures: dict[str, TrainingSettings]
     """The networks that are trained on them, each with its training settings."""
+    detector_settings: TrainingSettings
+    """Training settings of the networks that emit posteriors, on half the training length."""
+    detector_sequences: SampleSize
     orders: Annotated[OneOrMore[NaturalNumber], _including(0)]
     """How many of the last symbols the networks of the memory study see."""
     memoryless_settings: TrainingSettings
@@ -217,7 +220,7 @@ SETTINGS = tuple(name for name in Scale.model_fields if name not in ("zoo", "rec
 _FREE = (
     "sequences", "off_sequences", "longer_lengths", "longer_sequences", "prior_sequences",
     "max_depth", "max_switches", "heatmap_sequences", "probe_sequences", "worst_length",
-    "seed",
+    "detector_settings", "detector_sequences", "seed",
 )  # fmt: skip
 """Those that need no other networks than the zoo's."""
 
@@ -331,6 +334,16 @@ FULL = Scale(
     heatmap_sequences=500,
     probe_sequences=150,
     worst_length=64,
+    detector_settings={
+        **_MUON,
+        "model": "gru",
+        "hidden": 64,
+        "learning_rate": 5e-3,
+        "batch": 32,
+        "steps": 3_000,
+        "warmup": 200,
+    },
+    detector_sequences=1_000,
     orders=(0, 1, 2, 4, 8, 16, 32),
     memoryless_settings={
         **_PAPER,
@@ -393,6 +406,8 @@ QUICK = Scale(
     heatmap_sequences=250,
     probe_sequences=100,
     worst_length=16,
+    detector_settings={**_CELL, "model": "gru", "hidden": 16, **_steps(200)},
+    detector_sequences=200,
     orders=(0, 1, 2, 4, 8),
     memoryless_settings={**_SMALL, "batch": 16, **_steps(500), "learning_rate": 1e-2},
     bound_order=10,
