@@ -1,6 +1,6 @@
 """Trained networks by run, training source and seed: trained here, or those of a zoo."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +83,10 @@ class TrainedNetworks(Networks):
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self.directory = directory
-        self._prepared: set[str] = set()
 
     def prepare(self, run: Run) -> None:
-        if run.name not in self._prepared:
+        if not any(name == run.name for name, _, _ in self._members):
             self.add(run.name, self.directory / run.name)
-            self._prepared.add(run.name)
 
     def can_have(self, run: Run) -> bool:
         """Whether there are, or can be made, networks of every training source of a run."""
@@ -112,46 +110,38 @@ class PretrainedNetworks(Networks):
 
     def __init__(self, zoo: Zoo, scale: Scale) -> None:
         super().__init__()
-        self.identity = "pretrained"
-        runs = {
+        self.identity = f"pretrained-{json_digest(zoo.digests())[:16]}"
+        names = {
             (run.config.model, on): run.name for run in main_runs(scale) for on in run.config.prior
         }
-        self._cards: dict[str, dict[str, Any]] = {}
-        self._runs: dict[str, str] = {}
+        self._cards: dict[tuple[str, str], dict[str, Any]] = {}
+        """By the names of the run and of the network."""
         for name in zoo.names():
             card = zoo.card(name)
-            run = runs.get((card["model"], card["members"][0]["prior"]), card["model"])
-            self._cards[name], self._runs[name] = self.add(run, zoo.path(name)), run
-        self._there = {(run, trained_on) for run, trained_on, _ in self._members}
-        self.identity += "-" + json_digest(zoo.digests())[:16]
-        self._check(scale)
-
-    def can_have(self, run: Run) -> bool:
-        """Whether there is a network of every training source of a run."""
-        return all((run.name, each) in self._there for each in run.config.prior)
-
-    def provenance(self, runs: Iterable[Run]) -> dict[str, Any]:
-        """The machine and cost of the training of some runs, by the names of the networks."""
-        wanted = {run.name for run in runs}
-        return {
-            name: card["provenance"]["training"]
-            for name, card in self._cards.items()
-            if self._runs[name] in wanted and card["provenance"]["training"]
-        }
-
-    def _check(self, scale: Scale) -> None:
-        """Raise a `ValueError` where networks are missing, or were trained for another scale."""
+            run = names.get((card["model"], card["members"][0]["prior"]), card["model"])
+            self._cards[run, name] = self.add(run, zoo.path(name))
+        lengths = {name: card["config"]["length"] for (_, name), card in self._cards.items()}
         needed = [f"{model}-{prior}" for model in scale.architectures for prior in SOURCES]
-        missing = [name for name in needed if name not in self._cards]
+        missing = [name for name in needed if name not in lengths]
         if missing:
             raise ValueError(
                 f"this scale needs {len(needed)} pretrained networks, and {len(missing)} of them "
                 f"are not in the zoo, such as {missing[0]}; --scale quick trains its own"
             )
-        for name in needed:
-            config: Mapping[str, Any] = self._cards[name]["config"]
-            if config["length"] != scale.length:
-                raise ValueError(
-                    f"the networks of the zoo were trained with length {config['length']}, "
-                    f"got {scale.length}"
-                )
+        if others := {lengths[name] for name in needed} - {scale.length}:
+            raise ValueError(
+                f"the networks of the zoo were trained with length {min(others)}, "
+                f"got {scale.length}"
+            )
+
+    def can_have(self, run: Run) -> bool:
+        """Whether there is a network of every training source of a run."""
+        there = {key[:2] for key in self._members}
+        return all((run.name, each) in there for each in run.config.prior)
+
+    def provenance(self, runs: Iterable[Run]) -> dict[str, Any]:
+        """The machine and cost of the training of some runs, by the names of the networks."""
+        wanted = {run.name for run in runs}
+        own = {name: card for (run, name), card in self._cards.items() if run in wanted}
+        costs = {name: card["provenance"]["training"] for name, card in own.items()}
+        return {name: cost for name, cost in costs.items() if cost}

@@ -14,7 +14,7 @@ from switchpoint._progress import Part, Progress
 from switchpoint._provenance import environment_info
 from switchpoint.paper.base import Measurement, Run, Study
 from switchpoint.paper.context import StudyContext
-from switchpoint.paper.networks import COST, Networks, training_cost
+from switchpoint.paper.networks import COST, TrainedNetworks, training_cost
 from switchpoint.paper.scale import Scale
 from switchpoint.paper.store import MeasurementStore
 from switchpoint.training import train
@@ -55,9 +55,8 @@ def train_and_measure(
         machine = {**environment_info(), "finished": finished}
         _add_cost(directory, begun, "training_seconds", machine)
     begun = time.monotonic()
-    networks = Networks()
-    networks.add(run.name, directory)
-    context = StudyContext(scale, networks, MeasurementStore(store, name=run.name), progress)
+    rows = MeasurementStore(store, name=run.name)
+    context = StudyContext(scale, TrainedNetworks(runs), rows, progress)
     for each in measurements:
         context.take(each)
     _add_cost(directory, begun, "measuring_seconds")
