@@ -10,12 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
-from switchpoint.figures.style import BLUE, GREY, INK, ORANGE, legend_above, new_figure, styled
+from switchpoint.figures import style
 
-_WIDTH = 10.0
 _MOST_LABELS = 20  # that fit on an axis
 _ALONE, _SHARING, _SWITCHES = 3.6, 2.5, 1.6  # the heights of the panels
-_STROKES = ((BLUE, 1.0), (ORANGE, 1.8))  # the colour and width of each curve
+_STROKES = ((style.BLUE, 1.0), (style.ORANGE, 1.8))  # the colour and width of each curve
 
 
 def prediction_figure(
@@ -40,10 +39,8 @@ def prediction_figure(
     heights = [_ALONE] if bits or len(kinds) == 1 else [_SHARING] * len(kinds)
     if switch_smoothed is not None:
         heights.append(_SWITCHES)
-    with styled():
-        figure = new_figure(_WIDTH, sum(heights))
-        grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
-        panels: list[Axes] = list(grid[:, 0])
+    with style.styled():
+        figure, panels = style.stacked_panels(heights)
         if bits:
             _bits(panels[0], symbols, kinds)
             panels[0].set_ylabel(f"P(symbol is {labels[1] if labels else 1})")
@@ -56,10 +53,15 @@ def prediction_figure(
             figure.colorbar(image, ax=above, label="probability", pad=0.01)
         figure.suptitle(title, x=0.01, ha="left")
         if switch_smoothed is not None:
-            _switches(panels[-1], switch_smoothed)
+            times, width = np.arange(len(symbols)), max(0.8, 1.5 * _thin(len(symbols)))
+            panels[-1].vlines(times, 0, switch_smoothed, color=style.BLUE, linewidth=width)
+            panels[-1].set_ylim(0, 1.02)
+            panels[-1].set_ylabel("P(switch at t)")
         if map_switches is not None:
-            _partition(panels, map_switches)
-        legend_above(panels[0], columns=4)
+            for axes in panels:  # between the last symbol before a switch and the first after it
+                places = np.flatnonzero(map_switches) - 0.5
+                style.mark_switches(axes, places, "most probable partition")
+        style.legend_above(panels[0], columns=4)
         panels[-1].set_xlim(-0.5, len(symbols) - 0.5)
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         panels[-1].set_xlabel("position t")
@@ -70,7 +72,7 @@ def _bits(
     axes: Axes, symbols: Int[np.ndarray, " time"], kinds: Mapping[str, Float[np.ndarray, "time 2"]]
 ) -> None:
     times = np.arange(len(symbols))
-    tick: dict[str, Any] = {"linewidth": _thin(len(symbols)), "color": GREY, "alpha": 0.8}
+    tick: dict[str, Any] = {"linewidth": _thin(len(symbols)), "color": style.GREY, "alpha": 0.8}
     ones = symbols == 1
     axes.vlines(times[ones], 1.04, 1.10, label="data", **tick)
     axes.vlines(times[~ones], -0.10, -0.04, **tick)
@@ -97,35 +99,17 @@ def _map(
         extent=(-0.5, count - 0.5, -0.5, alphabet - 0.5),
     )
     axes.scatter(
-        np.arange(count), symbols, s=4 * _thin(count), color=ORANGE, linewidths=0, label="data"
+        np.arange(count),
+        symbols,
+        s=4 * _thin(count),
+        color=style.ORANGE,
+        linewidths=0,
+        label="data",
     )
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(f"symbol, {name}")
     axes.grid(False)
     return image
-
-
-def _switches(axes: Axes, smoothed: Float[np.ndarray, " time"]) -> None:
-    """P(a switch at t | all data)."""
-    times = np.arange(len(smoothed))
-    axes.vlines(times, 0, smoothed, color=BLUE, linewidth=max(0.8, 1.5 * _thin(len(smoothed))))
-    axes.set_ylim(0, 1.02)
-    axes.set_ylabel("P(switch at t)")
-
-
-def _partition(panels: Sequence[Axes], best: Bool[np.ndarray, " time"]) -> None:
-    """The most probable partition, through all panels."""
-    for axes in panels:
-        for number, switch in enumerate(np.flatnonzero(best)):
-            # Between the last symbol before the switch and the first after it.
-            axes.axvline(
-                switch - 0.5,
-                color=INK,
-                linestyle=(0, (4, 3)),
-                linewidth=0.9,
-                zorder=0.9,
-                label="most probable partition" if number == 0 else None,
-            )
 
 
 def _thin(count: int) -> float:

@@ -11,9 +11,8 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from switchpoint.figures.style import BLUE, GREY, INK, ORANGE, legend_above, new_figure, styled
+from switchpoint.figures import style
 
-_WIDTH = 10.0
 _ALONE, _SHARING, _SWITCHES = 3.4, 2.3, 1.6  # the heights of the panels
 _MARKERS_UP_TO = 400  # observations, which are then told apart
 _BAND = 2.0  # standard deviations
@@ -42,32 +41,27 @@ def segmentation_figure(
     at: Any = np.arange(count) if times is None else times
     edges = _edges(at)
     heights = [_ALONE if columns == 1 else _SHARING] * columns + [_SWITCHES]
-    with styled():
-        figure = new_figure(_WIDTH, sum(heights))
-        grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
-        panels: list[Axes] = list(grid[:, 0])
+    with style.styled():
+        figure, panels = style.stacked_panels(heights)
         bounds = list(pairwise([0, *changepoints.tolist(), count]))
         for index, axes in enumerate(panels[:-1]):
             _series(axes, at, values[:, index])
             odd = outliers[:, index]
             if odd.any():
-                axes.plot(at[odd], values[odd, index], "o", color=INK, fillstyle="none",
+                axes.plot(at[odd], values[odd, index], "o", color=style.INK, fillstyle="none",
                           markersize=6, markeredgewidth=0.9, label="outlier")  # fmt: skip
             _segments(axes, at, edges, levels[:, index], noise[:, index], floors[index], bounds)
             _show_all(axes, values[:, index], levels[:, index])
             axes.set_ylabel(f"column {names[index]}" if names[index].isdigit() else names[index])
-            for number, position in enumerate(changepoints.tolist()):
-                label = "change point" if number == 0 else None
-                axes.axvline(edges[position], color=INK, linestyle=(0, (4, 3)), linewidth=0.9,
-                             zorder=0.9, label=label)  # fmt: skip
-        legend_above(panels[0], columns=5)
+            style.mark_switches(axes, edges[changepoints], "change point")
+        style.legend_above(panels[0], columns=5)
         _switches(panels[-1], at, switch_probability)
         for number, (begin, end) in enumerate(intervals.tolist()):
             label = f"{coverage:.0%} interval" if number == 0 else None
-            panels[-1].axvspan(edges[begin], edges[end + 1], color=BLUE, alpha=0.13, linewidth=0,
-                               label=label)  # fmt: skip
+            panels[-1].axvspan(edges[begin], edges[end + 1], color=style.BLUE, alpha=0.13,
+                               linewidth=0, label=label)  # fmt: skip
         if len(intervals):
-            legend_above(panels[-1], columns=1)
+            style.legend_above(panels[-1], columns=1)
         _time_axis(panels[-1], at, edges, times is None)
     return figure
 
@@ -84,8 +78,8 @@ def _edges(at: Any) -> Any:
 
 def _series(axes: Axes, at: Any, values: Float[np.ndarray, " time"]) -> None:
     marked = len(values) <= _MARKERS_UP_TO
-    style: dict[str, Any] = {"marker": "o", "markersize": 2.6} if marked else {}
-    axes.plot(at, values, color=GREY, linewidth=0.6 if marked else 0.7, label="data", **style)
+    marks: dict[str, Any] = {"marker": "o", "markersize": 2.6} if marked else {}
+    axes.plot(at, values, color=style.GREY, linewidth=0.6 if marked else 0.7, label="data", **marks)
 
 
 def _segments(
@@ -106,17 +100,18 @@ def _segments(
         level, width = (np.pad(each[inside], 1, "edge") for each in (levels, _BAND * noise))
         if np.isnan(level).all():
             continue
-        axes.plot(where, level, color=ORANGE, linewidth=1.8, label=level_label)
+        axes.plot(where, level, color=style.ORANGE, linewidth=1.8, label=level_label)
         level_label = None
         if not np.isnan(width).all():
-            axes.fill_between(where, np.maximum(level - width, floor), level + width, color=ORANGE,
-                              alpha=0.15, linewidth=0, label=band_label)  # fmt: skip
+            low, high = np.maximum(level - width, floor), level + width
+            look: dict[str, Any] = {"color": style.ORANGE, "alpha": 0.15, "linewidth": 0}
+            axes.fill_between(where, low, high, label=band_label, **look)
             band_label = None
 
 
 def _switches(axes: Axes, at: Any, probability: Float[np.ndarray, " time"]) -> None:
     width = float(np.clip(500 / len(at), 0.8, 2.4))
-    axes.vlines(at, 0, probability, color=BLUE, linewidth=width)
+    axes.vlines(at, 0, probability, color=style.BLUE, linewidth=width)
     highest = float(probability.max())
     axes.set_ylim(0, 1.02 if highest > 0.45 else max(0.05, 1.3 * highest))
     if highest > 0.45:

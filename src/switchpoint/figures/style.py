@@ -1,7 +1,7 @@
 """The look that all figures share, and how they are written to files."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -126,6 +126,20 @@ def new_figure(width: float, height: float) -> DisplayedFigure:
     figure = DisplayedFigure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def stacked_panels(heights: Sequence[float]) -> tuple[DisplayedFigure, list[Axes]]:
+    """A figure of panels of these heights in inches, one below the other, that share an axis."""
+    figure = new_figure(10.0, sum(heights))
+    grid = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
+    return figure, list(grid[:, 0])
+
+
+def mark_switches(axes: Axes, places: Iterable[Any], label: str) -> None:
+    """Dashed lines at these places of an axis, with one entry in a legend."""
+    look: Any = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 0.9, "zorder": 0.9}
+    for number, place in enumerate(places):
+        axes.axvline(place, label=None if number else label, **look)
 
 
 def legend_above(axes: Axes, columns: int) -> None:
