@@ -14,7 +14,7 @@ import bisect
 import numpy as np
 from jaxtyping import Bool, Float
 
-_WINDOW = 20  # observations
+WINDOW = 20  # observations
 _THRESHOLD = 0.5
 
 
@@ -32,13 +32,13 @@ def change_points(
     length = len(probability)
     expected = np.append(0.0, np.cumsum(probability))
     ends = np.arange(1, length + 1)
-    paying = expected[ends] - expected[np.maximum(ends - _WINDOW, 0)] > _THRESHOLD
+    paying = expected[ends] - expected[np.maximum(ends - WINDOW, 0)] > _THRESHOLD
     gains = np.zeros(length + 1)
     begins = np.full(length + 1, -1)
     last = 0
     for end in ends[paying].tolist():  # elsewhere no window pays
         gains[last + 1 : end + 1] = gains[last]
-        first, last = max(0, end - _WINDOW), end
+        first, last = max(0, end - WINDOW), end
         inside = np.minimum(expected[end] - expected[first:end], 1.0)
         totals = gains[first:end] + inside - _THRESHOLD
         best = len(totals) - 1 - int(totals[::-1].argmax())  # of equal ones, the shortest window

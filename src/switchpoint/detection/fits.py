@@ -38,7 +38,7 @@ def fit_segment(
     predictions from the others cost O(time features^2). Lags are those of values inside, and stay.
     """
     family: Any = segment
-    features, precision, mean = _design(family, values, times - times[0], inside)
+    features, precision, mean = design(family, values, times - times[0], inside)
     columns = values.shape[1]
     near = np.where(inside[:, None], values - mean, 0.0)
     rows = features * inside[:, None]
@@ -64,7 +64,7 @@ def fit_segment(
     return Fit(expected, residuals, logs)
 
 
-def _design(
+def design(
     segment: Any,
     values: Float[np.ndarray, "time columns"],
     times: Float[np.ndarray, " time"],

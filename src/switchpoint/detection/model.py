@@ -49,6 +49,7 @@ from switchpoint.detection.outliers import (
 from switchpoint.detection.posterior import SwitchPosterior
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series
+from switchpoint.detection.tails import explained_by_tails
 from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.exact.posterior import switch_intervals
 from switchpoint.priors import Geometric
@@ -187,9 +188,18 @@ class SeriesModel:
             if not more.any():
                 break
             hidden |= more
+        probability, explained = posterior.switch_probability.copy(), {}
+        if self.outliers:
+            rest = np.where(hidden, np.nan, standard)
+            explained = explained_by_tails(self.source, rest, positions, probability, self.steps)
+            positions = [each for each in positions if each not in explained]
         changes, no_switch = switch_intervals(
             posterior.switch_probability, positions, coverage, posterior.no_switch_within
         )
+        for window, chance in explained.values():
+            expected_switches = probability[window].sum()
+            no_switch *= (1 - chance) / max(1 - expected_switches, 1e-4)
+            probability[window] *= chance / expected_switches
         units = np.log(self.scales[columns]) @ observed[:, columns].sum(0)
         log_evidence = posterior.log_evidence - float(units)
         log_evidence += self._log_volume * observed[:, columns[0]].sum()
@@ -207,8 +217,8 @@ class SeriesModel:
             probability=np.array([each.probability for each in changes], float),
             intervals=np.array([(each.begin, each.end) for each in changes], int).reshape(-1, 2),
             interval_probability=np.array([each.interval_probability for each in changes], float),
-            switch_probability=posterior.switch_probability,
-            no_switch_probability=no_switch,
+            switch_probability=probability,
+            no_switch_probability=min(no_switch, 1.0),
             log_evidence=log_evidence,
             coverage=coverage,
             source=self.source,

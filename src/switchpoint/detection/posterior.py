@@ -98,13 +98,14 @@ class SwitchPosterior:
                 begin = number * block
                 boundary = self._boundary[begin + 1 : begin + 1 + block]
                 shares = boundary[:, None] * rows[: len(boundary)]
-                later = np.cumsum(shares[::-1], axis=0)[::-1] + self._received[number]
+                lasts = windows[ending[number], 1] - begin
+                since = (lasts[:, None] <= np.arange(len(shares))).astype(float)
                 active = np.append(active, ending[number])
-                received = np.append(received, later[windows[ending[number], 1] - begin], axis=0)
+                received = np.append(received, since @ shares + self._received[number], axis=0)
             done = first[active] == number
             if done.any():
                 before = kept + windows[active[done], 0] - number * block
-                sums = np.cumsum(received[done], axis=1)
-                without[active[done]] = sums[np.arange(len(before)), before - 1]
+                earlier = np.arange(kept + block) < before[:, None]
+                without[active[done]] = (received[done] * earlier).sum(1)
                 active, received = active[~done], received[~done]
         return without

@@ -260,15 +260,19 @@ def switch_intervals(
     expected = np.append(0.0, np.cumsum(probability))
     edges = [0, *positions, length]
     lows, highs = [each + 1 for each in edges[:-2]], [each - 1 for each in edges[2:]]
-    whole = [(1, length - 1), *zip(lows, highs, strict=True)]
-    none, *missed = no_switch_within(np.array(whole, int)).tolist()
-    goals = [level if 1 - each >= level else level * (1 - each) for each in missed]
-    candidates = [
-        [_shortest(expected, at, low, high, goal * share) for share in _SHARES] + [(low, high)]
-        for at, low, high, goal in zip(positions, lows, highs, goals, strict=True)
-    ]
-    flat = np.array([each for row in candidates for each in row], int).reshape(-1, 2)
-    reached = 1 - no_switch_within(flat).reshape(len(positions), len(_SHARES) + 1)
+    goals = np.full(len(positions), level)
+    for _ in range(2):  # again, if some reach less than the level
+        candidates = [
+            [_shortest(expected, at, low, high, goal * share) for share in _SHARES] + [(low, high)]
+            for at, low, high, goal in zip(positions, lows, highs, goals, strict=True)
+        ]
+        flat = [(1, length - 1), *(each for row in candidates for each in row)]
+        none, *missed = no_switch_within(np.array(flat, int)).tolist()
+        reached = 1 - np.reshape(missed, (len(positions), len(_SHARES) + 1))
+        short = (reached[:, -1] < level) & (goals == level)
+        if not short.any():
+            break
+        goals = np.where(short, level * reached[:, -1], goals)
     intervals = []
     for at, row, chances, goal in zip(positions, candidates, reached, goals, strict=True):
         best = int(np.argmax(chances >= goal * (1 - 1e-9)))
