@@ -11,7 +11,10 @@ from switchpoint.segments import MultivariateNormal, NormalGamma, Regression, Se
 
 
 class Fit(NamedTuple):
-    """The posterior mean of a regression, and how well it predicts each value."""
+    """The posterior mean of a regression, and how well it predicts each value.
+
+    Nothing is expected of covariates: NaN.
+    """
 
     expected: Float[np.ndarray, "time columns"]
     residuals: Float[np.ndarray, "time columns"]
@@ -38,10 +41,12 @@ def fit_segment(
     predictions from the others cost O(time features^2). Lags are those of values inside, and stay.
     """
     family: Any = segment
-    features, precision, mean = design(family, values, times - times[0], inside)
+    given = values.shape[1] - getattr(segment, "covariates", 0)
+    values, covariates = values[:, :given], values[:, given:]
+    features, precision, mean = design(family, values, times - times[0], inside, covariates)
     columns = values.shape[1]
     near = np.where(inside[:, None], values - mean, 0.0)
-    rows = features * inside[:, None]
+    rows = np.where(inside[:, None], features, 0.0)
     root = np.linalg.cholesky(rows.T @ rows + np.diag(precision))
     coefficients = np.linalg.solve(root.T, np.linalg.solve(root, rows.T @ near))
     expected = mean + features @ coefficients
@@ -61,7 +66,7 @@ def fit_segment(
     constant = gammaln(half + columns / 2) - gammaln(half) - columns / 2 * math.log(2 * math.pi)
     volume = np.linalg.slogdet(scatter)[1] + np.log(without) + columns * np.log(spread)
     logs = constant - 0.5 * volume - (half + columns / 2) * np.log1p(scaled)
-    return Fit(expected, residuals, logs)
+    return Fit(np.append(expected, np.nan * covariates, axis=1), residuals, logs)
 
 
 def design(
@@ -69,6 +74,7 @@ def design(
     values: Float[np.ndarray, "time columns"],
     times: Float[np.ndarray, " time"],
     inside: Bool[np.ndarray, " time"],
+    covariates: Float[np.ndarray, "time covariates"],
 ) -> tuple[Float[np.ndarray, "time features"], Float[np.ndarray, " features"], Any]:
     """The features of a family, the precision of their coefficients, and the expected level."""
     one = np.ones((len(times), 1))
@@ -82,5 +88,5 @@ def design(
     seen = np.concatenate([np.full(segment.lags, level), values[at, 0]]) - level
     lags = [seen[before + i] for i in range(segment.lags)]
     scales = [segment.level_scale, *segment.scales()]
-    features = np.column_stack([one, segment.features(times, lags)])
+    features = np.column_stack([one, segment.features(times, lags, covariates.T)])
     return features, np.array([float(each) for each in scales]) ** -2, level

@@ -22,6 +22,7 @@ from switchpoint.detection.notebook import result_html
 from switchpoint.detection.series import Series
 from switchpoint.detection.tables import make_table, plain_rows, write_text
 from switchpoint.segments import (
+    Mixture,
     MultivariateNormal,
     NormalGamma,
     Regression,
@@ -230,6 +231,8 @@ class Segmentation:
             for name, description in zip(self.series.names, self.descriptions[number], strict=True):
                 suffix = f"_{name}" if len(self.series.names) > 1 else ""
                 row |= {f"{key}{suffix}": value for key, value in description.items()}
+            if self.kinds:
+                row["kind"], row["kind_probability"] = self.kinds[number]
             row |= self._switch(number - 1)
             rows.append(row)
         return rows
@@ -243,6 +246,22 @@ class Segmentation:
         and neither its beginning nor a change after it is uncertain here.
         `switchpoint.segments.forecast` has the formulas; with lags they are sampled.
         """
+        ahead = self._ahead(horizon, quantiles)
+        columns: dict[str, Any] = {"step": np.arange(1, horizon + 1)}
+        if self.source.segment.finite:
+            columns |= {f"probability_{k}": each for k, each in enumerate(ahead.T)}
+        else:
+            names = ["mean", *(f"quantile_{level:g}" for level in quantiles)]
+            for i, name in enumerate(self.series.names):
+                suffix = f"_{name}" if len(self.series.names) > 1 else ""
+                columns |= {f"{what}{suffix}": ahead[:, i, j] for j, what in enumerate(names)}
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return make_table(
+            [dict(zip(columns, row, strict=True)) for row in rows], self.series.labels
+        )
+
+    def _ahead(self, horizon: int, quantiles: Sequence[float]) -> Float[np.ndarray, "horizon ..."]:
+        """The mean and the quantiles (horizon, columns, 1 + quantiles), or P(each symbol)."""
         start = self.changepoints[-1] if len(self.changepoints) else 0
         values = np.where(self.is_outlier, np.nan, self.series.values)
         standard = ((values - self.centres) / self.scales)[start:]
@@ -261,27 +280,50 @@ class Segmentation:
             quantiles,
             None if self.steps is None else self.steps[start:],
         )
-        columns: dict[str, Any] = {"step": np.arange(1, horizon + 1)}
         if segment.finite:
-            columns |= {f"probability_{k}": each for k, each in enumerate(ahead.mean.T)}
-        else:
-            named = {"mean": ahead.mean}
-            for i, level in enumerate(quantiles):
-                named[f"quantile_{level:g}"] = ahead.quantiles[:, i]
-            for i, name in enumerate(self.series.names):
-                suffix = f"_{name}" if len(self.series.names) > 1 else ""
-                for what, each in named.items():
-                    units = self.centres + self.scales * each.reshape(horizon, -1)
-                    columns[f"{what}{suffix}"] = units[:, i]
-        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return make_table(
-            [dict(zip(columns, row, strict=True)) for row in rows], self.series.labels
-        )
+            return ahead.mean
+        both = np.concatenate([ahead.mean[:, None], ahead.quantiles], axis=1)
+        units = both.reshape(horizon, -1, count) * self.scales + self.centres
+        return np.moveaxis(units, 1, -1)
 
-    def plot(self) -> "Figure":
-        """The series, the segments with bands of two standard deviations, and P(switch at t)."""
+    @cached_property
+    def kinds(self) -> list[tuple[str, float]]:
+        """Of each segment, the likeliest kind of a `Mixture`, and its probability; else empty."""
+        if not self._kind_probs:
+            return []
+        names = [type(each).__name__ for each in self.source.segment.kinds]  # type: ignore[attr-defined]
+        names = [
+            f"{name} {names[: i + 1].count(name)}" if names.count(name) > 1 else name
+            for i, name in enumerate(names)
+        ]
+        return [(names[int(probs.argmax())], float(probs.max())) for probs in self._kind_probs]
+
+    @cached_property
+    def _kind_probs(self) -> list[Float[np.ndarray, " kinds"]]:
+        """P(each kind | the values of a segment) under a `Mixture`."""
+        family = self.source.segment
+        if not isinstance(family, Mixture):
+            return []
+        standard = (self.series.values - self.centres) / self.scales
+        standard = standard if family.event_shape else standard[:, 0]
+        probs = []
+        for start, end in self.bounds:  # padded: programs are compiled for a length
+            padding = [(0, 2 ** (end - start).bit_length() - (end - start)), (0, 0)]
+            part = np.pad(standard[start:end], padding[: standard.ndim], constant_values=np.nan)
+            probs.append(family.kind_probs(part))
+        return probs
+
+    def plot(self, horizon: int = 0) -> "Figure":
+        """The series, the segments with bands of two standard deviations, and P(switch at t).
+
+        With the kind of each segment under a `Mixture`, and with the means and the 90% ranges of
+        the next `horizon` observations, as `forecast` has them.
+        """
         from switchpoint.figures import segmentation_figure  # imports Matplotlib
 
+        ahead = None
+        if horizon and not self.source.segment.finite:
+            ahead = self._ahead(horizon, (0.05, 0.95))[..., [1, 0, 2]]
         series, families = self.series, self.families
         noise = np.full_like(series.values, np.nan)
         for (start, end), descriptions in zip(self.bounds, self.descriptions, strict=True):
@@ -298,6 +340,8 @@ class Segmentation:
             coverage=self.coverage,
             outliers=self.is_outlier,
             times=None if series.times is None else series.times.coordinates,
+            kinds=[name for name, _ in self.kinds],
+            ahead=ahead,
         )
 
     def to_csv(self, path: Path | str | None = None) -> str:
@@ -402,12 +446,20 @@ class Segmentation:
     @cached_property
     def descriptions(self) -> list[list[dict[str, float]]]:
         """Of each segment, the description of each column: level, slope and noise by name."""
-        families = self.families
         values = np.where(self.is_outlier, np.nan, self.series.values)
-        return [
-            [
-                describe(family, values[start:end, column], self.clock[start:end])
-                for column, family in enumerate(families)
-            ]
-            for start, end in self.bounds
-        ]
+        rows = []
+        for number, (start, end) in enumerate(self.bounds):
+            families = self.families
+            if self._kind_probs:
+                best = int(self._kind_probs[number].argmax())
+                kind: Segment = self.source.segment.kinds[best]  # type: ignore[attr-defined]
+                families = (kind,) * len(families)
+            rows.append(
+                [
+                    describe(family, values[start:end, column], self.clock[start:end])
+                    for column, family in enumerate(families)
+                ]
+            )
+        if any("slope" in each for row in rows for each in row) and self._kind_probs:
+            rows = [[{"level": each["level"], "slope": 0.0} | each for each in row] for row in rows]
+        return rows

@@ -114,7 +114,8 @@ def segment_log_evidence(
     `log_odd` is ln(e q / (1 - e)) of each.
     """
     inside = ~np.isnan(values)
-    features, precision, mean = design(family, values[:, None], times - times[0], inside)
+    one = values[:, None]
+    features, precision, mean = design(family, one, times - times[0], inside, one[:, 1:])
     rows, near, log_odd = features[inside], values[inside] - mean, log_odd[inside]
     unit = family.rate / family.shape
     starts = np.ones(len(near)), unit / (unit + (near - np.median(near)) ** 2)

@@ -30,16 +30,21 @@ def segmentation_figure(
     coverage: float,
     outliers: Bool[np.ndarray, "time columns"],
     times: Shaped[np.ndarray, " time"] | None = None,
+    kinds: Sequence[str] = (),
+    ahead: Float[np.ndarray, "horizon columns 3"] | None = None,
 ) -> Figure:
     """Each column with the levels of its segments and their bands, above P(switch at t).
 
     `times` are the coordinates of the observations on the axis: numbers or dates, or else their
     positions. `levels` and `noise` are NaN where there is none. No band goes below the floor of its
-    column, such as 0 for counts.
+    column, such as 0 for counts. `kinds` are the names of the segments, if there are several.
+    `ahead` is the forecast of the next observations: a lower bound, the mean and an upper bound.
     """
     count, columns = values.shape
     at: Any = np.arange(count) if times is None else times
-    edges = _edges(at)
+    horizon = 0 if ahead is None else len(ahead)
+    later = at[-1] + np.arange(horizon + 1) * (np.median(np.diff(at)) if count > 1 else 1)
+    edges = _edges(np.append(at, later[1:].astype(at.dtype)))
     heights = [_ALONE if columns == 1 else _SHARING] * columns + [_SWITCHES]
     with style.styled():
         figure, panels = style.stacked_panels(heights)
@@ -51,7 +56,19 @@ def segmentation_figure(
                 axes.plot(at[odd], values[odd, index], "o", color=style.INK, fillstyle="none",
                           markersize=6, markeredgewidth=0.9, label="outlier")  # fmt: skip
             _segments(axes, at, edges, levels[:, index], noise[:, index], floors[index], bounds)
-            _show_all(axes, values[:, index], levels[:, index])
+            shown = [values[:, index], levels[:, index]]
+            if ahead is not None:
+                now = np.full((1, 3), levels[-1, index])
+                low, mean, high = np.concatenate([now, ahead[:, index]]).T
+                axes.plot(later, mean, color=BLUE, linewidth=1.5, label="forecast, 90%")
+                axes.fill_between(later, low, high, color=BLUE, alpha=0.15, linewidth=0)
+                shown += [low, high]
+            _show_all(axes, *shown)
+            for (start, end), kind in zip(bounds, kinds, strict=False):
+                middle = edges[start] + (edges[end] - edges[start]) / 2
+                axes.annotate(kind, (middle, 1), (0, -3), xycoords=("data", "axes fraction"),
+                              textcoords="offset points", ha="center", va="top", fontsize=8,
+                              color=INK)  # fmt: skip
             axes.set_ylabel(f"column {names[index]}" if names[index].isdigit() else names[index])
             style.mark_switches(axes, edges[changepoints], "change point")
         style.legend_above(panels[0], columns=5)
@@ -123,7 +140,7 @@ def _switches(axes: Axes, at: Any, probability: Float[np.ndarray, " time"]) -> N
 
 def _show_all(axes: Axes, *shown: Float[np.ndarray, " time"]) -> None:
     """Limits by the data and the levels: the band of a short segment can be very wide."""
-    low, high = np.nanmin(shown), np.nanmax(shown)
+    low, high = min(map(np.nanmin, shown)), max(map(np.nanmax, shown))
     margin = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
     axes.set_ylim(low - margin, high + margin)
 
