@@ -821,3 +821,19 @@ def test_a_constant_column_has_no_change_points(run):
     status, out, _ = run("-", stdin="x\n" + "3\n" * 30)
     assert status == 0
     assert "0 change points" in out
+
+
+def test_a_change_of_the_effect_of_a_covariate_is_found():
+    rng = np.random.default_rng(0)
+    covariate, effect = rng.normal(size=150), np.where(np.arange(150) < 90, 3.0, -3.0)
+    rows = np.column_stack([effect * covariate + rng.normal(size=150), covariate])
+    rows[7, 1] = np.nan
+    source = sp.Source(sp.Geometric(0.01), sp.Regression(slope=False, covariates=1))
+    found = sp.detect(rows, source=source)
+    assert found.changepoints.tolist() == [90]
+    seen = ~np.isnan(rows[:, 1])
+    gaps = rows[seen, 0] - found.expected[seen, 0]
+    assert gaps.std() < 1.2
+    assert np.isnan(found.expected[:, 1]).all()
+    with pytest.raises(ValueError, match="covariates"):
+        found.forecast(3)

@@ -55,3 +55,22 @@ def test_groups_show_their_change_points_and_failures():
     assert "&lt;script&gt;" in shown
     many = sp.detect(np.tile(values(), 31), group_by=np.repeat(np.arange(31), 40))
     assert "and 1 more rows" in many._repr_html_()
+
+
+def test_kinds_and_forecasts_are_drawn():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([np.zeros(60), 0.3 * np.arange(60), np.full(60, 10.0)]) + rng.normal(
+        size=180
+    )
+    kinds = sp.Mixture(sp.NormalGamma(0.0, 0.01), sp.Regression(level_scale=10.0))
+    found = sp.detect(x, source=sp.Source(sp.Geometric(0.01), kinds))
+    assert [name for name, _ in found.kinds] == ["NormalGamma", "Regression", "NormalGamma"]
+    assert found.segments["kind"].tolist() == [name for name, _ in found.kinds]
+    assert found.segments["slope"].round(1).tolist() == [0.0, 0.3, 0.0]
+    axes = found.plot(horizon=12).axes[0]
+    assert [text.get_text() for text in axes.texts] == [name for name, _ in found.kinds]
+    ahead = next(line for line in axes.lines if "forecast" in line.get_label())
+    assert ahead.get_xdata().tolist() == list(range(179, 192))
+    assert ahead.get_ydata()[1:] == pytest.approx(found.forecast(12)["mean"])
+    assert "Regression" in found._repr_html_()
+    assert "kind" not in sp.detect(x).segments

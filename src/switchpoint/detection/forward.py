@@ -36,7 +36,7 @@ _KEPT, _BLOCK = 512, 128
 _SLOTS = _KEPT + _BLOCK
 _COUNTS = (_KEPT + _BLOCK // 2, _KEPT)  # hypotheses after each round of merging pairs
 _UNOBSERVED = 0.1  # of an observation: a trend moves on where values are missing
-_STATES = 2**28  # bytes of saved states, from which blocks are computed again
+_SAVED = 2**28  # bytes of saved rows, and of states from which earlier ones are computed again
 
 Rows = Float[np.ndarray, "time slots"]
 Slots = Float[np.ndarray, " slots"]
@@ -115,7 +115,7 @@ class MergingForward:
         source: Source,
         values: Float[np.ndarray, "time *columns"],
         progress: Progress,
-        memory: int = _STATES,
+        memory: int = _SAVED,
     ) -> None:
         self._length = length = len(values)
         count = -(-length // _BLOCK)
@@ -135,6 +135,7 @@ class MergingForward:
         size = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(state))
         self._stride = max(1, -(-count * size // memory))
         self._states: list[_State] = []
+        self._rows: dict[int, Rows] = {}  # of the last blocks
         self._parents = np.zeros((count, _SLOTS), np.int16)
         self._shares = np.zeros((count, _SLOTS))
         lengths = np.zeros(count * _BLOCK)
@@ -142,7 +143,11 @@ class MergingForward:
         for block in range(count):
             if block % self._stride == 0:
                 self._states.append(state)
-            after, log_new, _, logs, lengths[block * _BLOCK :][:_BLOCK] = self._filter(block, state)
+            after, log_new, rows, logs, lengths[block * _BLOCK :][:_BLOCK] = self._filter(
+                block, state
+            )
+            self._rows[block] = rows.astype(np.float32)
+            self._rows.pop(block - 2 * memory // self._rows[block].nbytes, None)
             self.log_evidence += float(logs.sum())
             began = self._clock[np.rint(after.starts).astype(int)]
             since = self._clock[(block + 1) * _BLOCK] - began
@@ -154,6 +159,9 @@ class MergingForward:
 
     def rows(self, blocks: Collection[int]) -> Iterator[tuple[int, Rows]]:
         remaining = sorted(blocks)
+        while remaining and remaining[-1] in self._rows:
+            block = remaining.pop()
+            yield block, self._rows[block]
         while remaining:
             group = remaining[-1] // self._stride
             state, computed = self._states[group], []

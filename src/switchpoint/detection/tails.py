@@ -27,7 +27,8 @@ from switchpoint.sources import Source
 _DEGREES = (math.inf, 8.0, 4.0, 2.5)
 _ROUNDS, _CLOSE = 50, 1e-6
 _NONE = math.log(1e-4)  # the probability of none, below which a change is not compared
-_MOST, _NEAR = 100, 500  # changes that are, and observations to either side of them
+_MOST, _NEAR = 100, 2000  # changes that are, and observations to either side of them
+_FEW = 500  # of these observations, by which the degrees of freedom are chosen
 
 
 def explained_by_tails(
@@ -66,7 +67,7 @@ def explained_by_tails(
 
     def nearby(degrees: float, column: int) -> float:
         ends = {
-            (max(a, b - _NEAR), b) if b in doubtful else (a, min(b, a + _NEAR))
+            (max(a, b - _FEW), b) if b in doubtful else (a, min(b, a + _FEW))
             for a, b in pairwise(edges)
             if a in doubtful or b in doubtful
         }
