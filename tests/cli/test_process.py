@@ -298,11 +298,11 @@ def failing(monkeypatch, error):
     ("line", "function", "most"),
     [
         ("prior lin --length 4", "switchpoint.cli.prior.length_law", 3),
-        ("detect bits.csv", "switchpoint.streams.forward.FamilyHypotheses.step", 11),
+        ("detect bits.csv", "switchpoint.streams.forward.FamilyHypotheses.step", 9),
         (
             "detect --segment level bits.csv",
             "switchpoint.streams.forward.FamilyHypotheses.step",
-            9,
+            7,
         ),
     ],
 )

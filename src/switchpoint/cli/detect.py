@@ -22,7 +22,7 @@ from switchpoint.cli.reader import FileSeries, Layout, read_series
 from switchpoint.detection import GroupedSegmentation, Segmentation
 from switchpoint.detection import detect as detect_changes
 from switchpoint.detection.defaults import SEGMENTS, SENSITIVITY
-from switchpoint.detection.description import column_segments
+from switchpoint.segments.values import families_by_column
 
 _KINDS = " or ".join([", ".join(SEGMENTS[:-1]), SEGMENTS[-1]])
 _SHOWN_OUTLIERS = 12
@@ -159,7 +159,7 @@ def _report(result: Segmentation, series: FileSeries, messages: list[str], width
     missing = f", {summary['missing']} missing" if summary["missing"] else ""
     expected = f"; expected number {expected_count(summary['expected_switches'])}, "
     none = f"probability of none {chance(summary['no_switch_probability'])}"
-    families = [one_line(each) for each in column_segments(result.source.segment)]
+    families = [one_line(each) for each in families_by_column(result.source.segment)]
     lines: list[tuple[str, str | Text]] = [
         ("read as", "; ".join(series.notes)),
         ("series", f"{', '.join(result.series.names)}: {observations}{missing}"),

@@ -10,7 +10,12 @@ from jaxtyping import Float
 from switchpoint import _checks
 from switchpoint._progress import Progress
 from switchpoint.detection.groups import GroupedSegmentation, detect_groups
-from switchpoint.detection.model import chosen_model, series_model, with_dispersion
+from switchpoint.detection.model import (
+    SeriesModel,
+    chosen_model,
+    series_model,
+    with_dispersion,
+)
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series, parse_series
 from switchpoint.detection.times import Times, warn_of_steps
@@ -107,22 +112,25 @@ def detect(  # type: ignore[misc] # the overloads abbreviate the options
     if max_changes is not None:
         max_changes = _checks.whole_number("max_changes", max_changes)
 
-    def segmentation(series: Series, progress: Progress | None = None) -> Segmentation:
+    def model(series: Series) -> SeriesModel:
         steps = _steps(series.times, spacing, source, fit)
         if segment is None and season is None and source is None:
-            model = chosen_model(series, sensitivity, steps, fit)
-        else:
-            model = series_model(
-                series.values, segment, sensitivity, source, fit, series.names, season
-            )
-            model = replace(model, steps=steps)
-            if source is None and not fit:
-                model = with_dispersion(model, series.values)
-        return model.segmentation(series, coverage, min_length, max_changes, progress)
+            return chosen_model(series, sensitivity, steps, fit)
+        given = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
+        given = replace(given, steps=steps)
+        return given if source is not None or fit else with_dispersion(given, series.values)
 
+    options = coverage, min_length, max_changes
     if group_by is None:
-        return segmentation(parse_series(values, times), progress)
-    return detect_groups(values, times, group_by, segmentation, progress or Progress())
+        series = parse_series(values, times)
+        return model(series).segmentation(series, *options, progress)
+    return detect_groups(
+        values,
+        times,
+        group_by,
+        lambda series: model(series).segmentation(series, *options),
+        progress or Progress(),
+    )
 
 
 def _steps(

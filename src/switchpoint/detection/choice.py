@@ -114,22 +114,21 @@ def choose(readings: Readings, seconds: float | None) -> Choice:
     """Choose the kind of segments of a column, whose usual step of time is known or None."""
     values = readings.values[:, 0]
     length, considered = len(values), []
-
-    def consider(segment: str, season: tuple[float, ...]) -> Candidate:
-        logs = readings.log_evidence(segment, season)
-        considered.append(Candidate(segment, season, logs))
-        return considered[-1]
-
-    plain = max((consider(each, ()) for each in ("level", "trend")), key=_by_evidence)
-    noticed, chosen = noise_dependence(values), plain
+    for segment in ("level", "trend"):
+        considered.append(Candidate(segment, (), readings.log_evidence(segment, ())))
+    plain = max(considered, key=_by_evidence).segment
+    noticed = noise_dependence(values)
     periods = _periods(noticed.season, seconds, length)
     for season in [*((each,) for each in periods), *[tuple(periods)] * (len(periods) > 1)]:
-        chosen = max(chosen, consider(plain.segment, season), key=_by_evidence)
+        considered.append(Candidate(plain, season, readings.log_evidence(plain, season)))
+    chosen = max(considered, key=_by_evidence)
     autocorrelation, alternative = None, ""
     dependent = bool(chosen.season) or noticed.autocorrelation is not None
     seen = int((~np.isnan(values)).sum())
     if dependent and seen >= _LEAST_LAG:
-        lagged = consider("autocorrelated", chosen.season)
+        logs = readings.log_evidence("autocorrelated", chosen.season)
+        lagged = Candidate("autocorrelated", chosen.season, logs)
+        considered.append(lagged)
         gap = lagged.log_evidence - chosen.log_evidence
         if gap > _LEAST_GAIN * length:
             changes = readings.changes(*lagged[:2])

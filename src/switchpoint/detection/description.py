@@ -11,18 +11,12 @@ from jaxtyping import Float
 
 from switchpoint.segments import (
     Exponential,
-    Independent,
     NegativeBinomial,
     Poisson,
     Regression,
     Segment,
     Trend,
 )
-
-
-def column_segments(segment: Segment, count: int = 1) -> tuple[Segment, ...]:
-    """The segment model of each column, or of all `count` columns together."""
-    return segment.columns if isinstance(segment, Independent) else (segment,) * count
 
 
 def is_positive(segment: Segment) -> bool:

@@ -35,7 +35,6 @@ from switchpoint.detection.defaults import (
     fitted_parameters,
     overdispersed_counts,
 )
-from switchpoint.detection.description import column_segments
 from switchpoint.detection.elapsed import in_elapsed_time, make_clock
 from switchpoint.detection.fits import fit_segment, is_real
 from switchpoint.detection.outliers import (
@@ -54,7 +53,7 @@ from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.exact.posterior import switch_intervals
 from switchpoint.priors import Geometric
 from switchpoint.segments import Independent, NormalGamma, Poisson, Segment
-from switchpoint.segments.values import centred
+from switchpoint.segments.values import centred, families_by_column
 from switchpoint.sources import Source
 
 _LONGEST_FIT = 20_000  # observations of a column
@@ -112,13 +111,15 @@ class SeriesModel:
         """ln of the volume of a unit of each axis."""
         return 0.0 if self.axes is None else float(np.linalg.slogdet(self.axes)[1])
 
-    def posterior(
-        self, values: Float[np.ndarray, "time columns"], progress: Progress | None = None
-    ) -> SwitchPosterior:
+    def posterior(self, values: Float[np.ndarray, "time columns"]) -> SwitchPosterior:
         """The posterior over switching points."""
+        return SwitchPosterior(self._law, self.standardised(values))
+
+    @property
+    def _law(self) -> Source:
+        """The source with outliers, in elapsed time, if the model has them."""
         source = robust(self.source) if self.outliers else self.source
-        source = source if self.steps is None else in_elapsed_time(source, self.steps)
-        return SwitchPosterior(source, self.standardised(values), progress)
+        return source if self.steps is None else in_elapsed_time(source, self.steps)
 
     def padded(
         self, values: Float[np.ndarray, "time columns"]
@@ -176,7 +177,7 @@ class SeriesModel:
         for number in range(_ROUNDS):
             rest = values.copy()
             rest[:, columns] = np.where(hidden, np.nan, rest[:, columns])
-            posterior = self.posterior(rest, progress)
+            posterior = SwitchPosterior(self._law, self.standardised(rest), progress)
             positions = change_points(
                 posterior.switch_probability, observed.any(1), min_length, max_changes
             )
@@ -208,9 +209,7 @@ class SeriesModel:
         expected, odd = np.full(values.shape, np.nan), np.zeros(values.shape)
         expected[:, columns], odd[:, columns] = self._expected(standard, hidden, positions)
         families: list[Segment] = [_FOLLOWING] * values.shape[1]
-        for column, family in zip(
-            columns, column_segments(self.source.segment, len(columns)), strict=True
-        ):
+        for column, family in zip(columns, families_by_column(self.source.segment), strict=True):
             families[column] = family
         return Segmentation(
             changepoints=np.array(positions, int),
@@ -349,7 +348,7 @@ def chosen_model(
 
 def with_dispersion(model: SeriesModel, values: Float[np.ndarray, "time columns"]) -> SeriesModel:
     """The model with negative binomial counts where their evidence is higher than Poisson's."""
-    families = list(column_segments(model.source.segment, values.shape[1]))
+    families = list(families_by_column(model.source.segment))
     choices: list[Choice | None] = [None] * len(families)
     part = middle_part(*values.shape)
     for number, family in enumerate(families):
