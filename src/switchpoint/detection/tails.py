@@ -40,11 +40,15 @@ def explained_by_tails(
 ) -> dict[int, tuple[slice, float]]:
     """The changes that heavy tails explain: the window of each, and P(a switch in it) with them.
 
-    `values` are standardised and those of columns with normal noise, under a geometric prior. The
+    `values` are standardised and those of columns with normal noise, under a geometric prior; no
+    change is compared where there are lags, which make a step of a large single innovation. The
     least probable change goes first, and its neighbours are then compared with what is left.
     """
     families = blocks(source.segment)
-    if not all(is_real(each) and not isinstance(each, MultivariateNormal) for _, each in families):
+    if not all(
+        is_real(each) and not isinstance(each, MultivariateNormal) and not getattr(each, "lags", 0)
+        for _, each in families
+    ):
         return {}
     edges = [0, *positions, len(values)]
     firsts = [max(at - WINDOW, (a + at) // 2, 1) for a, at in pairwise(edges[:-1])]
