@@ -57,7 +57,12 @@ def explained_by_tails(
     # A bound of P(none), which is far from it only where changes are gradual.
     none = np.array([np.log1p(-np.minimum(probability[each], 1 - 1e-12)).sum() for each in windows])
     order = np.argsort(-none, kind="stable")[:_MOST].tolist()
-    doubtful = {positions[i]: windows[i] for i in order if none[i] > _NONE}
+    # A change within a long gap is reported after it, where its window has little probability.
+    doubtful = {
+        positions[i]: windows[i]
+        for i in order
+        if none[i] > _NONE and probability[windows[i]].sum() > 0.5
+    }
     if not doubtful:
         return {}
     clock = make_clock(len(values), steps)
@@ -69,19 +74,17 @@ def explained_by_tails(
         seen = values[part, column], clock[part], log_odd[part, column]
         return segment_log_evidence(families[column][1], *seen, degrees)
 
-    def nearby(degrees: float, column: int) -> float:
-        ends = {
-            (max(a, b - _FEW), b) if b in doubtful else (a, min(b, a + _FEW))
-            for a, b in pairwise(edges)
-            if a in doubtful or b in doubtful
-        }
-        return sum(evidence(column, degrees, *each) for each in ends)
-
-    degrees = [
-        max(_DEGREES, key=lambda each, column=column: nearby(each, column))
-        for column in range(len(families))
-    ]
-    log_survival = np.logaddexp(0.0, float(source.prior.hazard_log_odds))
+    ends = {
+        (max(a, b - _FEW), b) if b in doubtful else (a, min(b, a + _FEW))
+        for a, b in pairwise(edges)
+        if a in doubtful or b in doubtful
+    }
+    degrees = []
+    for column in range(len(families)):
+        totals = [sum(evidence(column, each, *near) for near in ends) for each in _DEGREES]
+        degrees.append(_DEGREES[int(np.argmax(totals))])
+    prior: Any = source.prior
+    log_survival = np.logaddexp(0.0, float(prior.hazard_log_odds))
 
     def log_odds(position: int) -> float:
         """ln P(a switch in the window) / P(none), given the other changes."""
@@ -89,7 +92,8 @@ def explained_by_tails(
         begin, end = max(edges[at - 1], position - _NEAR), min(edges[at + 1], position + _NEAR)
         step = 1.0 if steps is None else float(steps[position - 1])
         chances = probability[doubtful[position]]
-        result = math.log(math.expm1(step * log_survival) * chances.sum() / chances.max())
+        prior_odds = math.expm1(step * log_survival)
+        result = math.log(max(prior_odds, 1e-300) * chances.sum() / chances.max())
         for column, each in enumerate(degrees):
             result += evidence(column, each, begin, position) - evidence(column, each, begin, end)
             result += evidence(column, each, position, end)
