@@ -88,5 +88,5 @@ def design(
     seen = np.concatenate([np.full(segment.lags, level), values[at, 0]]) - level
     lags = [seen[before + i] for i in range(segment.lags)]
     scales = [segment.level_scale, *segment.scales()]
-    features = np.column_stack([one, segment.features(times, lags, covariates.T)])
+    features = np.column_stack([one, segment.features(times, lags, [*covariates.T])])
     return features, np.array([float(each) for each in scales]) ** -2, level

@@ -146,7 +146,7 @@ class MergingForward:
             after, log_new, rows, logs, lengths[block * _BLOCK :][:_BLOCK] = self._filter(
                 block, state
             )
-            self._rows[block] = rows.astype(np.float32)
+            self._rows[block] = rows
             self._rows.pop(block - 2 * memory // self._rows[block].nbytes, None)
             self.log_evidence += float(logs.sum())
             began = self._clock[np.rint(after.starts).astype(int)]

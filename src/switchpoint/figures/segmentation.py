@@ -138,7 +138,7 @@ def _switches(axes: Axes, at: Any, probability: Float[np.ndarray, " time"]) -> N
     axes.set_ylabel("P(switch at t)")
 
 
-def _show_all(axes: Axes, *shown: Float[np.ndarray, " time"]) -> None:
+def _show_all(axes: Axes, *shown: Float[np.ndarray, " _"]) -> None:
     """Limits by the data and the levels: the band of a short segment can be very wide."""
     low, high = min(map(np.nanmin, shown)), max(map(np.nanmax, shown))
     margin = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
