@@ -408,7 +408,7 @@ def _leaves(packed: Any, like: Sequence[jax.ShapeDtypeStruct]) -> list[Any]:
     leaves, begin = [], 0
     for leaf in like:
         end = begin + math.prod(leaf.shape)
-        numbers = packed[..., begin:end].reshape(*packed.shape[:-1], *leaf.shape)
+        numbers = packed[..., begin:end].reshape((*packed.shape[:-1], *leaf.shape))
         leaves.append(numbers.astype(leaf.dtype))
         begin = end
     return leaves
