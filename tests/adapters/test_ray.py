@@ -67,11 +67,6 @@ def test_nothing_is_lost_with_a_node(ray_cluster, tmp_path):
             + np.tile(np.random.default_rng(0).normal(size=60), 3),
         }
     )
-    (tmp_path / "metrics").mkdir()
-    series.iloc[:90].to_parquet(tmp_path / "metrics" / "0.parquet")  # one series is in two files
-    series.iloc[90:].to_parquet(tmp_path / "metrics" / "1.parquet")
-    metrics = ray.data.read_parquet(str(tmp_path / "metrics"), columns=["host", "load"])
-    detect_dataset(metrics, "host").write_parquet(str(tmp_path / "changes"))
-    changes = pd.read_parquet(tmp_path / "changes")
+    changes = detect_dataset(ray.data.from_pandas(series), "host").to_pandas()
     assert changes[changes.error.isna()][["host", "position"]].values.tolist() == [["jumps", 30]]
     assert changes[changes.error.notna()].host.tolist() == ["empty"]
