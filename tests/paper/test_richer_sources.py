@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import switchpoint as sp
+from switchpoint import evaluation
+from switchpoint.paper.scale import RECORDED
 from switchpoint.paper.studies import richer_sources
 
 EVERY = np.array(list(itertools.product((0, 1), repeat=6)), np.int32)
@@ -36,3 +38,10 @@ def test_single_symbols_say_nothing_about_concepts():
     for kind in richer_sources.tasks(6)["concepts"].source.segment.kinds:
         truth, _ = chances(sp.Source(sp.RegularPeriodic(6), kind))
         np.testing.assert_allclose(truth @ EVERY, 0.5, rtol=1e-5)
+
+
+def test_the_record_has_no_network_better_than_the_optimum():
+    record = evaluation.load(RECORDED / "richer-sources.nc")
+    assert (record["excess"] > -3 * record["excess_error"]).all()
+    gap = record["rival_excess"] - 3 * record["rival_excess_error"]
+    assert ((gap > 0) | record["rival_excess"].isnull()).all()
