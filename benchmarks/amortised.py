@@ -10,6 +10,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,6 +33,10 @@ def seconds(call: Callable[[], jax.Array]) -> float:
     return statistics.median(times)
 
 
+def _exact(predictor: Any, values: Any) -> jax.Array:
+    return predictor.posterior(values).switch_smoothed
+
+
 def main() -> None:
     hidden = SCALES["full"].detector_settings["hidden"]
     network = Detector(hidden, jax.random.key(0))
@@ -38,8 +44,8 @@ def main() -> None:
     exact = sp.bayes_optimal(drawn_from)
     for length in map(int, sys.argv[1:] or ("1000", "10000")):
         values = np.asarray(drawn_from.sample(jax.random.key(1), 1, length).values)
-        recursion = seconds(lambda values=values: exact.posterior(values).switch_smoothed)
-        one_pass = seconds(lambda values=values: network.logits(values))
+        recursion = seconds(partial(_exact, exact, values))
+        one_pass = seconds(partial(network.logits, values))
         print(f"{length:6d} values: exact {recursion:.3g} s, network {one_pass:.3g} s")
 
 

@@ -60,15 +60,15 @@ def segmentation_figure(
             if ahead is not None:
                 now = np.full((1, 3), levels[-1, index])
                 low, mean, high = np.concatenate([now, ahead[:, index]]).T
-                axes.plot(later, mean, color=BLUE, linewidth=1.5, label="forecast, 90%")
-                axes.fill_between(later, low, high, color=BLUE, alpha=0.15, linewidth=0)
+                axes.plot(later, mean, color=style.BLUE, linewidth=1.5, label="forecast, 90%")
+                axes.fill_between(later, low, high, color=style.BLUE, alpha=0.15, linewidth=0)
                 shown += [low, high]
             _show_all(axes, *shown)
             for (start, end), kind in zip(bounds, kinds, strict=False):
                 middle = edges[start] + (edges[end] - edges[start]) / 2
                 axes.annotate(kind, (middle, 1), (0, -3), xycoords=("data", "axes fraction"),
                               textcoords="offset points", ha="center", va="top", fontsize=8,
-                              color=INK)  # fmt: skip
+                              color=style.INK)  # fmt: skip
             axes.set_ylabel(f"column {names[index]}" if names[index].isdigit() else names[index])
             style.mark_switches(axes, edges[changepoints], "change point")
         style.legend_above(panels[0], columns=5)
