@@ -108,8 +108,8 @@ class _Test(NamedTuple):
 
 
 def source(length: int) -> Source:
-    """Segments of unknown level and unknown noise, four in a sequence on average."""
-    return Source(Geometric(_SEGMENTS / length), NormalGamma())
+    """Segments of unknown level and unknown noise, four in a sequence that is long enough."""
+    return Source(Geometric(min(0.5, _SEGMENTS / length)), NormalGamma())
 
 
 def _amortised(context: StudyContext) -> xr.Dataset:
@@ -140,7 +140,7 @@ def _amortised(context: StudyContext) -> xr.Dataset:
     count = scale.detector_sequences
     own = _draw(trained_on, count, length, scale.seed, "test")
     longer = _draw(trained_on, max(2, count // _LONGER), _LONGER * length, scale.seed, "test")
-    result = xr.concat([_tested(networks, each, _SEGMENTS / length) for each in (own, longer)], "n")
+    result = xr.concat([_tested(networks, each, trained_on) for each in (own, longer)], "n")
     counts = own.switches.sum(1)  # of those with some, the sequence that is most uncertain
     shown = int(np.where((counts >= 3) & (counts <= 5), _loss(own.exact, own), -1.0).argmax())
     emitted = [np.asarray(each.logits(own.values))[shown] for each in networks]
@@ -192,10 +192,11 @@ def _steps(
     return lax.fori_loop(begin, end, step, carry)
 
 
-def _tested(networks: list[Detector], test: _Test, hazard: float) -> xr.Dataset:
+def _tested(networks: list[Detector], test: _Test, drawn_from: Source) -> xr.Dataset:
     """The excess of every network and control, and the exact log loss."""
     logits = {f"network {seed}": each.logits(test.values) for seed, each in enumerate(networks)}
-    logits |= {"filter": test.filtered, "hazard": np.full_like(test.exact, logit(hazard))}
+    hazard = logit(float(drawn_from.prior.hazard_after(0, 1)))
+    logits |= {"filter": test.filtered, "hazard": np.full_like(test.exact, hazard)}
     loss = xr.DataArray(_loss(test.exact, test), dims="sequence")
     losses = np.stack([_loss(each, test) for each in logits.values()])
     excess = xr.DataArray(losses, {"detector": list(logits)}, ("detector", "sequence")) - loss
