@@ -90,7 +90,7 @@ def test_a_changed_scale_is_other_work_where_a_study_depends_on_it():
         scale = QUICK.changed({name: value})
         return {name for name, plan in plans.items() if STUDIES[name].plan(scale) != plan}
 
-    assert other("longer_lengths", [32, 48]) == {"longer-lengths"}
+    assert other("longer_lengths", [32, 48]) == {"longer-lengths", "passing-states"}
     assert other("ablations", [{"part": "core", "model": "rnn"}]) == {"ablations"}
     assert other("first_seed", 100) == set(STUDIES) - {"priors"}
     assert other("period", 30) == set(STUDIES)

@@ -12,6 +12,7 @@ from switchpoint.paper.studies import (
     memory,
     off_distribution,
     on_distribution,
+    passing_states,
     prior_statistics,
     regret_by_position,
     richer_sources,
@@ -38,6 +39,7 @@ STUDIES: Mapping[str, Study] = {
         beliefs.STUDY,
         worst_case.STUDY,
         richer_sources.STUDY,
+        passing_states.STUDY,
         amortised.STUDY,
         training_curves.STUDY,
     )

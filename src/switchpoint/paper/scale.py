@@ -137,6 +137,9 @@ class Scale(Settings):
     """The names of these sources."""
     richer_architectures: dict[str, TrainingSettings]
     """The networks that are trained on them, each with its training settings."""
+    passing_settings: TrainingSettings
+    """Training settings of the steps by which networks of the main studies are trained further."""
+    passing_sequences: SampleSize
     detector_settings: TrainingSettings
     """Training settings of the networks that emit posteriors, on half the training length."""
     detector_sequences: SampleSize
@@ -220,7 +223,7 @@ SETTINGS = tuple(name for name in Scale.model_fields if name not in ("zoo", "rec
 _FREE = (
     "sequences", "off_sequences", "longer_lengths", "longer_sequences", "prior_sequences",
     "max_depth", "max_switches", "heatmap_sequences", "probe_sequences", "worst_length",
-    "detector_settings", "detector_sequences", "seed",
+    "detector_settings", "detector_sequences", "passing_settings", "passing_sequences", "seed",
 )  # fmt: skip
 """Those that need no other networks than the zoo's."""
 
@@ -334,6 +337,8 @@ FULL = Scale(
     heatmap_sequences=500,
     probe_sequences=150,
     worst_length=64,
+    passing_settings={"batch": 32, "steps": 250, "warmup": 25},
+    passing_sequences=100,
     detector_settings={
         **_MUON,
         "model": "gru",
@@ -406,6 +411,8 @@ QUICK = Scale(
     heatmap_sequences=250,
     probe_sequences=100,
     worst_length=16,
+    passing_settings=_steps(60),
+    passing_sequences=100,
     detector_settings={**_CELL, "model": "gru", "hidden": 16, **_steps(200)},
     detector_sequences=200,
     orders=(0, 1, 2, 4, 8),
