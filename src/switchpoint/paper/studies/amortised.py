@@ -260,7 +260,7 @@ def _tables(results: Mapping[str, xr.Dataset]) -> list[base.Table]:
     for name in names(result["detector"]):
         one = result.sel(detector=name)
         cells = [
-            f"{plus_minus(excess, error)} ({percent(excess / loss)})"
+            f"{plus_minus(excess, error)} ({100 * excess / loss:.2g}%)"
             for excess, error, loss in zip(
                 *(one[each].values for each in ("excess", "excess_error", "loss")), strict=True
             )
