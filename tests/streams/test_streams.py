@@ -50,6 +50,24 @@ def test_a_stream_says_what_its_predictor_says(kind):
     assert again.code_length == stream.code_length
 
 
+@pytest.mark.parametrize(
+    ("segment", "xs"),
+    [
+        (sp.NormalGamma(1e3, 1e7, 5e6, 5e10), [900.0, 1020.0, 1000.0, 1300.0]),
+        (sp.Poisson(1e10, 1e4), [1_000_000, 998_000, 1_003_000]),
+        (sp.Poisson(9e4, 9e3), [10, 0, 30, 9700, 12]),
+    ],
+)
+def test_long_segments_and_large_counts_keep_their_digits(segment, xs):
+    stream = sp.Stream(sp.bayes_optimal(sp.Source(sp.Geometric(1e-9), segment)))
+    with jax.enable_x64(True):
+        before = segment.initial()
+        for x in np.array(xs, float):
+            # Stirling's series, where the stream has log-gammas or a recurrence
+            expected, before = segment.observe(before, x)
+            assert stream.update(x) == pytest.approx(float(expected), rel=1e-12, abs=2e-10)
+
+
 @pytest.mark.parametrize("segment", FAMILIES, ids=name)
 def test_every_family_and_prior_is_the_sum_over_all_partitions(segment):
     rows = example(segment)

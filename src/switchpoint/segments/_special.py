@@ -29,7 +29,7 @@ def log_student_t(half: Any, precision: Any, excess: Any) -> Any:
             - (half + 1/2) ln(1 + excess)
     """
     if namespace(half, precision, excess) is np:
-        ratio = _gamma_half_step(half)
+        ratio = gamma_half_step(half)
         scale = 0.5 * np.log(precision * (0.5 / math.pi))
         return ratio + scale - (half + 0.5) * np.log1p(excess)
     half, precision, excess = (jnp.asarray(each, float) for each in (half, precision, excess))
@@ -57,7 +57,7 @@ def half_step(z: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array,
     return large * ratio * ratio, inverse * series
 
 
-def _gamma_half_step(z: Any) -> Any:
+def gamma_half_step(z: Any) -> Any:
     """ln Gamma(z + 1/2) - ln Gamma(z) in double precision, for z > 0."""
     z = np.asarray(z, float)
     ratio = gammaln(z + 0.5) - gammaln(z)

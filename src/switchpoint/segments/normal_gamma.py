@@ -8,9 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from switchpoint._namespace import HALF, ONE, Numbers, gammaln, namespace
+from switchpoint._namespace import HALF, ONE, Numbers, namespace
 from switchpoint._parameters import Parameter, location, positive
-from switchpoint.segments._special import gamma_ratio, log, log1p, log_student_t
+from switchpoint.segments._special import (
+    gamma_half_step,
+    gamma_ratio,
+    log,
+    log1p,
+    log_student_t,
+)
 from switchpoint.segments.base import Level, Segment, scalar_level, updated_mean, weighted_mean
 from switchpoint.segments.distributions import Normal, StudentT
 
@@ -92,19 +98,18 @@ class NormalGamma(Segment):
         mean = updated_mean(weight, mean, x, step)
         return logs, NormalGammaRun(total, mean, shape + 0.5, rate + added)
 
-    def _including(self, statistics: NormalGammaRun, x: Numbers) -> NormalGammaRun:
-        weight, mean, shape, rate = statistics
+    def _host_cache(self, statistics: NormalGammaRun) -> Numbers:
+        return np.exp(2 * gamma_half_step(statistics.shape))
+
+    def _host_observe(self, table: list[Numbers], x: Numbers) -> tuple[Numbers, list[Numbers]]:
+        # With r(a) = Gamma(a + 1/2) / Gamma(a), r(a) r(a + 1/2) = a: rounding does not grow.
+        weight, mean, shape, rate, squared_ratio = table
         total, gap = weight + ONE, x - mean
-        mean = mean + gap / total
-        return NormalGammaRun(total, mean, shape + HALF, rate + HALF * (gap * (x - mean)))
-
-    def _log_normalizer(self, statistics: NormalGammaRun) -> Numbers:
-        weight, _, shape, rate = statistics
-        return gammaln(shape) - shape * np.log(rate) - HALF * np.log(weight)
-
-    def _log_base(self, x: Numbers) -> Numbers:
-        del x
-        return _LOG_BASE
+        after, shape_after = mean + gap / total, shape + HALF
+        added = HALF * (gap * (x - after))
+        scale = np.log(squared_ratio * weight / (total * rate))
+        logs = HALF * scale - shape_after * np.log1p(added / rate) + _LOG_BASE
+        return logs, [total, after, shape_after, rate + added, shape * shape / squared_ratio]
 
     def run_log_density(
         self, before: NormalGammaRun, run: NormalGammaRun

@@ -15,6 +15,8 @@ from switchpoint.segments.distributions import (
     gamma_poisson_log_density,
 )
 
+_LARGE = 1e5  # a sum of counts whose log-gamma has lost more than 10^-10
+
 
 class GammaRun(NamedTuple):
     """The parameters of a Gamma distribution, as additive statistics of a run."""
@@ -69,15 +71,19 @@ class Poisson(GammaRate):
         shape, rate = statistics
         return gamma_poisson_log_density(shape, rate, x), GammaRun(shape + x, rate + 1)
 
-    def _including(self, statistics: GammaRun, x: Numbers) -> GammaRun:
-        return GammaRun(statistics.shape + x, statistics.rate + ONE)
+    def _host_cache(self, statistics: GammaRun) -> Numbers:
+        return gammaln(statistics.shape)
 
-    def _log_normalizer(self, statistics: GammaRun) -> Numbers:
-        shape, rate = statistics
-        return gammaln(shape) - shape * np.log(rate)
-
-    def _log_base(self, x: Numbers) -> Numbers:
-        return -gammaln(x + ONE)
+    def _host_observe(self, table: list[Numbers], x: Numbers) -> tuple[Numbers, list[Numbers]]:
+        shape, rate, log_gamma = table
+        total, rate_after = shape + x, rate + ONE
+        after = gammaln(total)
+        if np.vdot(total, total) > _LARGE**2:
+            logs = gamma_poisson_log_density(shape, rate, x)
+        else:
+            of_rates = shape * np.log1p(ONE / rate) + x * np.log(rate_after)
+            logs = after - log_gamma - of_rates - gammaln(x + ONE)
+        return logs, [total, rate_after, after]
 
     def emission(self, parameters: Float[Array, ""], statistics: GammaRun) -> PoissonCounts:
         del statistics

@@ -611,13 +611,20 @@ class FamilyHypotheses(Hypotheses):
         self.norm = 0.0
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {**super().arrays(), "norm": np.array(self.norm)}
+        cached = {f"cached_{i}": self.table[i][: self.used] for i in self.family.cached}
+        return {**super().arrays(), "norm": np.array(self.norm), **cached}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         rest = dict(arrays)
         check_arrays({"norm": rest.pop("norm", np.zeros(1))}, {"norm": ()})
+        cached = {name: rest.pop(name) for name in arrays if name.startswith("cached_")}
         super().restore(rest)
         self.norm = float(arrays["norm"])
+        if cached:  # earlier states have none
+            rows = {i: self.table[i][: self.used] for i in self.family.cached}
+            check_arrays(cached, {f"cached_{i}": part.shape for i, part in rows.items()})
+            for i, part in rows.items():
+                part[:] = cached[f"cached_{i}"]
 
 
 def _by_slot(spreads: Mapping[int, float], count: int) -> Floats:

@@ -61,11 +61,10 @@ class Formulas:
 class HostFamily:
     """The formulas of a segment model by NumPy, where they work there.
 
-    In a conjugate exponential family, ln p(x | S) = ln Z(S with x) - ln Z(S) + ln h(x). Where a
-    family has that form, the last array of a table is ln Z of the statistics, so that an
-    observation takes one evaluation: `_including` gives S with x, `_log_normalizer` ln Z, and
-    `_log_base` ln h. They run on the host alone: the difference loses as many digits as ln Z has
-    before the point, which errors of later observations do not add to.
+    A family may keep a function of its statistics that it knows from one observation to the next,
+    such as a ratio of Gamma functions, as the last array of a table: `_host_cache` computes it, and
+    `_host_observe` gives the log densities and the table that includes x. They run on the host
+    alone.
     """
 
     def __init__(self, segment: Segment, width: tuple[int, ...] = ()) -> None:
@@ -87,11 +86,11 @@ class HostFamily:
         self.fitted = [k not in segment.passing for k, n in counts.items() for _ in range(n)]
         """Whether each array of a table is fitted to the values, and stays so at an outlier."""
         self._formulas: Any = Formulas(segment)
-        self._closed = hasattr(segment, "_log_normalizer")
-        if self._closed:
-            self._including = self._formulas._including
-            self._log_normalizer = self._formulas._log_normalizer
-            self._log_base = self._formulas._log_base
+        self.cached: list[int] = []
+        """The arrays of a table that are computed from the others."""
+        if hasattr(segment, "_host_observe"):
+            self.cached.append(self.leaves)
+            self._host_observe = self._formulas._host_observe
             self.first = self.table(self.first)
             self.fitted.append(True)
 
@@ -107,9 +106,9 @@ class HostFamily:
 
     def table(self, leaves: Sequence[np.ndarray]) -> Table:
         """The table of the leaves of statistics: the inverse of `statistics`."""
-        if not self._closed:
+        if not self.cached:
             return list(leaves)
-        return [*leaves, self._log_normalizer(self.statistics(list(leaves)))]
+        return [*leaves, self._formulas._host_cache(self.statistics(list(leaves)))]
 
     def absorb(self, table: Table, x: Any) -> Any:
         """ln p(x) under each hypothesis, whose statistics in the table then include x.
@@ -122,12 +121,9 @@ class HostFamily:
         return self._absorb(table, x)
 
     def _absorb(self, table: Table, x: Any) -> Any:
-        if self._closed:
-            point, before = np.array(x), table[-1]
-            after = self._including(self.statistics(table), point)
-            evidence = self._log_normalizer(after)
-            table[:] = *after, evidence
-            return evidence - (before - self._log_base(point))
+        if self.cached:
+            logs, table[:] = self._host_observe(table, np.array(x))
+            return logs
         logs, after = self._formulas.observe(self.statistics(table), x)
         table[:] = jax.tree.leaves(after) if self._named is None else after
         return logs
@@ -148,7 +144,7 @@ class HostFamily:
     def clocks(self) -> Table:
         """For each array of a table, 1 where it counts time."""
         still = jax.tree.map(np.zeros_like, prior_statistics(self.segment))
-        return [*jax.tree.leaves(elapse(still, 1.0)), *[np.zeros(())] * self._closed]
+        return [*jax.tree.leaves(elapse(still, 1.0)), *[np.zeros(())] * len(self.cached)]
 
     def probs(self, table: Table) -> Any:
         """P(next symbol = k) under each hypothesis."""
@@ -203,7 +199,7 @@ class CompiledFamily(HostFamily):
 
     def __init__(self, segment: Segment) -> None:
         super().__init__(segment)
-        self._closed = False
+        self.cached = []
         leaves = self.first[: self.leaves]
         self._shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
         self.first = [each[0] for each in self.table([leaf[None] for leaf in leaves])]
@@ -246,13 +242,14 @@ class ColumnsFamily(HostFamily):
         for index, column in enumerate(columns):
             alike.setdefault(jax.tree.structure(column), []).append(index)
         self._groups: list[tuple[list[int], HostFamily, slice]] = []
-        self.first, self.fitted = [], []
+        self.first, self.fitted, self.cached = [], [], []
         for group in alike.values():
             stack = _stacked([columns[index] for index in group])
             for indices in [group] if stack is not None else [[index] for index in group]:
                 family = stack or host_family(columns[indices[0]])
                 end = len(self.first) + len(family.first)
                 self._groups.append((indices, family, slice(len(self.first), end)))
+                self.cached += [len(self.first) + index for index in family.cached]
                 self.first += family.first
                 self.fitted += family.fitted
         self._structure = jax.tree.structure(self.statistics(self.first))
