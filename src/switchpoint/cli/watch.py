@@ -154,6 +154,8 @@ def watch(
         switchpoint watch --follow load.txt --state load.state --service
         switchpoint watch log.jsonl --value latency --time at --key host --one-in 1e6
     """
+    if service:
+        SIGNALS.serve()
     settings = {
         "prior": prior,
         "hypotheses": hypotheses,
@@ -178,8 +180,6 @@ def watch(
     if state is not None:
         check_writable(state, "state")
         watcher = load_watcher(state, settings, **running) if state.exists() else None
-    if service:
-        SIGNALS.serve()
     lines = JsonLines()
     with LineReader(file, follow, None if watcher is None else watcher.place, _warn) as reader:
         batches = reader.batches(min(_BATCH, save_every))
