@@ -41,7 +41,7 @@ class Runs(NamedTuple):
     def at_most(self, last: int) -> float:
         """P(the length is at most `last`)."""
         if self.spreads is None:
-            shares = (self.lengths <= last).astype(np.float64)
+            shares = (self.lengths <= float(last)).astype(np.float64)  # faster than an integer
         else:
             shares = (last + 1 - (self.lengths - self.spreads)) / (2 * self.spreads + 1)
             shares = np.clip(shares, 0.0, 1.0)
@@ -157,6 +157,9 @@ class HostEngine(Engine):
             Support(max(each.least, -LARGEST), min(each.most, LARGEST), each.whole)
             for each in supports
         ]
+        # An attribute of a segment model takes as long as a formula.
+        self._columns = range(0 if self.scalar or segment.complete_rows else len(supports))
+        """The columns, if rows of numbers need no conversion."""
 
     @abstractmethod
     def step(self, x: Any) -> float:
@@ -198,10 +201,10 @@ class HostEngine(Engine):
 
     def _checked(self, x: Any) -> Any:
         if not self.scalar:
-            x = self._row(x)
-            known = isinstance(x, list | tuple) and len(x) == len(self._supports)
-            known = known and not self.segment.complete_rows
-            if known and all(self._is_plain(each, column) for column, each in enumerate(x)):
+            if x.__class__ is not tuple:
+                x = self._row(x)
+            known = isinstance(x, list | tuple) and 0 < len(x) == len(self._columns)
+            if known and all(map(self._is_plain, x, self._columns)):
                 return np.array(x, np.float64)
         elif _checks.is_missing(x):
             return math.nan

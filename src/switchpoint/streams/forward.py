@@ -247,15 +247,15 @@ class Hypotheses(HostEngine):
             lengths, joint = self.position - last.starts[:used], last.joint[:used]
             spreads = _by_slot(last.spreads, len(lengths)) if last.spreads else None
             return Runs(lengths, joint / _add_up(joint), spreads)
-        joint = self.joint[:used].copy()
+        joint = self.joint[:used]
         lengths = self.position - self.starts[: len(joint)]
         slot, start, weight = self.replaced
         if slot < len(joint):
             lengths[slot] = self.position - start
             if self.joint is self.weights:
+                joint = joint.copy()
                 joint[slot] = weight
-        _divide(joint, _add_up(joint), joint)
-        return Runs(lengths, joint)
+        return Runs(lengths, joint / _add_up(joint))
 
     def levels(self, since: int) -> tuple[Any, Any]:
         starts = self.starts[: self.used]
@@ -489,7 +489,7 @@ class FamilyHypotheses(Hypotheses):
         self._ones = np.ones(len(self.weights))
 
     def predict(self) -> Any:
-        if self.segment.finite:
+        if self.family.finite:
             probs = self.family.probs(self.table).T
             sums = sum_of_products(probs, np.exp(self.weights - self.norm)).tolist()
             return log_ratios(sums, math.fsum(sums))

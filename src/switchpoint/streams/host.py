@@ -68,7 +68,7 @@ class HostFamily:
     """
 
     def __init__(self, segment: Segment, width: tuple[int, ...] = ()) -> None:
-        self.segment = segment
+        self.segment, self.finite = segment, segment.finite
         with jax.enable_x64(True):
             statistics: Any = prior_statistics(segment)
             leaves, self._structure = jax.tree.flatten(statistics)
@@ -236,7 +236,7 @@ class ColumnsFamily(HostFamily):
     """The formulas of several columns: of equal families on the last axis of the same arrays."""
 
     def __init__(self, segment: Segment) -> None:
-        self.segment = segment
+        self.segment, self.finite = segment, segment.finite
         columns: Sequence[Segment] = segment.columns  # type: ignore[attr-defined]
         alike: dict[Any, list[int]] = {}
         for index, column in enumerate(columns):
