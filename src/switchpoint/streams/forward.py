@@ -43,6 +43,7 @@ from switchpoint.streams.engine import (
     sum_of_products,
 )
 from switchpoint.streams.host import Table, host_family, make_law
+from switchpoint.streams.outliers import with_outlier
 from switchpoint.streams.predictive import Predictive
 
 Exact: TypeAlias = ExactPredictor[Any]
@@ -566,17 +567,15 @@ class FamilyHypotheses(Hypotheses):
             fresh = logs.item(slot)
         else:
             fresh = self.family.absorb(self.family.rows(1), x).item()
-        fresh += math.log(self.outliers)
-        logs = logs + math.log1p(-self.outliers)
-        odd = np.flatnonzero(logs < fresh)
+        mixed, left_out = with_outlier(logs, fresh, self.outliers)
+        odd = np.flatnonzero(left_out)
         if len(odd):
             evidence = fresh - logs.item(int(self.weights.argmax()))
-            evidence += math.log1p(-self.outliers) - math.log(self.outliers)
             self.outlier_evidence = max(0.0, evidence)
             for after, leaf, fitted in zip(self.table, before, self.family.fitted, strict=True):
                 if fitted:
                     after[odd] = leaf[odd]
-        return np.logaddexp(logs, fresh)
+        return mixed
 
     def _level(self, slots: np.ndarray) -> Any:
         slots = slots[self.weights[slots] > self.nothing]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from switchpoint._namespace import Numbers
+from switchpoint._namespace import Numbers, namespace
 from switchpoint._parameters import Parameter
 from switchpoint.segments import Segment
 from switchpoint.segments.base import Statistics
@@ -43,9 +43,15 @@ class WithOutliers(Segment):
     def _absorb(self, statistics: Statistics, x: Numbers) -> tuple[Numbers, Statistics]:
         logs, after = self.segment._absorb(statistics, x)
         fresh, _ = self.segment._absorb(self.segment.initial(), x)
-        logs, fresh = logs + jnp.log1p(-self.outliers), fresh + jnp.log(self.outliers)
-        left_out = _left_out(self.segment, statistics, after, logs < fresh)
-        return jnp.logaddexp(logs, fresh), left_out
+        mixed, odd = with_outlier(logs, fresh, self.outliers)
+        return mixed, _left_out(self.segment, statistics, after, odd)
+
+
+def with_outlier(logs: Numbers, fresh: Numbers, outliers: Numbers) -> tuple[Numbers, Any]:
+    """ln ((1 - e) f + e f_0) for ln f, ln f_0 and e, and whether the second term is the larger."""
+    xp = namespace(logs, fresh)
+    logs, fresh = logs + xp.log1p(-outliers), fresh + xp.log(outliers)
+    return xp.logaddexp(logs, fresh), logs < fresh
 
 
 def _left_out(segment: Segment, before: Any, after: Any, odd: Bool[Array, ""]) -> Statistics:
