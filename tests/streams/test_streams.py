@@ -56,6 +56,7 @@ def test_a_stream_says_what_its_predictor_says(kind):
         (sp.NormalGamma(1e3, 1e7, 5e6, 5e10), [900.0, 1020.0, 1000.0, 1300.0]),
         (sp.Poisson(1e10, 1e4), [1_000_000, 998_000, 1_003_000]),
         (sp.Poisson(9e4, 9e3), [10, 0, 30, 9700, 12]),
+        (sp.Poisson(1e8, 1e5), [1000, 0, 1040, 9700, 980]),
     ],
 )
 def test_long_segments_and_large_counts_keep_their_digits(segment, xs):

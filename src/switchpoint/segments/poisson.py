@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from switchpoint._namespace import ONE, Numbers, gammaln, namespace
+from switchpoint._namespace import HALF, ONE, Numbers, gammaln, namespace
 from switchpoint._parameters import Parameter, positive
 from switchpoint.segments.base import Level, Segment, scalar_level
 from switchpoint.segments.distributions import (
@@ -15,7 +15,9 @@ from switchpoint.segments.distributions import (
     gamma_poisson_log_density,
 )
 
-_LARGE = 1e5  # a sum of counts whose log-gamma has lost more than 10^-10
+_LARGE_COUNT, _LARGE_SUM = 1e4, 1e5  # whose log-gammas have lost more than 10^-11 and 10^-10
+_TWELFTH = np.array(1 / 12)
+_SERIES_FROM = 1e4  # where one term of a series has all digits
 
 
 class GammaRun(NamedTuple):
@@ -78,11 +80,14 @@ class Poisson(GammaRate):
         shape, rate, log_gamma = table
         total, rate_after = shape + x, rate + ONE
         after = gammaln(total)
-        if np.vdot(total, total) > _LARGE**2:
+        if np.vdot(x, x) > _LARGE_COUNT**2:
             logs = gamma_poisson_log_density(shape, rate, x)
         else:
             of_rates = shape * np.log1p(ONE / rate) + x * np.log(rate_after)
-            logs = after - log_gamma - of_rates - gammaln(x + ONE)
+            step = after - log_gamma
+            if np.vdot(total, total) > _LARGE_SUM**2:
+                step = np.where(shape < _SERIES_FROM, step, _stirling_step(shape, x, total))
+            logs = step - of_rates - gammaln(x + ONE)
         return logs, [total, rate_after, after]
 
     def emission(self, parameters: Float[Array, ""], statistics: GammaRun) -> PoissonCounts:
@@ -92,3 +97,9 @@ class Poisson(GammaRate):
     def level_posterior(self, statistics: GammaRun) -> Level:
         mean = statistics.shape / statistics.rate
         return scalar_level(mean, mean / statistics.rate)
+
+
+def _stirling_step(shape: Numbers, x: Numbers, total: Numbers) -> Numbers:
+    """ln Gamma(shape + x) - ln Gamma(shape) for large shapes, by Stirling's series."""
+    smooth = (total - HALF) * np.log1p(x / shape) - x + x * np.log(shape)
+    return smooth + (ONE / total - ONE / shape) * _TWELFTH
