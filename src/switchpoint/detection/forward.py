@@ -14,8 +14,10 @@ drifts, heavy tails) probabilities of switches deviate from the exact ones by at
 """
 
 import contextlib
-from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,34 +38,18 @@ _KEPT, _BLOCK = 512, 128
 _SLOTS = _KEPT + _BLOCK
 _COUNTS = (_KEPT + _BLOCK // 2, _KEPT)  # hypotheses after each round of merging pairs
 _UNOBSERVED = 0.1  # of an observation: a trend moves on where values are missing
+_THREADS = 2  # that filter blocks again, which are independent
 _SAVED = 2**28  # bytes of saved rows, and of states from which earlier ones are computed again
 
 Rows = Float[np.ndarray, "time slots"]
 Slots = Float[np.ndarray, " slots"]
 
 
-class Forward(Protocol):
-    """The recursion over a whole series."""
-
-    block: int
-    """The observations of a block, each of which adds a slot to those that are `kept`."""
-    kept: int
-    log_evidence: float
-    run_length_mean: Float[np.ndarray, " time"]
-
-    def rows(self, blocks: Collection[int]) -> Iterator[tuple[int, Rows]]:
-        """Each of these blocks, the last first, and r_e of each slot for the ends e in it.
-
-        r_e(s) is the probability that a segment which ends just before e started at s, given x_<e;
-        e follows each observation of the block in turn.
-        """
-
-    def divide(self, block: int, received: Float[np.ndarray, "*any kept"]) -> Any:
-        """The numbers of the slots that are kept after a block, divided among those in it."""
-
-
 class ExactForward:
-    """All hypotheses in one block, by the stream of the source: O(n^2) time and memory."""
+    """All hypotheses in one block, by the stream of the source: O(n^2) time and memory.
+
+    Attributes and methods are those of `MergingForward`.
+    """
 
     kept = 0
 
@@ -109,6 +95,7 @@ class MergingForward:
     """At most 640 hypotheses in a compiled program, in double precision: O(n) time and memory."""
 
     block, kept = _BLOCK, _KEPT
+    """The observations of a block, each of which adds a slot to those that are kept."""
 
     def __init__(
         self,
@@ -158,22 +145,39 @@ class MergingForward:
         self.run_length_mean = lengths[:length]
 
     def rows(self, blocks: Collection[int]) -> Iterator[tuple[int, Rows]]:
+        """Each of these blocks, the last first, and r_e of each slot for the ends e in it.
+
+        r_e(s) is the probability that a segment which ends just before e started at s, given x_<e;
+        e follows each observation of the block in turn.
+        """
         remaining = sorted(blocks)
         while remaining and remaining[-1] in self._rows:
             block = remaining.pop()
             yield block, self._rows[block]
-        while remaining:
-            group = remaining[-1] // self._stride
-            state, computed = self._states[group], []
-            for block in range(group * self._stride, remaining[-1] + 1):
-                after, log_new, rows, *_ = self._filter(block, state)
-                state = self._merged(block, after, log_new)
+        groups: dict[int, list[int]] = {}
+        for block in reversed(remaining):
+            groups.setdefault(block // self._stride, []).append(block)
+        pending: deque[Future[list[tuple[int, Rows]]]] = deque()
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for group in groups.items():
+                pending.append(threads.submit(self._filter_again, *group))
+                if len(pending) > _THREADS:
+                    yield from pending.popleft().result()
+            for each in pending:
+                yield from each.result()
+
+    def _filter_again(self, group: int, blocks: Sequence[int]) -> list[tuple[int, Rows]]:
+        """The rows of these blocks of a group, the last first."""
+        state, computed = self._states[group], []
+        for block in range(group * self._stride, blocks[0] + 1):
+            after, log_new, rows, *_ = self._filter(block, state)
+            if block in blocks:
                 computed.append((block, rows))
-            for block, rows in reversed(computed):
-                if remaining and block == remaining[-1]:
-                    yield remaining.pop(), rows
+            state = self._merged(block, after, log_new)
+        return computed[::-1]
 
     def divide(self, block: int, received: Float[np.ndarray, "*any kept"]) -> Any:
+        """The numbers of the slots that are kept after a block, divided among those in it."""
         return received[..., self._parents[block]] * self._shares[block]
 
     def _filter(self, block: int, state: _State) -> Any:

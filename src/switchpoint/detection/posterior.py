@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import solve_triangular
 
 from switchpoint._progress import Part, Progress
-from switchpoint.detection.forward import LONGEST_EXACT, ExactForward, Forward, MergingForward
+from switchpoint.detection.forward import LONGEST_EXACT, ExactForward, MergingForward
 from switchpoint.segments.values import checked_values
 from switchpoint.sources import Source
 
@@ -49,7 +49,7 @@ class SwitchPosterior:
         length = len(values)
         source.prior.check_length(length)
         progress = progress or Progress()
-        self._forward: Forward = (
+        self._forward = (
             ExactForward(source, values)
             if length <= longest_exact
             else MergingForward(source, values, Part(progress, 0.0, 0.5))
