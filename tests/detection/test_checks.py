@@ -47,7 +47,9 @@ def test_a_season_is_seen_with_its_shortest_period(period):
     assert noise_dependence(values) == (None, period)
 
 
-@pytest.mark.parametrize("values", [np.ones(100), np.arange(5.0), np.full(100, np.nan)])
+@pytest.mark.parametrize(
+    "values", [np.ones(100), np.arange(5.0), np.full(100, np.nan), np.arange(1871.0, 1971.0)]
+)
 def test_series_that_say_nothing_are_not_judged(values):
     assert noise_dependence(values) == (None, None)
 

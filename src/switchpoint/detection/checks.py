@@ -16,6 +16,7 @@ _LEAST = 30  # differences
 _STANDARD_ERRORS = 3.5
 _AUTOCORRELATED, _SEASONAL = 0.25, 0.4
 _MOST_LAGS = 10_000
+_ROUNDING = 1e-14  # the variation of a straight line, relative to the largest value
 _OUTLIER = 3.0  # in robust standard deviations
 
 
@@ -35,15 +36,11 @@ def noise_dependence(values: Float[np.ndarray, " time"]) -> Dependence:
     and outliers, are clipped.
     """
     largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0  # sums must not overflow
-    differences = np.diff(values / largest)
-    seen = differences[~np.isnan(differences)]
-    if len(seen) < _LEAST:
+    rows, scales = clipped_differences(values[:, None] / largest)
+    clipped = rows[:, 0]
+    seen = clipped[~np.isnan(clipped)]
+    if len(seen) < _LEAST or scales[0] < _ROUNDING:
         return Dependence(None, None)
-    middle = np.median(seen)
-    scale = 1.4826 * float(np.median(np.abs(seen - middle))) or float(seen.std())
-    if scale == 0 or not math.isfinite(scale):
-        return Dependence(None, None)
-    clipped = np.clip((differences - middle) / scale, -_OUTLIER, _OUTLIER)
     noise = math.sqrt(0.5 / len(seen))  # of r_1 for independent noise, by Bartlett's formula
     most = min(len(values) // 3, _MOST_LAGS)
     correlations = _autocorrelations(np.nan_to_num(clipped), ~np.isnan(clipped), most)
@@ -58,6 +55,25 @@ def noise_dependence(values: Float[np.ndarray, " time"]) -> Dependence:
     phi = 1 + 2 * float(correlations[0])
     certain = phi > max(_AUTOCORRELATED, 2 * _STANDARD_ERRORS * noise)
     return Dependence(min(phi, 1.0) if certain else None, None)
+
+
+def clipped_differences(
+    values: Float[np.ndarray, "time columns"],
+) -> tuple[Float[np.ndarray, "rows columns"], Float[np.ndarray, " columns"]]:
+    """Differences of neighbouring rows over their robust scales, and these.
+
+    They hardly depend on levels and changes. Rows beyond 3 scales are shortened to that.
+    """
+    gaps = np.diff(values, axis=0)
+    seen = ~np.isnan(gaps).any(1)
+    if not seen.any():
+        return gaps, np.ones(values.shape[1])
+    gaps = gaps - np.median(gaps[seen], axis=0)
+    scales = 1.4826 * np.median(np.abs(gaps[seen]), axis=0)
+    scales = np.where(scales > 0, scales, gaps[seen].std(0))
+    gaps = gaps / np.where(scales > 0, scales, 1.0)
+    longest = np.abs(gaps).max(1, keepdims=True)
+    return gaps / np.maximum(longest / _OUTLIER, 1.0), scales
 
 
 class ResidualChecks(NamedTuple):

@@ -3,10 +3,11 @@
 import numpy as np
 from jaxtyping import Float
 
+from switchpoint.detection.checks import clipped_differences
+
 _FOLLOWS = 1e-5  # of the standard deviation of a column that is left beside the others
 _LEAST = 30  # rows
 _CORRELATED, _STANDARD_ERRORS = 0.3, 4.0
-_OUTLIER = 3.0  # in robust standard deviations
 
 
 def independent_columns(values: Float[np.ndarray, "time columns"]) -> list[int]:
@@ -35,13 +36,14 @@ def independent_columns(values: Float[np.ndarray, "time columns"]) -> list[int]:
 def noise_correlation(values: Float[np.ndarray, "time columns"]) -> float | None:
     """The largest correlation of the noise of two columns, if there is a noticeable one.
 
-    That of the differences of neighbouring rows (`_clipped_differences`), of all or of a quarter of
+    That of the differences of neighbouring rows (`clipped_differences`), of all or of a quarter of
     them: correlations may change, too.
     """
     if values.shape[1] < 2:
         return None
     largest = np.abs(np.where(np.isnan(values), 0.0, values)).max(0)  # whose square may overflow
-    rows, _ = _clipped_differences(values / np.where(largest > 0, largest, 1.0))
+    rows, _ = clipped_differences(values / np.where(largest > 0, largest, 1.0))
+    rows = rows[~np.isnan(rows).any(1)]
     if len(rows) < _LEAST or not (rows.std(0) > 0).all():
         return None
     noticed = []
@@ -62,27 +64,9 @@ def noise_axes(
     `values @ axes` are the values in these coordinates: a model of them learns no covariance that
     all segments share. None if the noise has no variance in some direction.
     """
-    rows, scales = _clipped_differences(values)
+    rows, scales = clipped_differences(values)
+    rows = rows[~np.isnan(rows).any(1)]
     sizes, axes = np.linalg.eigh(rows.T @ rows / (2 * max(len(rows), 1)))
     if not sizes[0] > _FOLLOWS**2 * sizes[-1]:
         return None
     return axes / np.sqrt(sizes) / scales[:, None]
-
-
-def _clipped_differences(
-    values: Float[np.ndarray, "time columns"],
-) -> tuple[Float[np.ndarray, "rows columns"], Float[np.ndarray, " columns"]]:
-    """Differences of neighbouring rows over their robust scales, and these.
-
-    They hardly depend on levels and changes. Rows beyond 3 scales are shortened to that.
-    """
-    rows = np.diff(values, axis=0)
-    rows = rows[~np.isnan(rows).any(1)]
-    if not len(rows):
-        return rows, np.ones(values.shape[1])
-    gaps = rows - np.median(rows, axis=0)
-    scales = 1.4826 * np.median(np.abs(gaps), axis=0)
-    scales = np.where(scales > 0, scales, gaps.std(0))
-    gaps = gaps / np.where(scales > 0, scales, 1.0)
-    longest = np.abs(gaps).max(1, keepdims=True)
-    return gaps / np.maximum(longest / _OUTLIER, 1.0), scales
