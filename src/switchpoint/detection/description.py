@@ -9,19 +9,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from switchpoint.segments import (
-    Exponential,
-    NegativeBinomial,
-    Poisson,
-    Regression,
-    Segment,
-    Trend,
-)
-
-
-def is_positive(segment: Segment) -> bool:
-    """Whether observations are never below 0."""
-    return isinstance(segment, Poisson | NegativeBinomial | Exponential)
+from switchpoint.segments import Regression, Segment, Trend
 
 
 def describe(

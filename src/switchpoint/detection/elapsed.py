@@ -31,15 +31,12 @@ class ElapsedGeometric(Prior):
     steps: Float[np.ndarray, " steps"] | Float[Array, " steps"]
 
     def hazard_after(self, start: Positions, run: Positions) -> Numbers:
-        return -namespace(start, run).expm1(self._log_survival(start, run))
+        return -namespace(start, run).expm1(self.log_survival_after(start, run))
 
     def survival_after(self, start: Positions, run: Positions) -> Numbers:
-        return namespace(start, run).exp(self._log_survival(start, run))
+        return namespace(start, run).exp(self.log_survival_after(start, run))
 
     def log_survival_after(self, start: Positions, run: Positions) -> Numbers:
-        return self._log_survival(start, run)
-
-    def _log_survival(self, start: Positions, run: Positions) -> Numbers:
         xp = namespace(start, run)
         before = xp.asarray(xp.minimum(start + run - 1, len(self.steps) - 1), int)
         return xp.asarray(self.steps)[before] * log_sigmoid(-self.hazard_log_odds)

@@ -140,9 +140,7 @@ def detect_groups(
         groups = parse_groups(values, times, group_by)
         for group, series in groups.items():
             try:
-                if isinstance(series, ValueError):
-                    raise series
-                results[group] = detect(series)
+                results[group] = detect(series())
             except ValueError as error:
                 failed[group] = f"group {group}: {error}"
             count = len(results) + len(failed)

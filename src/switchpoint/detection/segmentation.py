@@ -16,11 +16,11 @@ from switchpoint._checks import one_line
 from switchpoint._labels import Labels
 from switchpoint.detection.checks import ResidualChecks, check_residuals, noise_dependence
 from switchpoint.detection.choice import Choice
-from switchpoint.detection.description import describe, fitted, is_positive
+from switchpoint.detection.description import describe, fitted
 from switchpoint.detection.elapsed import make_clock
 from switchpoint.detection.notebook import result_html
 from switchpoint.detection.series import Series
-from switchpoint.detection.tables import make_table, plain_rows, write_text
+from switchpoint.detection.tables import CHANGE_COLUMNS, make_table, plain_rows, write_text
 from switchpoint.segments import (
     Mixture,
     MultivariateNormal,
@@ -214,9 +214,15 @@ class Segmentation:
         starts[self.changepoints] = 1
         columns |= {"segment": starts.cumsum(), "switch_probability": self.switch_probability}
         if "level" in self.descriptions[0][0]:
-            for name, level in zip(series.names, self._levels().T, strict=True):
-                columns[f"level_{name}" if len(series.names) > 1 else "level"] = level
+            for suffix, level in zip(self._suffixes, self._levels().T, strict=True):
+                columns[f"level{suffix}"] = level
         return labels.frame(columns)
+
+    @property
+    def _suffixes(self) -> list[str]:
+        """What tells columns of tables apart where there are several series."""
+        names = self.series.names
+        return [f"_{name}" for name in names] if len(names) > 1 else [""]
 
     def segment_rows(self) -> list[dict[str, Any]]:
         """The rows of `segments`."""
@@ -228,8 +234,7 @@ class Segmentation:
                 labels = self.series.times.labels
                 row |= {"first_time": labels[start], "last_time": labels[end - 1]}
             row["observations"] = int((~np.isnan(values)).any(1).sum())
-            for name, description in zip(self.series.names, self.descriptions[number], strict=True):
-                suffix = f"_{name}" if len(self.series.names) > 1 else ""
+            for suffix, description in zip(self._suffixes, self.descriptions[number], strict=True):
                 row |= {f"{key}{suffix}": value for key, value in description.items()}
             if self.kinds:
                 row["kind"], row["kind_probability"] = self.kinds[number]
@@ -252,8 +257,7 @@ class Segmentation:
             columns |= {f"probability_{k}": each for k, each in enumerate(ahead.T)}
         else:
             names = ["mean", *(f"quantile_{level:g}" for level in quantiles)]
-            for i, name in enumerate(self.series.names):
-                suffix = f"_{name}" if len(self.series.names) > 1 else ""
+            for i, suffix in enumerate(self._suffixes):
                 columns |= {f"{what}{suffix}": ahead[:, i, j] for j, what in enumerate(names)}
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         return make_table(
@@ -333,7 +337,7 @@ class Segmentation:
             names=[name or "value" for name in series.names],
             levels=self._levels(),
             noise=noise,
-            floors=[0.0 if is_positive(each) else -math.inf for each in families],
+            floors=[each.support.least for each in families],
             switch_probability=self.switch_probability,
             changepoints=self.changepoints,
             intervals=self.intervals,
@@ -432,16 +436,10 @@ class Segmentation:
     def _switch(self, number: int) -> dict[str, Any]:
         """The uncertainty of a change point; empty for the start of the series, -1."""
         if number < 0:
-            return dict.fromkeys(
-                ("probability", "interval_begin", "interval_end", "interval_probability")
-            )
-        begin, end = self.intervals[number].tolist()
-        return {
-            "probability": float(self.probability[number]),
-            "interval_begin": begin,
-            "interval_end": end,
-            "interval_probability": float(self.interval_probability[number]),
-        }
+            return dict.fromkeys(CHANGE_COLUMNS[1:])
+        chance, reached = self.probability[number], self.interval_probability[number]
+        cells = float(chance), *self.intervals[number].tolist(), float(reached)
+        return dict(zip(CHANGE_COLUMNS[1:], cells, strict=True))
 
     @cached_property
     def descriptions(self) -> list[list[dict[str, float]]]:

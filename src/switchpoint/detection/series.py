@@ -1,6 +1,7 @@
 """A series of numbers as users have it: lists, arrays, Series and DataFrames."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,10 +48,11 @@ def parse_series(values: Any, times: Any = None) -> Series:
     return replace(series, times=parse_times(times, len(series.values)))
 
 
-def parse_groups(values: Any, times: Any, group_by: Any) -> dict[Any, "Series | ValueError"]:
-    """The series of each group, in the order of their first rows, or the reason why there is none.
+def parse_groups(values: Any, times: Any, group_by: Any) -> dict[Any, Callable[[], Series]]:
+    """The series of each group, in the order of their first rows.
 
-    `group_by` is the name of a column, or has a label for each row.
+    Calling it raises a `ValueError` if there is none. `group_by` is the name of a column, or has a
+    label for each row.
     """
     if isinstance(group_by, str):
         columns = list(getattr(values, "columns", ()))
@@ -76,21 +78,19 @@ def parse_groups(values: Any, times: Any, group_by: Any) -> dict[Any, "Series | 
     parsed = times if times is None or isinstance(times, Times) else read_times(times)
     if parsed is not None:
         check_count(parsed, len(labels))
-    return {label: _subset(whole, parsed, np.array(rows, int)) for label, rows in groups.items()}
+    return {
+        label: functools.partial(_subset, whole, parsed, np.array(rows, int))
+        for label, rows in groups.items()
+    }
 
 
-def _subset(
-    whole: Series, times: Times | None, rows: Int[np.ndarray, " rows"]
-) -> "Series | ValueError":
-    """The series in some rows, or what is wrong with it."""
+def _subset(whole: Series, times: Times | None, rows: Int[np.ndarray, " rows"]) -> Series:
+    """The series in some rows."""
     values, labels = whole.values[rows], whole.labels
     if labels is not None and labels.index is not None:
         labels = replace(labels, index=labels.index[rows])
-    try:
-        check_observations(values, whole.names)
-        selected = None if times is None else parse_times(times.take(rows), len(rows))
-    except ValueError as error:
-        return error
+    check_observations(values, whole.names)
+    selected = None if times is None else parse_times(times.take(rows), len(rows))
     return replace(whole, values=values, labels=labels, times=selected)
 
 

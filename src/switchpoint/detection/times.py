@@ -78,16 +78,11 @@ class Times:
         parts = [_TIMESTAMP.fullmatch(label) for label in self.labels]
         if None in parts:
             return self.labels
-        days, clocks, seconds, fractions, zones = zip(
-            *(each.groups("") for each in parts if each), strict=True
-        )
-        if not any(each.strip(".0") for each in fractions):
-            fractions = ("",) * len(days)
-            seconds = seconds if set(seconds) - {"", ":00"} else fractions
-        if not set(clocks) - {"", "00:00"} and not any(seconds) and not any(fractions):
-            clocks = fractions
-        zones = zones if len(set(zones)) > 1 else ("",) * len(days)
-        cells = zip(days, clocks, seconds, fractions, zones, strict=True)
+        days, *finer, zones = zip(*(each.groups("") for each in parts if each), strict=True)
+        while finer and not any(cell.strip(".:0") for cell in finer[-1]):
+            finer.pop()
+        finer += [zones] * (len(set(zones)) > 1)
+        cells = zip(days, *finer, strict=True)
         return tuple(f"{day} {''.join(rest)}".rstrip() for day, *rest in cells)
 
 
