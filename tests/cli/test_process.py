@@ -22,6 +22,7 @@ BITS = "01101110000000010000111101111111"
 # What the console script does; a signal before `main` is imported is Python's.
 BEGIN = "import re, sys; from switchpoint.cli import main; print('begun', flush=True); main()"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(sp.__file__).parents[1])}
+STEP = "switchpoint.streams.forward.FamilyHypotheses.step"
 TRAIN = ["train", "--model", "memoryless", "--length", "8", "--batch", "2", "--validation", "2",
          "--report-every", "20"]  # fmt: skip
 
@@ -298,12 +299,8 @@ def failing(monkeypatch, error):
     ("line", "function", "most"),
     [
         ("prior lin --length 4", "switchpoint.cli.prior.length_law", 3),
-        ("detect bits.csv", "switchpoint.streams.forward.FamilyHypotheses.step", 9),
-        (
-            "detect --segment level bits.csv",
-            "switchpoint.streams.forward.FamilyHypotheses.step",
-            7,
-        ),
+        ("detect bits.csv", STEP, 7),
+        ("detect --segment level bits.csv", STEP, 7),
     ],
 )
 def test_few_frames_are_before_the_computation(monkeypatch, line, function, most):

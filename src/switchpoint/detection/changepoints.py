@@ -1,5 +1,6 @@
 """Change points of a series by the exact posterior of a default source, or of a given one."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, overload
@@ -10,12 +11,7 @@ from jaxtyping import Float
 from switchpoint import _checks
 from switchpoint._progress import Progress
 from switchpoint.detection.groups import GroupedSegmentation, detect_groups
-from switchpoint.detection.model import (
-    SeriesModel,
-    chosen_model,
-    series_model,
-    with_dispersion,
-)
+from switchpoint.detection.model import chosen_model, series_model, with_dispersion
 from switchpoint.detection.segmentation import Segmentation
 from switchpoint.detection.series import Series, parse_series
 from switchpoint.detection.times import Times, warn_of_steps
@@ -112,25 +108,22 @@ def detect(  # type: ignore[misc] # the overloads abbreviate the options
     if max_changes is not None:
         max_changes = _checks.whole_number("max_changes", max_changes)
 
-    def model(series: Series) -> SeriesModel:
-        steps = _steps(series.times, spacing, source, fit)
-        if segment is None and season is None and source is None:
-            return chosen_model(series, sensitivity, steps, fit)
-        given = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
-        given = replace(given, steps=steps)
-        return given if source is not None or fit else with_dispersion(given, series.values)
-
-    options = coverage, min_length, max_changes
-    if group_by is None:
-        series = parse_series(values, times)
-        return model(series).segmentation(series, *options, progress)
-    return detect_groups(
-        values,
-        times,
-        group_by,
-        lambda series: model(series).segmentation(series, *options),
-        progress or Progress(),
-    )
+    if group_by is not None:
+        options: dict[str, Any] = {"segment": segment, "season": season, "sensitivity": sensitivity}
+        options |= {"spacing": spacing, "source": source, "fit": fit, "coverage": coverage}
+        options |= {"min_length": min_length, "max_changes": max_changes}
+        each = functools.partial(detect, **options)
+        return detect_groups(values, times, group_by, each, progress or Progress())
+    series = values if isinstance(values, Series) else parse_series(values, times)
+    steps = _steps(series.times, spacing, source, fit)
+    if segment is None and season is None and source is None:
+        model = chosen_model(series, sensitivity, steps, fit)
+    else:
+        model = series_model(series.values, segment, sensitivity, source, fit, series.names, season)
+        model = replace(model, steps=steps)
+        if source is None and not fit:
+            model = with_dispersion(model, series.values)
+    return model.segmentation(series, coverage, min_length, max_changes, progress)
 
 
 def _steps(

@@ -12,7 +12,6 @@ have (Fuller, 1976, "Introduction to Statistical Time Series", table 8.5.1, with
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -20,7 +19,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from switchpoint.detection.changes import change_points
 from switchpoint.detection.checks import noise_dependence
+from switchpoint.detection.defaults import default_column, default_source
+from switchpoint.detection.elapsed import make_clock
+from switchpoint.detection.outliers import log_evidence, segment_fits, with_outliers
+from switchpoint.detection.posterior import SwitchPosterior
+from switchpoint.sources import Source
+
+HYPOTHESES = 100
+"""The hypotheses by which evidences are compared."""
 
 _PART = 2048  # observations that are enough to choose by
 _LEAST_LAG, _LEAST_GAIN = 100, 0.05
@@ -85,24 +93,6 @@ class Choice:
         return f"{best}, by evidence: {', '.join(gaps)}"
 
 
-class Readings(ABC):
-    """The answers of models with different kinds of segments for one column."""
-
-    values: Float[np.ndarray, "time 1"]
-
-    @abstractmethod
-    def log_evidence(self, segment: str, season: tuple[float, ...]) -> float:
-        """ln p(standardised values)."""
-
-    @abstractmethod
-    def changes(self, segment: str, season: tuple[float, ...]) -> list[int]:
-        """The change points."""
-
-    @abstractmethod
-    def autocorrelation(self, season: tuple[float, ...], changes: Sequence[int]) -> float:
-        """The correlation of neighbouring residuals of lines, with a season but without a lag."""
-
-
 def middle_part(length: int, columns: int) -> slice:
     """The observations by which the kind of segments is chosen."""
     most = max(_PART // columns, 512)
@@ -110,35 +100,47 @@ def middle_part(length: int, columns: int) -> slice:
     return slice(start, min(length, start + most))
 
 
-def choose(readings: Readings, seconds: float | None) -> Choice:
+def choose(
+    values: Float[np.ndarray, " time"],
+    sensitivity: float,
+    steps: Float[np.ndarray, " steps"] | None,
+    seconds: float | None,
+) -> Choice:
     """Choose the kind of segments of a column, whose usual step of time is known or None."""
-    values = readings.values[:, 0]
+
+    def reading(segment: str, season: tuple[float, ...]) -> tuple[Source, Any, Any]:
+        column = default_column(segment, values, season)
+        standard = (values[:, None] - column.centre) / column.scale
+        return default_source([column], sensitivity), standard, steps
+
     length, considered = len(values), []
     for segment in ("level", "trend"):
-        considered.append(Candidate(segment, (), readings.log_evidence(segment, ())))
+        logs = log_evidence(*reading(segment, ()), HYPOTHESES)
+        considered.append(Candidate(segment, (), logs))
     plain = max(considered, key=_by_evidence).segment
     noticed = noise_dependence(values)
     periods = _periods(noticed.season, seconds, length)
     for season in [*((each,) for each in periods), *[tuple(periods)] * (len(periods) > 1)]:
-        considered.append(Candidate(plain, season, readings.log_evidence(plain, season)))
+        logs = log_evidence(*reading(plain, season), HYPOTHESES)
+        considered.append(Candidate(plain, season, logs))
     chosen = max(considered, key=_by_evidence)
     autocorrelation, alternative = None, ""
     dependent = bool(chosen.season) or noticed.autocorrelation is not None
     seen = int((~np.isnan(values)).sum())
     if dependent and seen >= _LEAST_LAG:
-        logs = readings.log_evidence("autocorrelated", chosen.season)
-        lagged = Candidate("autocorrelated", chosen.season, logs)
+        with_lag = reading("autocorrelated", chosen.season)
+        lagged = Candidate("autocorrelated", chosen.season, log_evidence(*with_lag, HYPOTHESES))
         considered.append(lagged)
         gap = lagged.log_evidence - chosen.log_evidence
         if gap > _LEAST_GAIN * length:
-            changes = readings.changes(*lagged[:2])
-            autocorrelation = readings.autocorrelation(chosen.season, changes)
+            changes = _changes(*with_lag)
+            autocorrelation = _autocorrelation(*reading("trend", chosen.season), changes)
             if autocorrelation < min(1 - _UNIT_ROOT / seen, _STATIONARY):
-                other = _reading(readings.changes(*chosen[:2]), -gap)
+                other = _in_words(_changes(*reading(*chosen[:2])), -gap)
                 chosen, alternative = lagged, f"with independent noise: {other}"
             else:
                 alternative = (
-                    f"with autocorrelated noise: {_reading(changes, gap)}; not taken, since a lag "
+                    f"with autocorrelated noise: {_in_words(changes, gap)}; not taken, since a lag "
                     "explains curves and random walks too, and the autocorrelation around its "
                     f"lines is {autocorrelation:.2f}"
                 )
@@ -146,12 +148,29 @@ def choose(readings: Readings, seconds: float | None) -> Choice:
     return Choice((chosen, *others[::-1]), length, autocorrelation, alternative)
 
 
+def _changes(source: Source, standard: Any, steps: Any) -> list[int]:
+    """The change points under a source."""
+    posterior = SwitchPosterior(with_outliers(source, steps), standard[:, 0])
+    return change_points(posterior.switch_probability, ~np.isnan(standard[:, 0]))
+
+
+def _autocorrelation(source: Source, standard: Any, steps: Any, changes: Sequence[int]) -> float:
+    """The correlation of neighbouring residuals within segments."""
+    length = len(standard)
+    clock, edges = make_clock(length, steps), [0, *changes, length]
+    expected, odd = segment_fits(source.segment, standard, clock, edges)
+    rest = np.where(odd > 0.5, np.nan, standard - expected)[:, 0]
+    products = np.delete(rest[1:] * rest[:-1], np.array(changes, int) - 1)
+    square = float(np.nansum(rest**2))
+    return float(np.nansum(products)) / square if square > 0 else 0.0
+
+
 def evidence_gap(gap: float) -> str:
     """How much higher or lower an evidence is, in words."""
     return f"e^{abs(gap):.{0 if abs(gap) >= 10 else 1}f} {'higher' if gap > 0 else 'lower'}"
 
 
-def _reading(changes: Sequence[int], gap: float) -> str:
+def _in_words(changes: Sequence[int], gap: float) -> str:
     count = len(changes)
     what = "no change" if not count else f"{count} change{'s' * (count > 1)}"
     return f"{what}, evidence {evidence_gap(gap)}"

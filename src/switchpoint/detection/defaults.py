@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -122,20 +121,6 @@ def overdispersed_counts(values: Float[np.ndarray, " time"]) -> NegativeBinomial
 def correlated_segment(count: int) -> MultivariateNormal:
     """Levels of so many correlated columns; each alone is that of segment "level"."""
     return MultivariateNormal(count, 0.0, _LEVEL_SCALE**-2, _SHAPE, _RATE)
-
-
-def destandardise(column: Column) -> Segment:
-    """The model of a column for its values as they are."""
-    segment, centre = column.segment, column.centre
-    if not isinstance(segment, NormalGamma | Trend | Regression):
-        return segment
-    rate = segment.rate * column.scale**2
-    if isinstance(segment, NormalGamma):
-        return replace(segment, mean=centre, rate=rate)
-    if isinstance(segment, Trend):
-        return replace(segment, level=centre, rate=rate)
-    # The coefficient of a lag has no unit, while the noise that scales its prior has.
-    return replace(segment, level=centre, rate=rate, lag_scale=segment.lag_scale / column.scale)
 
 
 def centre_and_scale(seen: Float[np.ndarray, " seen"]) -> tuple[float, float]:

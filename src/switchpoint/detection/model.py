@@ -3,23 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Bool, Float
-from scipy.special import expit
+from jaxtyping import Bool, Float
 
 from switchpoint import _checks
 from switchpoint._progress import Progress
 from switchpoint.detection.changes import change_points
 from switchpoint.detection.choice import (
+    HYPOTHESES,
     Candidate,
     Choice,
-    Readings,
     choose,
     evidence_gap,
     middle_part,
@@ -36,14 +31,13 @@ from switchpoint.detection.defaults import (
     overdispersed_counts,
 )
 from switchpoint.detection.elapsed import in_elapsed_time, make_clock
-from switchpoint.detection.fits import fit_segment, is_real
 from switchpoint.detection.outliers import (
-    blocks,
+    as_observations,
     hidden_outliers,
-    inlier_log_odds,
     log_density_of_outliers,
     log_evidence,
-    robust,
+    segment_fits,
+    with_outliers,
 )
 from switchpoint.detection.posterior import SwitchPosterior
 from switchpoint.detection.segmentation import Segmentation
@@ -53,12 +47,12 @@ from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.exact.posterior import switch_intervals
 from switchpoint.priors import Geometric
 from switchpoint.segments import Independent, NormalGamma, Poisson, Segment
-from switchpoint.segments.values import centred, families_by_column
+from switchpoint.segments.values import families_by_column
 from switchpoint.sources import Source
+from switchpoint.streams import Stream
 
 _LONGEST_FIT = 20_000  # observations of a column
 _MOST_CORRELATED = 12  # columns, whose work grows with the square
-_HYPOTHESES = 100  # for the choice of the kind of segments
 _FOLLOWING = NormalGamma()  # describes columns that follow from others
 _ROUNDS = 3  # of detecting changes between outliers
 
@@ -94,14 +88,8 @@ class SeriesModel:
 
     def standardised(
         self, values: Float[np.ndarray, "time columns"]
-    ) -> Float[np.ndarray, "time *columns"]:
-        """Values in the units of the source, without an axis of columns if it has none."""
-        standard = self._by_column(values)
-        return standard if self.source.segment.event_shape else standard[:, 0]
-
-    def _by_column(
-        self, values: Float[np.ndarray, "time columns"]
     ) -> Float[np.ndarray, "time modelled"]:
+        """Values in the units of the source."""
         standard = (values - self.centres) / self.scales
         standard = standard if self.modelled is None else standard[:, list(self.modelled)]
         return standard if self.axes is None else standard @ self.axes
@@ -111,52 +99,36 @@ class SeriesModel:
         """ln of the volume of a unit of each axis."""
         return 0.0 if self.axes is None else float(np.linalg.slogdet(self.axes)[1])
 
-    def posterior(self, values: Float[np.ndarray, "time columns"]) -> SwitchPosterior:
-        """The posterior over switching points."""
-        return SwitchPosterior(self._law, self.standardised(values))
-
-    @property
-    def _law(self) -> Source:
-        """The source with outliers, in elapsed time, if the model has them."""
-        source = robust(self.source) if self.outliers else self.source
-        return source if self.steps is None else in_elapsed_time(source, self.steps)
-
-    def padded(
-        self, values: Float[np.ndarray, "time columns"]
-    ) -> Float[np.ndarray, "more *columns"]:
-        """Standardised values, padded with missing ones to a round length.
-
-        Programs are compiled for a length. Missing observations have no influence on the inference
-        about those before them. The most probable partition includes the times of the missing
-        ones; where the hazard is constant, it is the same before them.
-        """
-        standard, length = self.standardised(values), len(values)
-        if type(self.source.prior) is not Geometric or self.source.segment.finite:
-            return standard
-        # The time grows with the square: beyond that it would be more than one more compilation.
-        step = 1024 if length <= 8192 else 2048
-        bucket = 256 if length <= 256 else -(-length // step) * step
-        more = [(0, bucket - length), *[(0, 0)] * (standard.ndim - 1)]
-        return np.pad(standard, more, constant_values=np.nan)
+    def posterior(
+        self,
+        values: Float[np.ndarray, "time columns"],
+        progress: Progress | None = None,
+        hidden: Bool[np.ndarray, "time modelled"] | None = None,
+    ) -> SwitchPosterior:
+        """The posterior over switching points, without the values that are hidden."""
+        law = self.source
+        if self.outliers:
+            law = with_outliers(law, self.steps)
+        elif self.steps is not None:
+            law = in_elapsed_time(law, self.steps)
+        standard = self.standardised(values)
+        if hidden is not None:
+            standard = np.where(hidden, np.nan, standard)
+        return SwitchPosterior(law, as_observations(self.source, standard), progress)
 
     def forecasts(self, values: Float[np.ndarray, "time columns"]) -> Forecasts:
         """The prediction of each observation from those before it, in the units of the data."""
-        data, length = self.padded(values), len(values)
-        if self.source.segment.finite:
-            predictor = bayes_optimal(self.source)
-            return Forecasts(
-                np.exp(np.asarray(predictor.log_probs(data), float)),
-                np.asarray(predictor.log_density(data), float),
-            )
-        self.source.prior.check_length(len(data))
-        segment, near, origin = centred(self.source.segment, data)
-        source = eqx.tree_at(lambda each: each.segment, self.source, segment)
-        forecasts = _forecasts(bayes_optimal(source), jnp.asarray(near, float))
-        means, logs = (np.asarray(each, float) for each in forecasts)
+        stream, finite = Stream(bayes_optimal(self.source)), self.source.segment.finite
+        expected, log_density = [], []
+        for x in as_observations(self.source, self.standardised(values)):
+            ahead = stream.predict()
+            expected.append(np.exp(ahead) if finite else np.ravel(ahead.mean))
+            log_density.append(stream.update(x))
+        if finite:
+            return Forecasts(np.array(expected), np.array(log_density))
         units = (~np.isnan(values) * np.log(self.scales)).sum(1)
         return Forecasts(
-            self.centres + self.scales * (origin + means).reshape(len(data), -1)[:length],
-            logs[:length] - units,
+            self.centres + self.scales * np.array(expected), np.array(log_density) - units
         )
 
     def segmentation(
@@ -169,29 +141,25 @@ class SeriesModel:
     ) -> Segmentation:
         """The change points of a series, and their uncertainty."""
         values, observed = series.values, ~np.isnan(series.values)
-        standard = self._by_column(values)
+        standard = self.standardised(values)
         columns = list(self.modelled or range(values.shape[1]))
         if self.axes is not None:
             observed &= observed.all(1, keepdims=True)
         hidden, last = np.zeros(standard.shape, bool), not self.outliers
         for number in range(_ROUNDS):
-            rest = values.copy()
-            rest[:, columns] = np.where(hidden, np.nan, rest[:, columns])
-            posterior = SwitchPosterior(self._law, self.standardised(rest), progress)
+            posterior = self.posterior(values, progress, hidden)
+            rest = np.where(hidden, np.nan, standard)
             positions = change_points(
                 posterior.switch_probability, observed.any(1), min_length, max_changes
             )
             if last or number == _ROUNDS - 1:
                 break
-            more = hidden_outliers(
-                self.source, np.where(hidden, np.nan, standard), positions, self.steps
-            )
+            more = hidden_outliers(self.source, rest, positions, self.steps)
             if not more.any():
                 break
             hidden |= more
         probability, explained = posterior.switch_probability.copy(), {}
         if self.outliers:
-            rest = np.where(hidden, np.nan, standard)
             explained = explained_by_tails(self.source, rest, positions, probability, self.steps)
             positions = [each for each in positions if each not in explained]
         changes, no_switch = switch_intervals(
@@ -207,7 +175,12 @@ class SeriesModel:
         if hidden.any():
             log_evidence += log_density_of_outliers(self.source, standard, hidden)
         expected, odd = np.full(values.shape, np.nan), np.zeros(values.shape)
-        expected[:, columns], odd[:, columns] = self._expected(standard, hidden, positions)
+        clock, edges = make_clock(len(values), self.steps), [0, *positions, len(values)]
+        fits = segment_fits(self.source.segment, standard, clock, edges, self.outliers, hidden)
+        back = fits[0] if self.axes is None else fits[0] @ np.linalg.inv(self.axes)
+        expected[:, columns] = back
+        # Taken out by their own evidence, whatever the final segments say.
+        odd[:, columns] = np.where(hidden, np.maximum(fits[1], 0.5), fits[1])
         families: list[Segment] = [_FOLLOWING] * values.shape[1]
         for column, family in zip(columns, families_by_column(self.source.segment), strict=True):
             families[column] = family
@@ -232,34 +205,6 @@ class SeriesModel:
             scales=self.scales,
         )
 
-    def _expected(
-        self,
-        standard: Float[np.ndarray, "time columns"],
-        hidden: Bool[np.ndarray, "time columns"],
-        positions: Sequence[int],
-    ) -> tuple[Float[np.ndarray, "time columns"], Float[np.ndarray, "time columns"]]:
-        """The fit of each segment, and P(an outlier | the other values of its segment)."""
-        expected, odd = np.full(standard.shape, np.nan), np.zeros(standard.shape)
-        clock = make_clock(len(standard), self.steps)
-        for columns, family in blocks(self.source.segment):
-            if not is_real(family):
-                continue
-            for bounds in pairwise([0, *positions, len(standard)]):
-                part = slice(*bounds), columns
-                values, times = standard[part], clock[slice(*bounds)]
-                seen = ~np.isnan(values).any(1)
-                inside = seen & ~hidden[part].any(1)
-                if not self.outliers:
-                    expected[part] = fit_segment(family, values, times, inside).expected
-                    continue
-                fit, log_odds = inlier_log_odds(family, values, times, inside)
-                expected[part] = fit.expected
-                odd[part] = np.where(seen, expit(-log_odds), 0.0)[:, None]
-        if self.axes is not None:
-            expected = expected @ np.linalg.inv(self.axes)
-        # Taken out by their own evidence, whatever the final segments say.
-        return expected, np.where(hidden, np.maximum(odd, 0.5), odd)
-
     def fitted(
         self, values: Float[np.ndarray, "time columns"], parameters: Sequence[str] | None
     ) -> "SeriesModel":
@@ -274,7 +219,13 @@ class SeriesModel:
                 f"the work grows with the square, got {len(values)}; fit a part of them, and "
                 "detect with its source"
             )
-        return replace(self, source=fit(self.source, self.padded(values), parameters).source)
+        standard = as_observations(self.source, self.standardised(values))
+        if type(self.source.prior) is Geometric and not self.source.segment.finite:
+            # Programs are compiled for a length. Missing values at the end have no influence.
+            more = -len(values) % (256 if len(values) <= 256 else 1024)
+            padding = [(0, more), *[(0, 0)] * (standard.ndim - 1)]
+            standard = np.pad(standard, padding, constant_values=np.nan)
+        return replace(self, source=fit(self.source, standard, parameters).source)
 
 
 def series_model(
@@ -332,16 +283,15 @@ def chosen_model(
         rest = chosen_model(series.of_columns(modelled), sensitivity, steps, fit)
         return _with_following(rest, series, modelled)
     columns, choices = [], []
-    part = middle_part(*series.values.shape)
+    part, sensitivity = middle_part(*series.values.shape), _checked_sensitivity(sensitivity)
     within = None if steps is None else steps[part][: part.stop - part.start - 1]
     seconds = None if series.times is None else series.times.seconds
     for values in series.values.T:
         some = values[part] if not np.isnan(values[part]).all() else values
-        readings = _Readings(some[:, None], sensitivity, within)
-        choices.append(choose(readings, seconds))
+        choices.append(choose(some, sensitivity, within, seconds))
         segment, season, _ = choices[-1].chosen
         columns.append(default_column(segment, values, season))
-    model = _default_model(columns, _checked_sensitivity(sensitivity), steps, tuple(choices))
+    model = _default_model(columns, sensitivity, steps, tuple(choices))
     model = _correlated(model, series.values, part, within)
     return model.fitted(series.values, fitted_parameters(model.source)) if fit else model
 
@@ -354,12 +304,12 @@ def with_dispersion(model: SeriesModel, values: Float[np.ndarray, "time columns"
     for number, family in enumerate(families):
         if isinstance(family, Poisson) and not np.isnan(values[part, number]).all():
             counts = values[part, number]
-            candidates = []
             kinds = {"Poisson counts": family, "overdispersed counts": overdispersed_counts(counts)}
-            for name, each in kinds.items():
-                source = replace(model.source, segment=each)
-                logs = log_evidence(source, counts[:, None], None, _HYPOTHESES)
-                candidates.append(Candidate(name, (), logs))
+            sources = {name: replace(model.source, segment=each) for name, each in kinds.items()}
+            candidates = [
+                Candidate(name, (), log_evidence(source, counts[:, None], None, HYPOTHESES))
+                for name, source in sources.items()
+            ]
             candidates.sort(key=lambda each: -each.log_evidence)
             choices[number] = Choice(tuple(candidates), len(counts), None, "")
             families[number] = kinds[candidates[0].segment]
@@ -377,14 +327,13 @@ def _with_following(model: SeriesModel, series: Series, modelled: list[int]) -> 
     are = "columns follow" if len(others) > 1 else "column follows"
     sentence = f"the {are} from the others and say nothing more: {', '.join(others)}"
     joint = f"{model.joint}; {sentence}" if model.joint else sentence
-    choices: list[Choice | None] = [None] * len(series.names)
-    for column, choice in zip(modelled, model.choices, strict=False):
-        choices[column] = choice
+    chosen = dict(zip(modelled, model.choices, strict=False))
+    choices = tuple(map(chosen.get, range(len(series.names)))) if chosen else ()
     return replace(
         model,
         centres=centres,
         scales=scales,
-        choices=tuple(choices) if model.choices else (),
+        choices=choices,
         joint=joint,
         modelled=tuple(modelled),
     )
@@ -419,7 +368,7 @@ def _correlated(
     )
     logs = []
     for each in (model, together):
-        evidence = log_evidence(each.source, each.standardised(values), steps, _HYPOTHESES)
+        evidence = log_evidence(each.source, each.standardised(values), steps, HYPOTHESES)
         logs.append(evidence + each._log_volume * int((~gaps[part]).all(1).sum()))
     gap = logs[1] - logs[0]
     if gap <= 0:
@@ -427,42 +376,6 @@ def _correlated(
         return replace(model, joint=sentence)
     sentence = f"correlated, by evidence: independent columns {evidence_gap(-gap)}"
     return replace(together, joint=sentence)
-
-
-@dataclass(frozen=True)
-class _Readings(Readings):
-    """The answers of models with different kinds of segments for one column."""
-
-    values: Float[np.ndarray, "time 1"]
-    sensitivity: float | None
-    steps: Float[np.ndarray, " steps"] | None
-
-    def model(self, segment: str, season: tuple[float, ...]) -> SeriesModel:
-        column = default_column(segment, self.values[:, 0], season)
-        return _default_model([column], _checked_sensitivity(self.sensitivity), self.steps)
-
-    def log_evidence(self, segment: str, season: tuple[float, ...]) -> float:
-        model = self.model(segment, season)
-        standard = (self.values - model.centres) / model.scales
-        return log_evidence(model.source, standard, self.steps, _HYPOTHESES)
-
-    def changes(self, segment: str, season: tuple[float, ...]) -> list[int]:
-        probability = self.model(segment, season).posterior(self.values).switch_probability
-        return change_points(probability, ~np.isnan(self.values[:, 0]))
-
-    def autocorrelation(self, season: tuple[float, ...], changes: Sequence[int]) -> float:
-        """The correlation of neighbouring residuals of lines, with a season but without a lag."""
-        model, products, squares = self.model("trend", season), 0.0, 0.0
-        standard = (self.values - model.centres) / model.scales
-        clock = make_clock(len(standard), self.steps)
-        for start, end in pairwise([0, *changes, len(standard)]):
-            part = standard[start:end]
-            inside = ~np.isnan(part[:, 0])
-            fit, log_odds = inlier_log_odds(model.source.segment, part, clock[start:end], inside)
-            rest = np.where(inside & (log_odds >= 0), fit.residuals[:, 0], np.nan)
-            products += float(np.nansum(rest[1:] * rest[:-1]))
-            squares += float(np.nansum(rest**2))
-        return products / squares if squares > 0 else 0.0
 
 
 def _checked_sensitivity(sensitivity: float | None) -> float:
@@ -486,21 +399,6 @@ def _default_model(
     scales = np.array([column.scale for column in columns])
     source = default_source(columns, float(sensitivity))
     return SeriesModel(source, centres, scales, steps, outliers=True, choices=choices)
-
-
-@eqx.filter_jit
-def _forecasts(
-    predictor: ExactPredictor[Any], values: Float[Array, "time *columns"]
-) -> tuple[Float[Array, "time *columns"], Float[Array, " time"]]:
-    def step(state: Any, x: Float[Array, "*columns"]) -> tuple[Any, Any]:
-        expected: Any = predictor.predict(state)
-        observed = ~jnp.isnan(x).all()
-        return predictor.update(state, x), (
-            expected.mean,
-            jnp.where(observed, expected.log_density(x), 0.0),
-        )
-
-    return lax.scan(step, predictor.init(length=len(values)), values)[1]
 
 
 def segment_kinds(segment: str | Sequence[str] | None, count: int) -> list[str]:

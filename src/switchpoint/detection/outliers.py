@@ -12,12 +12,14 @@ are outliers there are taken out if that makes the values of both more probable.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.special import expit
 
 from switchpoint._namespace import Numbers, namespace
 from switchpoint.detection.elapsed import in_elapsed_time, make_clock
@@ -87,11 +89,12 @@ class Robust(Segment):
         return self.family[0].complete_rows
 
 
-def robust(source: Source) -> Source:
-    """The source, with outliers in each column that has normal noise."""
+def with_outliers(source: Source, steps: Float[np.ndarray, " steps"] | None) -> Source:
+    """The source with outliers in each column that has normal noise, in elapsed time if given."""
     columns = source.segment.columns if isinstance(source.segment, Independent) else None
     families = [Robust((each,)) if is_real(each) else each for each in columns or [source.segment]]
-    return Source(source.prior, families[0] if columns is None else Independent(*families))
+    source = Source(source.prior, families[0] if columns is None else Independent(*families))
+    return source if steps is None else in_elapsed_time(source, steps)
 
 
 def log_outlier_density(family: Segment, x: Any) -> Any:
@@ -145,10 +148,10 @@ def hidden_outliers(
         proposals = []
         for begin, stop in ((first, end), (start, last)):
             if stop - begin > end - start:
-                part = _outliers(source.segment, values[begin:stop], clock[begin:stop])
+                rows, whole = slice(begin, stop), [0, stop - begin]
+                _, odd = segment_fits(source.segment, values[rows], clock[rows], whole)
                 proposal = np.zeros(window.shape, bool)
-                inside = slice(start - first, end - first)
-                proposal[inside] = part[start - begin : end - begin]
+                proposal[start - first : end - first] = odd[start - begin : end - begin] > 0.5
                 proposals.append(proposal)
         best, chosen = log_evidence(source, window, within), None
         for proposal in proposals:
@@ -174,20 +177,33 @@ def log_density_of_outliers(
     return float(np.nansum(logs)) + int(count) * math.log(SHARE)
 
 
-def _outliers(
+def segment_fits(
     segment: Segment,
     values: Float[np.ndarray, "time columns"],
-    times: Float[np.ndarray, " time"],
-) -> Bool[np.ndarray, "time columns"]:
-    """The outliers of one segment."""
-    found = np.zeros(values.shape, bool)
+    clock: Float[np.ndarray, " time"],
+    edges: Sequence[int],
+    outliers: bool = True,
+    hidden: Bool[np.ndarray, "time columns"] | None = None,
+) -> tuple[Float[np.ndarray, "time columns"], Float[np.ndarray, "time columns"]]:
+    """The fits of the segments between edges, and P(an outlier | the others of its segment).
+
+    Outliers and hidden values do not influence the fits.
+    """
+    expected, odd = np.full(values.shape, np.nan), np.zeros(values.shape)
+    gaps = np.isnan(values)
     for columns, family in blocks(segment):
-        part = values[:, columns]
-        inside = ~np.isnan(part).any(1)
-        if is_real(family) and inside.any():
-            odd = inside & (inlier_log_odds(family, part, times, inside)[1] < 0)
-            found[:, columns] = odd[:, None]
-    return found
+        for bounds in pairwise(edges) if is_real(family) else ():
+            part = slice(*bounds), columns
+            seen = ~gaps[part].any(1)
+            inside = seen if hidden is None else seen & ~hidden[part].any(1)
+            given = family, values[part], clock[slice(*bounds)], inside
+            if not outliers:
+                expected[part] = fit_segment(*given).expected
+                continue
+            fit, log_odds = inlier_log_odds(*given)
+            expected[part] = fit.expected
+            odd[part] = np.where(seen, expit(-log_odds), 0.0)[:, None]
+    return expected, odd
 
 
 def blocks(segment: Segment) -> list[tuple[slice, Segment]]:
@@ -197,6 +213,13 @@ def blocks(segment: Segment) -> list[tuple[slice, Segment]]:
     return [(slice(None), segment)]
 
 
+def as_observations(
+    source: Source, values: Float[np.ndarray, "time columns"]
+) -> Float[np.ndarray, "time *columns"]:
+    """The values without an axis of columns, if those of the source have none."""
+    return values if source.segment.event_shape else values[:, 0]
+
+
 def log_evidence(
     source: Source,
     values: Float[np.ndarray, "time columns"],
@@ -204,13 +227,11 @@ def log_evidence(
     max_hypotheses: int | None = None,
 ) -> float:
     """ln p(standardised values), some of which may be outliers."""
-    robust_source = robust(source)
-    if steps is not None:
-        robust_source = in_elapsed_time(robust_source, steps)
-    engine = FamilyHypotheses(bayes_optimal(robust_source, max_hypotheses), None)
+    law = with_outliers(source, steps)
+    engine = FamilyHypotheses(bayes_optimal(law, max_hypotheses), None)
     total = 0.0
-    each: Any = values if source.segment.event_shape else values[:, 0].tolist()
-    for time, x in enumerate(each):
+    each = as_observations(source, values)
+    for time, x in enumerate(each if each.ndim > 1 else each.tolist()):
         total += engine.step(x)
         if steps is not None and time < len(steps):
             engine.elapse(steps[time] - 1)
