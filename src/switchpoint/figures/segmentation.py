@@ -58,8 +58,7 @@ def segmentation_figure(
             _segments(axes, at, edges, levels[:, index], noise[:, index], floors[index], bounds)
             shown = [values[:, index], levels[:, index]]
             if ahead is not None:
-                now = np.full((1, 3), levels[-1, index])
-                low, mean, high = np.concatenate([now, ahead[:, index]]).T
+                low, mean, high = ahead[[0, *range(horizon)], index].T
                 axes.plot(later, mean, color=style.BLUE, linewidth=1.5, label="forecast, 90%")
                 axes.fill_between(later, low, high, color=style.BLUE, alpha=0.15, linewidth=0)
                 shown += [low, high]
