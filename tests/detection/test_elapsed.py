@@ -71,8 +71,14 @@ def test_missing_rows_and_missing_observations_are_the_same_for_levels():
     rows = sp.detect(values[kept], np.flatnonzero(kept), segment="level")
     assert rows.summary["spacing"] == "irregular"
     gaps = sp.detect(np.where(kept, values, np.nan), segment="level")
-    assert rows.no_switch_probability == pytest.approx(gaps.no_switch_probability)
     assert rows.log_evidence == pytest.approx(gaps.log_evidence)
+    source = sp.Source(sp.Geometric(HAZARD), sp.NormalGamma())
+    in_time = in_elapsed_time(source, np.diff(np.flatnonzero(kept)).astype(float))
+    none = [
+        SwitchPosterior(law, x).no_switch_within(np.array([[1, len(x) - 1]]))
+        for law, x in ((in_time, values[kept]), (source, np.where(kept, values, np.nan)))
+    ]
+    assert none[0] == pytest.approx(none[1])
 
 
 def test_units_of_time_do_not_matter_and_slopes_are_per_median_step():

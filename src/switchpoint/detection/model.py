@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from switchpoint import _checks
 from switchpoint._progress import Progress
@@ -47,7 +47,7 @@ from switchpoint.exact import ExactPredictor, bayes_optimal
 from switchpoint.exact.posterior import switch_intervals
 from switchpoint.priors import Geometric
 from switchpoint.segments import Independent, NormalGamma, Poisson, Segment
-from switchpoint.segments.values import families_by_column
+from switchpoint.segments.values import checked_values, families_by_column
 from switchpoint.sources import Source
 from switchpoint.streams import Stream
 
@@ -99,28 +99,23 @@ class SeriesModel:
         """ln of the volume of a unit of each axis."""
         return 0.0 if self.axes is None else float(np.linalg.slogdet(self.axes)[1])
 
-    def posterior(
-        self,
-        values: Float[np.ndarray, "time columns"],
-        progress: Progress | None = None,
-        hidden: Bool[np.ndarray, "time modelled"] | None = None,
-    ) -> SwitchPosterior:
-        """The posterior over switching points, without the values that are hidden."""
-        law = self.source
+    @property
+    def _law(self) -> Source:
+        """The source with outliers, in elapsed time, if the model has them."""
         if self.outliers:
-            law = with_outliers(law, self.steps)
-        elif self.steps is not None:
-            law = in_elapsed_time(law, self.steps)
-        standard = self.standardised(values)
-        if hidden is not None:
-            standard = np.where(hidden, np.nan, standard)
-        return SwitchPosterior(law, as_observations(self.source, standard), progress)
+            return with_outliers(self.source, self.steps)
+        return self.source if self.steps is None else in_elapsed_time(self.source, self.steps)
+
+    def posterior(self, values: Float[np.ndarray, "time columns"]) -> SwitchPosterior:
+        """The posterior over switching points."""
+        return SwitchPosterior(self._law, as_observations(self.source, self.standardised(values)))
 
     def forecasts(self, values: Float[np.ndarray, "time columns"]) -> Forecasts:
         """The prediction of each observation from those before it, in the units of the data."""
         stream, finite = Stream(bayes_optimal(self.source)), self.source.segment.finite
         expected, log_density = [], []
-        for x in as_observations(self.source, self.standardised(values)):
+        each = as_observations(self.source, self.standardised(values))
+        for x in checked_values(self.source.segment, each):
             ahead = stream.predict()
             expected.append(np.exp(ahead) if finite else np.ravel(ahead.mean))
             log_density.append(stream.update(x))
@@ -147,8 +142,8 @@ class SeriesModel:
             observed &= observed.all(1, keepdims=True)
         hidden, last = np.zeros(standard.shape, bool), not self.outliers
         for number in range(_ROUNDS):
-            posterior = self.posterior(values, progress, hidden)
             rest = np.where(hidden, np.nan, standard)
+            posterior = SwitchPosterior(self._law, as_observations(self.source, rest), progress)
             positions = change_points(
                 posterior.switch_probability, observed.any(1), min_length, max_changes
             )
@@ -165,10 +160,11 @@ class SeriesModel:
         changes, no_switch = switch_intervals(
             posterior.switch_probability, positions, coverage, posterior.no_switch_within
         )
-        for window, chance in explained.values():
-            expected_switches = probability[window].sum()
-            no_switch *= (1 - chance) / max(1 - expected_switches, 1e-4)
-            probability[window] *= chance / expected_switches
+        windows = np.array([(each.start, each.stop - 1) for each, _ in explained.values()], int)
+        none = posterior.no_switch_within(windows.reshape(-1, 2))
+        for (window, chance), before in zip(explained.values(), none.tolist(), strict=True):
+            no_switch *= (1 - chance) / max(before, 1e-300)  # Jeffrey's rule
+            probability[window] *= chance / probability[window].sum()
         units = np.log(self.scales[columns]) @ observed[:, columns].sum(0)
         log_evidence = posterior.log_evidence - float(units)
         log_evidence += self._log_volume * observed[:, columns[0]].sum()
