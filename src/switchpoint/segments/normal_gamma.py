@@ -105,11 +105,12 @@ class NormalGamma(Segment):
         # With r(a) = Gamma(a + 1/2) / Gamma(a), r(a) r(a + 1/2) = a: rounding does not grow.
         weight, mean, shape, rate, squared_ratio = table
         total, gap = weight + ONE, x - mean
-        after, shape_after = mean + gap / total, shape + HALF
-        added = HALF * (gap * (x - after))
+        step, shape_after = gap / total, shape + HALF
+        # Not by x less the new mean, in which a small weight would be lost.
+        added = HALF * (weight * (gap * step))
         scale = np.log(squared_ratio * weight / (total * rate))
         logs = HALF * scale - shape_after * np.log1p(added / rate) + _LOG_BASE
-        return logs, [total, after, shape_after, rate + added, shape * shape / squared_ratio]
+        return logs, [total, mean + step, shape_after, rate + added, shape * shape / squared_ratio]
 
     def run_log_density(
         self, before: NormalGammaRun, run: NormalGammaRun
