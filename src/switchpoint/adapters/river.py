@@ -79,7 +79,7 @@ class SwitchpointDriftDetector(base.DriftDetector):
         "level", "trend", "bits", "counts" or "waiting-times"; by default bits, counts or "level",
         whichever the first observations are.
     sensitivity
-        The expected number of switches per 1,000 observations; 1 if not given.
+        The expected number of switches per 1,000 observations; 1 by default.
     source
         A `switchpoint.Source` in the place of `segment` and `sensitivity`.
     grace_period
@@ -162,7 +162,7 @@ class SwitchpointAnomalyScorer(base.AnomalyDetector):
         "level", "trend", "counts" or "waiting-times", as in `switchpoint.detect`; by default bits,
         counts or "level", whichever the first observations are.
     sensitivity
-        The expected number of switches per 1,000 observations; 1 if not given.
+        The expected number of switches per 1,000 observations; 1 by default.
     source
         A `switchpoint.Source` of every feature in the place of both, without a grace period.
     grace_period

@@ -77,7 +77,7 @@ def detect(  # type: ignore[misc] # the overloads abbreviate the options
     another reading differs; correlated columns are modelled together if that has a higher one.
     `warnings` say where the noise contradicts a given model. A value that is far from its segment
     is one of `outliers`, and cuts no segment in two. `sensitivity` is the expected number of
-    switches per 1,000 observations, 5 if not given. Values are standardised by robust scales, so
+    switches per 1,000 observations, 5 by default. Values are standardised by robust scales, so
     their units do not matter. A `source` of your own takes the place of all these, and sees the
     values as they are, without outliers.
 

@@ -308,7 +308,7 @@ def _read_parquet(data: bytes) -> pd.DataFrame:
 
 
 def _read_excel(data: bytes, sheet: str | None) -> tuple[str, pd.DataFrame]:
-    """The name of a sheet, the first if not given, and its cells between empty ones."""
+    """The name of a sheet, the first by default, and its cells between empty ones."""
     if WORKBOOK not in data:
         raise ValueError("the file is not an Excel workbook (.xlsx): save it as .xlsx or .csv")
     size = 0
