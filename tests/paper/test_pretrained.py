@@ -152,9 +152,10 @@ def test_the_packaged_results_are_of_the_full_scale():
         assert any(has_plan(found, plan) for plan in recordable_plans(STUDIES[path.stem]))
         made = found.attrs["provenance"]
         if STUDIES[path.stem].runs(SCALES["full"]):
-            for each in made["networks"].values():  # the commit is null outside a checkout
-                assert "commit" in each
-                assert each["device"]
+            networks = made["networks"].values()
+            assert all(each["device"] for each in networks)
+            # Those of one study were trained outside a checkout, as docs/results.md says.
+            assert all(each["commit"] for each in networks) or path.stem == "richer-sources"
     zoo, full = SCALES["zoo"], SCALES["full"]
     assert (zoo.length, zoo.period) == (full.length, full.period)
     assert set(zoo.longer_lengths) < set(full.longer_lengths)
